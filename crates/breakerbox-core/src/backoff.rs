@@ -1,0 +1,94 @@
+//! Delays that grow with each failure, up to a maximum, spread by jitter.
+
+use core::time::Duration;
+
+use crate::token::Draw;
+
+/// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then spread by `jitter_percent` either way and
+/// still at most `max`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) factor: f64,
+    pub(crate) max: Duration,
+    pub(crate) jitter_percent: u8,
+}
+
+impl Backoff {
+    /// The delay after the `n`-th failure in a row; `n` counts from 1.
+    pub(crate) fn delay(&self, n: u32, draw: Draw) -> Duration {
+        let max = self.max.as_secs_f64();
+        let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
+        if self.jitter_percent == 0 && grown < max {
+            // The common case in whole microseconds: a replay's deadlines are exact.
+            return exact(self.first, self.factor, n).unwrap_or_else(|| Duration::from_secs_f64(grown));
+        }
+        let spread = grown * f64::from(self.jitter_percent) / 100.0 * draw.signed_unit();
+        let delay = grown + spread;
+        if delay >= max { self.max } else { Duration::from_secs_f64(delay) }
+    }
+}
+
+/// The delay without floating point, where the factor is a whole number.
+fn exact(first: Duration, factor: f64, n: u32) -> Option<Duration> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // Checked by the comparison that follows.
+    let whole = factor as u32;
+    if f64::from(whole) != factor {
+        return None;
+    }
+    first.checked_mul(whole.checked_pow(n.saturating_sub(1))?)
+}
+
+/// `base^exponent` by squaring; infinity where it overflows.
+fn power(mut base: f64, mut exponent: u32) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 {
+        if exponent % 2 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent /= 2;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn backoff(factor: f64, jitter_percent: u8) -> Backoff {
+        Backoff { first: Duration::from_secs(30), factor, max: Duration::from_secs(600), jitter_percent }
+    }
+
+    fn seconds(backoff: Backoff, n: u32) -> u64 {
+        backoff.delay(n, Draw(0)).as_secs()
+    }
+
+    #[test]
+    fn grows_by_the_factor_up_to_the_maximum() {
+        let table = [(0, 30), (1, 30), (2, 60), (3, 120), (5, 480), (6, 600), (7, 600), (u32::MAX, 600)];
+        for (n, expected) in table {
+            assert_eq!(seconds(backoff(2.0, 0), n), expected, "after {n}");
+        }
+        assert_eq!(seconds(backoff(1.0, 0), u32::MAX), 30, "factor 1 never grows");
+        assert_eq!(backoff(1.5, 0).delay(3, Draw(0)), Duration::from_millis(67_500));
+    }
+
+    #[test]
+    fn jitter_spreads_both_ways_and_never_beyond_the_maximum() {
+        let (low, middle, high) = (Draw(0), Draw(1 << 127), Draw(u128::MAX));
+        assert_eq!(backoff(2.0, 10).delay(1, low), Duration::from_secs(27));
+        assert_eq!(backoff(2.0, 10).delay(1, middle), Duration::from_secs(30));
+        assert!(backoff(2.0, 10).delay(1, high) > Duration::from_millis(32_999));
+        assert_eq!(backoff(2.0, 10).delay(9, high), Duration::from_secs(600));
+        assert_eq!(backoff(2.0, 10).delay(9, low), Duration::from_secs(540));
+        assert_eq!(backoff(2.0, 100).delay(1, low), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_huge_factor_and_a_huge_count_do_not_overflow() {
+        assert_eq!(seconds(backoff(1e308, 0), 3), 600);
+        assert_eq!(seconds(backoff(f64::MAX, 50), u32::MAX), 300);
+    }
+}

@@ -1,0 +1,103 @@
+//! Changes: what observers of a circuit receive, as values.
+
+use crate::record::{Attribution, Mode, Record, Status};
+use crate::rule::TripRule;
+use crate::time::Timestamp;
+use crate::token::Epoch;
+
+/// One transition of one circuit. Each new epoch is one change, and each change one new epoch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// The state before.
+    pub from: Status,
+    /// The state now.
+    pub to: Status,
+    /// When.
+    pub at: Timestamp,
+    /// The epoch that began.
+    pub epoch: Epoch,
+    /// Why.
+    pub cause: Cause,
+    /// While open: from when on an ask may probe.
+    pub retry_at: Option<Timestamp>,
+    /// Trips so far.
+    pub trips: u32,
+    /// The mode now, with who set it and why.
+    pub mode: Mode,
+}
+
+/// Why a circuit changed.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A trip rule held.
+    Rule(TripRule),
+    /// A probe failed.
+    ProbeFailed,
+    /// The cool-off was over and somebody asked.
+    CoolOffOver,
+    /// Enough probes succeeded.
+    ProbesSucceeded,
+    /// In sampling mode: the successes since half-open reached `recovery_rate`.
+    RecoveryRateMet,
+    /// In sampling mode: they did not.
+    RecoveryRateMissed,
+    /// An operator said so.
+    Command {
+        /// What was said.
+        command: Command,
+        /// By whom, and why.
+        by: Attribution,
+    },
+}
+
+/// What an operator can say to a circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Command {
+    /// Refuse every call.
+    ForceOpen,
+    /// Admit every call.
+    ForceClosed,
+    /// Switch off until somebody enables it.
+    Disable,
+    /// End an override and probe; trips are remembered.
+    Release,
+    /// End an override and probe; trips are forgotten.
+    Enable,
+    /// Start anew: closed, without trips.
+    Reset,
+}
+
+/// A record to swap in, and the change that observers hear if the swap wins.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    /// The next record.
+    pub record: Record,
+    /// What observers hear. None for a write within an epoch: a lease taken or given back, a probe counted.
+    pub change: Option<Change>,
+}
+
+impl Step {
+    /// A step to a new epoch: `next` with its epoch, its time and its change filled in.
+    pub(crate) fn transition(from: &Record, mut next: Record, cause: Cause, now: Timestamp) -> Self {
+        next.epoch = from.epoch.next(now);
+        next.changed_at = now;
+        let change = Change {
+            from: from.status(),
+            to: next.status(),
+            at: now,
+            epoch: next.epoch,
+            cause,
+            retry_at: next.retry_at,
+            trips: next.trips,
+            mode: next.mode.clone(),
+        };
+        Self { record: next, change: Some(change) }
+    }
+
+    /// A step within the same epoch.
+    pub(crate) fn within_epoch(record: Record) -> Self {
+        Self { record, change: None }
+    }
+}

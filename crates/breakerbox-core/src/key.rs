@@ -1,0 +1,330 @@
+//! Who shares a circuit: keys, and the identity of an endpoint.
+//!
+//! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another's circuit. A key's text
+//! is what people see; its id, the first 128 bits of the text's SHA-256, is what stores and look-ups use, computed
+//! once. URLs that reach the same place share a circuit: case of scheme and host, default port, a trailing slash, query
+//! and fragment make no difference. The path's case does.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use sha2::{Digest, Sha256};
+use url::Url;
+
+/// What a circuit stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum CircuitBy {
+    /// One circuit for each normalised URL of a tenant.
+    #[default]
+    Endpoint,
+    /// One circuit for each host of a tenant, whatever its ports and paths.
+    Host,
+    /// One circuit for all that a tenant owns.
+    Tenant,
+}
+
+/// The longest text of a key, in bytes.
+pub const MAX_KEY_LENGTH: usize = 1_024;
+
+/// The longest URL that is looked at, in bytes. Queries do not count for the key, so a URL may be longer than one.
+pub const MAX_URL_LENGTH: usize = 8_192;
+
+/// The name of a circuit.
+///
+/// ```
+/// use breakerbox_core::{CircuitBy, Key};
+///
+/// let one = Key::of("acme", "HTTPS://Hooks.Example.com:443/in/?retry=1", CircuitBy::Endpoint)?;
+/// let other = Key::of("acme", "https://hooks.example.com/in", CircuitBy::Endpoint)?;
+/// assert_eq!(one, other);
+/// assert_eq!(one.text(), "acme https://hooks.example.com/in");
+/// # Ok::<(), breakerbox_core::KeyError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    id: KeyId,
+    text: Box<str>,
+}
+
+/// The first 128 bits of the SHA-256 of a key's text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub [u8; 16]);
+
+/// Why something is not a key. The text itself is never repeated: a URL may hold secrets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is no text.
+    #[error("key: must not be empty")]
+    Empty,
+    /// The key is too long.
+    #[error("key: must be at most {MAX_KEY_LENGTH} bytes, but is {length}")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// There is no tenant.
+    #[error("tenant: must not be empty")]
+    TenantEmpty,
+    /// A tenant with spaces could pass for another tenant's key.
+    #[error("tenant: must not contain white space or control characters")]
+    TenantCharacter,
+    /// The URL is too long to be looked at.
+    #[error("url: must be at most {MAX_URL_LENGTH} bytes, but is {length}")]
+    UrlTooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The URL can't be read.
+    #[error("url: {0}")]
+    Url(url::ParseError),
+    /// The URL leads to no destination of ours.
+    #[error("url: must begin with http:// or https://")]
+    Scheme,
+    /// The URL has no host.
+    #[error("url: has no host")]
+    NoHost,
+    /// User names and passwords in URLs end up in logs.
+    #[error("url: must not contain a user name or password; send credentials in a header")]
+    Userinfo,
+}
+
+impl Key {
+    /// A key of the caller's own making.
+    ///
+    /// # Errors
+    /// If the text is empty or longer than [`MAX_KEY_LENGTH`].
+    pub fn new(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > MAX_KEY_LENGTH {
+            return Err(KeyError::TooLong { length: text.len() });
+        }
+        let digest = Sha256::digest(text.as_bytes());
+        let id = *digest.first_chunk().expect("SHA-256 has 32 bytes");
+        Ok(Self { id: KeyId(id), text: text.into() })
+    }
+
+    /// The key of a tenant's destination.
+    ///
+    /// # Errors
+    /// If the tenant or the URL is not fit for a key. The URL is checked whatever the circuit is by.
+    pub fn of(tenant: &str, url: &str, by: CircuitBy) -> Result<Self, KeyError> {
+        let url = destination(url)?;
+        match by {
+            CircuitBy::Endpoint => Self::below(tenant, &normalised(&url)?),
+            CircuitBy::Host => Self::below(tenant, url.host_str().ok_or(KeyError::NoHost)?),
+            CircuitBy::Tenant => Self::of_tenant(tenant),
+        }
+    }
+
+    /// The key of a whole tenant.
+    ///
+    /// # Errors
+    /// If the tenant is not fit for a key.
+    pub fn of_tenant(tenant: &str) -> Result<Self, KeyError> {
+        check_tenant(tenant)?;
+        Self::new(tenant)
+    }
+
+    /// What people see.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What stores and look-ups use.
+    #[must_use]
+    pub const fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// Neither a tenant, a normalised URL nor a host contains a space, so the first space ends the tenant.
+    fn below(tenant: &str, rest: &str) -> Result<Self, KeyError> {
+        check_tenant(tenant)?;
+        Self::new(&format!("{tenant} {rest}"))
+    }
+}
+
+fn check_tenant(tenant: &str) -> Result<(), KeyError> {
+    if tenant.is_empty() {
+        return Err(KeyError::TenantEmpty);
+    }
+    if tenant.len() > MAX_KEY_LENGTH {
+        return Err(KeyError::TooLong { length: tenant.len() });
+    }
+    if tenant.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(KeyError::TenantCharacter);
+    }
+    Ok(())
+}
+
+/// The URL, if it leads to a destination that can be called.
+fn destination(url: &str) -> Result<Url, KeyError> {
+    if url.len() > MAX_URL_LENGTH {
+        return Err(KeyError::UrlTooLong { length: url.len() });
+    }
+    let url = Url::parse(url).map_err(|error| match error {
+        url::ParseError::EmptyHost => KeyError::NoHost,
+        other => KeyError::Url(other),
+    })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(KeyError::Scheme);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(KeyError::Userinfo);
+    }
+    if !url.has_host() {
+        return Err(KeyError::NoHost);
+    }
+    Ok(url)
+}
+
+/// Scheme, host, port if it is not the default one, and path less one trailing slash. The parser has lower-cased
+/// scheme and host and has dropped a default port.
+fn normalised(url: &Url) -> Result<String, KeyError> {
+    let scheme = url.scheme();
+    let host = url.host_str().ok_or(KeyError::NoHost)?;
+    let path = url.path().strip_suffix('/').unwrap_or(url.path());
+    Ok(match url.port() {
+        Some(port) => format!("{scheme}://{host}:{port}{path}"),
+        None => format!("{scheme}://{host}{path}"),
+    })
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:?})", self.text)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    fn text(url: &str) -> Result<String, KeyError> {
+        Key::of("t", url, CircuitBy::Endpoint).map(|key| key.text().to_string())
+    }
+
+    #[test]
+    fn urls_that_reach_the_same_place_are_one_circuit() {
+        let table = [
+            ("HTTPS://Hooks.Example.com:443/in/?retry=1", "t https://hooks.example.com/in"),
+            ("https://hooks.example.com/in#part", "t https://hooks.example.com/in"),
+            ("http://example.com", "t http://example.com"),
+            ("http://example.com:80/", "t http://example.com"),
+            ("http://example.com:443/", "t http://example.com:443"),
+            ("https://example.com/In", "t https://example.com/In"),
+            ("https://example.com/a//", "t https://example.com/a/"),
+            ("https://example.com/a%2Fb", "t https://example.com/a%2Fb"),
+            ("https://BÜCHER.example/", "t https://xn--bcher-kva.example"),
+            ("https://[::1]:8443/x", "t https://[::1]:8443/x"),
+        ];
+        for (url, expected) in table {
+            assert_eq!(text(url).as_deref(), Ok(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_destination_is_refused() {
+        let long = format!("https://example.com/{}", "x".repeat(2_000));
+        let huge = "x".repeat(10_000_000);
+        let table = [
+            ("https://user@example.com/", KeyError::Userinfo),
+            ("https://user:secret@example.com/", KeyError::Userinfo),
+            ("https://:secret@example.com/", KeyError::Userinfo),
+            ("ftp://example.com/", KeyError::Scheme),
+            ("mailto:someone@example.com", KeyError::Scheme),
+            ("https://", KeyError::NoHost),
+            ("https:///", KeyError::NoHost),
+            ("/in", KeyError::Url(url::ParseError::RelativeUrlWithoutBase)),
+            ("", KeyError::Url(url::ParseError::RelativeUrlWithoutBase)),
+            ("https://example.com:99999/", KeyError::Url(url::ParseError::InvalidPort)),
+            (&long, KeyError::TooLong { length: 2_022 }),
+            (&huge, KeyError::UrlTooLong { length: 10_000_000 }),
+        ];
+        for (url, error) in table {
+            assert_eq!(text(url), Err(error), "{}", url.get(..40).unwrap_or(url));
+        }
+    }
+
+    #[test]
+    fn a_long_query_does_not_matter() {
+        let url = format!("https://example.com/in?{}", "q".repeat(4_000));
+        assert_eq!(text(&url).as_deref(), Ok("t https://example.com/in"));
+    }
+
+    #[test]
+    fn the_tenant_is_part_of_every_key() {
+        let url = "https://example.com/in";
+        for by in [CircuitBy::Endpoint, CircuitBy::Host, CircuitBy::Tenant] {
+            let (a, b) = (Key::of("a", url, by).unwrap(), Key::of("b", url, by).unwrap());
+            assert_ne!(a.id(), b.id(), "{by:?}");
+        }
+    }
+
+    #[test]
+    fn no_tenant_can_pass_for_another() {
+        for tenant in ["a https://example.com", "a\n", "a\u{0}", "a\u{a0}b"] {
+            let key = Key::of(tenant, "https://example.com/in", CircuitBy::Host);
+            assert_eq!(key, Err(KeyError::TenantCharacter), "{tenant:?}");
+        }
+        assert_eq!(Key::of_tenant(""), Err(KeyError::TenantEmpty));
+        let huge = "x".repeat(10_000_000);
+        assert_eq!(Key::of_tenant(&huge), Err(KeyError::TooLong { length: 10_000_000 }));
+    }
+
+    #[test]
+    fn by_host_and_by_tenant() {
+        let key = |url, by| Key::of("t", url, by).unwrap().text().to_string();
+        assert_eq!(key("https://A.example:8443/in", CircuitBy::Host), "t a.example");
+        assert_eq!(key("http://a.example/out", CircuitBy::Host), "t a.example");
+        assert_eq!(key("http://a.example/out", CircuitBy::Tenant), "t");
+        let refused = Key::of("t", "ftp://a.example", CircuitBy::Tenant);
+        assert_eq!(refused, Err(KeyError::Scheme), "a bad URL is refused whatever the circuit is by");
+    }
+
+    #[test]
+    fn keys_of_ones_own_have_bounds_too() {
+        assert_eq!(Key::new(""), Err(KeyError::Empty));
+        assert!(Key::new(&"k".repeat(1_024)).is_ok());
+        assert_eq!(Key::new(&"k".repeat(1_025)), Err(KeyError::TooLong { length: 1_025 }));
+    }
+
+    #[test]
+    fn the_id_is_the_first_half_of_sha_256() {
+        // As `printf abc | sha256sum` prints it.
+        let id = Key::new("abc").unwrap().id();
+        assert_eq!(id.to_string(), "ba7816bf8f01cfea414140de5dae2223");
+    }
+
+    #[test]
+    fn errors_do_not_repeat_secrets() {
+        let error = text("https://user:hunter2@example.com/").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"));
+    }
+}

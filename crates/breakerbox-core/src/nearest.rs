@@ -1,0 +1,60 @@
+//! "Did you mean ...?": the nearest of the names that would have been right.
+
+use alloc::vec::Vec;
+
+/// The candidate nearest to `word`, if any is near enough to be meant.
+///
+/// ```
+/// assert_eq!(breakerbox_core::nearest("windw", ["window", "probes"]), Some("window"));
+/// assert_eq!(breakerbox_core::nearest("colour", ["window", "probes"]), None);
+/// ```
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody misspells a name into this; and the distance costs length times length.
+    const LONGEST: usize = 64;
+    if word.len() > LONGEST {
+        return None;
+    }
+    let (distance, best) = candidates
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .min_by_key(|(d, _)| *d)?;
+    (distance <= (best.len() / 3).max(1)).then_some(best)
+}
+
+/// The number of single-character edits between two words (Levenshtein), whatever their case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().flat_map(char::to_lowercase).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        let table = [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("Cool_Off", "cool_off", 0)];
+        for (a, b, expected) in table {
+            assert_eq!(distance(a, b), expected, "{a} to {b}");
+        }
+    }
+
+    #[test]
+    fn finds_what_was_meant_and_nothing_far() {
+        let names = ["cool_off", "cool_off_max", "failures", "failure_rate"];
+        assert_eq!(nearest("cooloff", names), Some("cool_off"));
+        assert_eq!(nearest("failurerate", names), Some("failure_rate"));
+        assert_eq!(nearest("timeout", names), None);
+        assert_eq!(nearest(&"x".repeat(10_000_000), names), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! Permits and refusals: the two answers to an ask.
+
+use core::time::Duration;
+
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::time::Timestamp;
+use crate::token::{Epoch, Nonce};
+
+/// The right to make one call. It is settled once, with an outcome or by being dropped: settling takes it.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a permit must be settled"]
+pub struct Permit {
+    pub(crate) epoch: Epoch,
+    pub(crate) kind: PermitKind,
+    started_at: Timestamp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PermitKind {
+    /// An ordinary call.
+    Call,
+    /// An ordinary call that holds a place in the ramp.
+    Ramped,
+    /// The one call allowed while the circuit is half-open.
+    Probe { nonce: Nonce, deadline: Timestamp },
+    /// A call that counts nowhere: dry-run admitted what the circuit refused.
+    Uncounted,
+}
+
+impl Permit {
+    pub(crate) const fn new(epoch: Epoch, kind: PermitKind, started_at: Timestamp) -> Self {
+        Self { epoch, kind, started_at }
+    }
+
+    /// A permit for a call that counts nowhere.
+    pub(crate) const fn uncounted(started_at: Timestamp) -> Self {
+        Self::new(Epoch(0), PermitKind::Uncounted, started_at)
+    }
+
+    /// Whether this call probes a half-open circuit.
+    #[must_use]
+    pub const fn is_probe(&self) -> bool {
+        matches!(self.kind, PermitKind::Probe { .. })
+    }
+
+    /// When the permit was asked for.
+    #[must_use]
+    pub const fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// A probe's deadline. A probe still running then has failed.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Timestamp> {
+        match self.kind {
+            PermitKind::Probe { deadline, .. } => Some(deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether it is too late to start the call.
+    #[must_use]
+    pub fn is_past_deadline(&self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// What it means that this permit was dropped at `now` without an outcome.
+    ///
+    /// Within `cancel_grace` of its start the caller changed its mind: nothing counts. Later it is a failure, since
+    /// callers put time limits around calls, and a hanging destination would otherwise never trip.
+    #[must_use]
+    pub fn outcome_of_drop(&self, policy: &Policy, now: Timestamp) -> Outcome {
+        let age = now.since(self.started_at);
+        if age < policy.cancel_grace() { Outcome::ignored() } else { Outcome::failure(age) }
+    }
+}
+
+/// No permit. It says why, and when to ask again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The circuit is open and cools off.
+    Open {
+        /// From when on an ask may probe.
+        retry_at: Timestamp,
+        /// How long that is from now.
+        retry_in: Duration,
+    },
+    /// Somebody else is probing. A transition, or the lease's release, may come earlier.
+    Probing {
+        /// When the lease ends at the latest.
+        retry_at: Timestamp,
+        /// How long that is from now.
+        retry_in: Duration,
+    },
+    /// As many calls are in flight as the ramp allows. It knows no time: another call must settle first.
+    Ramping {
+        /// How many are in flight.
+        in_flight: u32,
+        /// How many may be.
+        limit: u32,
+    },
+    /// An operator forced the circuit open.
+    ForcedOpen,
+    /// The circuit is disabled until somebody enables it.
+    Disabled,
+}
+
+impl Refusal {
+    pub(crate) fn open(retry_at: Timestamp, now: Timestamp) -> Self {
+        Self::Open { retry_at, retry_in: retry_at.since(now) }
+    }
+
+    pub(crate) fn probing(retry_at: Timestamp, now: Timestamp) -> Self {
+        Self::Probing { retry_at, retry_in: retry_at.since(now) }
+    }
+
+    /// When to ask again, where that is known.
+    #[must_use]
+    pub const fn retry_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Open { retry_at, .. } | Self::Probing { retry_at, .. } => Some(*retry_at),
+            Self::Ramping { .. } | Self::ForcedOpen | Self::Disabled => None,
+        }
+    }
+
+    /// The name that reports and APIs use.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Probing { .. } => "probing",
+            Self::Ramping { .. } => "ramping",
+            Self::ForcedOpen => "forced_open",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// The answer to an ask.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a permit must be settled"]
+pub enum Decision {
+    /// Make the call, and settle the permit.
+    Admitted(Permit),
+    /// Do not make the call.
+    Refused(Refusal),
+}
+
+impl Decision {
+    /// Dry-run: every call is admitted. One that would have been refused gets a permit that counts nowhere, and the
+    /// refusal is handed out to be reported.
+    pub fn observe_only(self, now: Timestamp) -> (Permit, Option<Refusal>) {
+        match self {
+            Self::Admitted(permit) => (permit, None),
+            Self::Refused(refusal) => (Permit::uncounted(now), Some(refusal)),
+        }
+    }
+}

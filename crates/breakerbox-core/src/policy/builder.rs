@@ -1,0 +1,272 @@
+//! A policy as somebody gave it, and the checks that make it one.
+
+use core::time::Duration;
+
+use super::duration::{MAX_DURATION, format_duration};
+use super::error::{PolicyError, PolicyErrorReason as Reason};
+use super::{Policy, Preset};
+
+/// The numbers of a policy as given in code or in a policy file. What is not said has its default, or the preset's
+/// value.
+///
+/// Setters that take an `Option` accept the plain value too; `None` is the policy file's `"off"`.
+///
+/// A policy file in TOML or JSON deserializes into this:
+///
+/// ```
+/// use breakerbox_core::PolicyBuilder;
+///
+/// let builder: PolicyBuilder = toml::from_str(r#"
+///     preset = "convoy"
+///     window = "10m"
+///     disable_after = "off"
+/// "#).unwrap();
+/// let policy = builder.build().unwrap();
+/// assert_eq!(policy.failure_rate(), Some(70));
+/// assert_eq!(policy.disable_after(), None);
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+#[must_use]
+pub struct PolicyBuilder {
+    // A field that can be off has two layers: whether it was said, and whether it is on.
+    pub(super) preset: Option<Preset>,
+    pub(super) window: Option<Duration>,
+    pub(super) min_calls: Option<u64>,
+    pub(super) failure_rate: Option<Option<u64>>,
+    pub(super) failures: Option<Option<u64>>,
+    pub(super) consecutive_failures: Option<Option<u64>>,
+    pub(super) mean_latency: Option<Option<Duration>>,
+    pub(super) slow_call: Option<Option<Duration>>,
+    pub(super) slow_rate: Option<Option<u64>>,
+    pub(super) cool_off: Option<Duration>,
+    pub(super) cool_off_factor: Option<f64>,
+    pub(super) cool_off_max: Option<Duration>,
+    pub(super) jitter: Option<u64>,
+    pub(super) probes: Option<u64>,
+    pub(super) probe_timeout: Option<Duration>,
+    pub(super) ramp_cap: Option<Option<u64>>,
+    pub(super) forgive_after: Option<Duration>,
+    pub(super) disable_after: Option<Option<u64>>,
+    pub(super) disable_min: Option<Duration>,
+    pub(super) cancel_grace: Option<Duration>,
+    pub(super) recovery_rate: Option<u64>,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $argument:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: $argument) -> Self {
+            self.$name = Some($name.into());
+            self
+        }
+    )*};
+}
+
+impl PolicyBuilder {
+    setters! {
+        /// Starts from the numbers of a breaker that people know.
+        preset: Preset;
+        /// The rolling time over which outcomes count. At least a millisecond.
+        window: Duration;
+        /// How many calls the rates and the mean need before they say anything. At least 1.
+        min_calls: u64;
+        /// Trip at this percentage of failures, 1 to 100.
+        failure_rate: impl Into<Option<u64>>;
+        /// Trip at this many failures. At least 1.
+        failures: impl Into<Option<u64>>;
+        /// Trip at this many failures in a row. At least 1.
+        consecutive_failures: impl Into<Option<u64>>;
+        /// Trip at this mean latency.
+        mean_latency: impl Into<Option<Duration>>;
+        /// From which latency on a call is slow.
+        slow_call: impl Into<Option<Duration>>;
+        /// Trip at this percentage of slow calls, 1 to 100. Needs `slow_call`.
+        slow_rate: impl Into<Option<u64>>;
+        /// How long the first trip keeps the circuit open.
+        cool_off: Duration;
+        /// By how much the cool-off grows with each further trip. At least 1.
+        cool_off_factor: f64;
+        /// The longest cool-off.
+        cool_off_max: Duration;
+        /// By how many percent the cool-off is spread either way, 0 to 100.
+        jitter: u64;
+        /// How many successful probes close the circuit. At least 1.
+        probes: u64;
+        /// How long one probe may take.
+        probe_timeout: Duration;
+        /// How many calls in flight end the ramp. At least 1, which is no ramp.
+        ramp_cap: impl Into<Option<u64>>;
+        /// How long a circuit must have been closed for its earlier trips to be forgotten.
+        forgive_after: Duration;
+        /// At which trip the circuit is disabled. At least 1.
+        disable_after: impl Into<Option<u64>>;
+        /// How long there must have been no success for the circuit to be disabled. May be zero.
+        disable_min: Duration;
+        /// Until when after its start a dropped permit is a cancellation. May be zero: every drop is a failure.
+        cancel_grace: Duration;
+        /// In sampling mode: the percentage of successes that closes a half-open circuit, 1 to 100.
+        recovery_rate: u64;
+    }
+
+    /// The policy of circuits that hear of every outcome.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range or does not fit the others.
+    pub fn build(&self) -> Result<Policy, PolicyError> {
+        let policy = self.checked(self.preset.map_or_else(Policy::default, Preset::policy))?;
+        let rules = [
+            policy.failure_rate.is_some(),
+            policy.failures.is_some(),
+            policy.consecutive_failures.is_some(),
+            policy.mean_latency.is_some(),
+            policy.slow_rate.is_some(),
+        ];
+        if !rules.contains(&true) {
+            return Err(PolicyError::new("policy", Reason::NoRule));
+        }
+        Ok(policy)
+    }
+
+    /// The policy of circuits that are sampled. Samples know neither the order of outcomes nor which calls were
+    /// slow, so `consecutive_failures` and `slow_rate` are off unless somebody asks for them, which is an error.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and if a rule is set that samples cannot feed.
+    pub fn build_for_sampling(&self) -> Result<Policy, PolicyError> {
+        for (field, said) in
+            [("consecutive_failures", self.consecutive_failures), ("slow_rate", self.slow_rate)]
+        {
+            if said.flatten().is_some() {
+                return Err(PolicyError::new(field, Reason::NotSampled));
+            }
+        }
+        let base = self.preset.map_or_else(Policy::default, Preset::policy);
+        let policy = self.checked(Policy { consecutive_failures: None, slow_rate: None, ..base })?;
+        if policy.failure_rate.is_none() && policy.failures.is_none() && policy.mean_latency.is_none() {
+            return Err(PolicyError::new("policy", Reason::NoSampledRule));
+        }
+        Ok(policy)
+    }
+
+    /// Lays what was said over `base` and checks each field.
+    fn checked(&self, base: Policy) -> Result<Policy, PolicyError> {
+        let mut policy = base;
+        if let Some(window) = self.window {
+            policy.window = non_zero("window", "60s", window)?;
+            if window < Duration::from_millis(1) {
+                return Err(PolicyError::new("window", Reason::WindowTooShort));
+            }
+        }
+        if let Some(calls) = self.min_calls {
+            policy.min_calls = at_least_one("min_calls", calls)?;
+        }
+        if let Some(rate) = self.failure_rate {
+            policy.failure_rate = rate.map(|rate| percentage("failure_rate", 1, rate)).transpose()?;
+        }
+        if let Some(failures) = self.failures {
+            policy.failures = failures.map(|count| at_least_one("failures", count)).transpose()?;
+        }
+        if let Some(failures) = self.consecutive_failures {
+            policy.consecutive_failures =
+                failures.map(|count| at_least_one("consecutive_failures", count)).transpose()?;
+        }
+        if let Some(mean) = self.mean_latency {
+            policy.mean_latency = mean.map(|mean| non_zero("mean_latency", "5s", mean)).transpose()?;
+        }
+        if let Some(slow) = self.slow_call {
+            policy.slow_call = slow.map(|slow| non_zero("slow_call", "2s", slow)).transpose()?;
+        }
+        if let Some(rate) = self.slow_rate {
+            policy.slow_rate = rate.map(|rate| percentage("slow_rate", 1, rate)).transpose()?;
+        }
+        if policy.slow_rate.is_some() && policy.slow_call.is_none() {
+            return Err(PolicyError::new("slow_rate", Reason::NeedsSlowCall));
+        }
+        if let Some(first) = self.cool_off {
+            policy.cool_off.first = non_zero("cool_off", "30s", first)?;
+        }
+        if let Some(factor) = self.cool_off_factor {
+            if !factor.is_finite() || factor < 1.0 {
+                return Err(PolicyError::new("cool_off_factor", Reason::NotAFactor { found: factor }));
+            }
+            policy.cool_off.factor = factor;
+        }
+        if let Some(max) = self.cool_off_max {
+            policy.cool_off.max = non_zero("cool_off_max", "10m", max)?;
+        }
+        if policy.cool_off.first > policy.cool_off.max {
+            return Err(self.cool_off_above_max(&policy));
+        }
+        if let Some(jitter) = self.jitter {
+            policy.cool_off.jitter_percent = percentage("jitter", 0, jitter)?;
+        }
+        if let Some(probes) = self.probes {
+            policy.probes = small("probes", probes)?;
+        }
+        if let Some(timeout) = self.probe_timeout {
+            policy.probe_timeout = non_zero("probe_timeout", "10s", timeout)?;
+        }
+        if let Some(cap) = self.ramp_cap {
+            policy.ramp_cap = cap.map(|cap| small("ramp_cap", cap)).transpose()?;
+        }
+        if let Some(forgive) = self.forgive_after {
+            policy.forgive_after = non_zero("forgive_after", "10m", forgive)?;
+        }
+        if let Some(trips) = self.disable_after {
+            policy.disable_after = trips.map(|trips| small("disable_after", trips)).transpose()?;
+        }
+        if let Some(min) = self.disable_min {
+            policy.disable_min = bounded("disable_min", min)?;
+        }
+        if let Some(grace) = self.cancel_grace {
+            policy.cancel_grace = bounded("cancel_grace", grace)?;
+        }
+        if let Some(rate) = self.recovery_rate {
+            policy.recovery_rate = percentage("recovery_rate", 1, rate)?;
+        }
+        Ok(policy)
+    }
+
+    /// Names the field that its author can change.
+    fn cool_off_above_max(&self, policy: &Policy) -> PolicyError {
+        let (first, max) = (format_duration(policy.cool_off.first), format_duration(policy.cool_off.max));
+        if self.cool_off.is_none() {
+            PolicyError::new("cool_off_max", Reason::BelowCoolOff { cool_off: first, found: max })
+        } else {
+            PolicyError::new("cool_off", Reason::AboveCoolOffMax { max, found: first })
+        }
+    }
+}
+
+fn percentage(field: &str, min: u8, found: u64) -> Result<u8, PolicyError> {
+    u8::try_from(found)
+        .ok()
+        .filter(|percent| (min..=100).contains(percent))
+        .ok_or_else(|| PolicyError::new(field, Reason::OutOfRange { min: min.into(), max: 100, found }))
+}
+
+fn at_least_one(field: &str, found: u64) -> Result<u64, PolicyError> {
+    if found == 0 { Err(PolicyError::new(field, Reason::TooSmall { min: 1, found })) } else { Ok(found) }
+}
+
+/// At least one, and small enough to count with.
+fn small(field: &str, found: u64) -> Result<u32, PolicyError> {
+    u32::try_from(found)
+        .ok()
+        .filter(|&count| count > 0)
+        .ok_or_else(|| PolicyError::new(field, Reason::OutOfRange { min: 1, max: u32::MAX.into(), found }))
+}
+
+fn non_zero(field: &str, example: &'static str, found: Duration) -> Result<Duration, PolicyError> {
+    if found.is_zero() {
+        return Err(PolicyError::new(field, Reason::ZeroDuration { example }));
+    }
+    bounded(field, found)
+}
+
+fn bounded(field: &str, found: Duration) -> Result<Duration, PolicyError> {
+    if found > MAX_DURATION {
+        return Err(PolicyError::new(field, Reason::DurationTooLong));
+    }
+    Ok(found)
+}

@@ -1,0 +1,209 @@
+//! The policy file: the same names in TOML and in JSON.
+//!
+//! Here a file's values get their types. Their ranges are checked where all policies are checked, in
+//! [`PolicyBuilder::build`].
+
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::duration::parse_duration;
+use super::error::{Found, PolicyError, PolicyErrorReason as Reason};
+use super::{PolicyBuilder, Preset};
+use crate::nearest::nearest;
+
+macro_rules! fields {
+    ($($name:ident: $read:path,)*) => {
+        /// Every key that a policy file may have.
+        pub const POLICY_KEYS: &[&str] = &[$(stringify!($name)),*];
+
+        impl PolicyBuilder {
+            /// Takes one key of a file.
+            fn take(&mut self, key: &str, value: Found) -> Result<(), PolicyError> {
+                let reason = match key {
+                    $(stringify!($name) if self.$name.is_some() => Reason::Duplicate,
+                    stringify!($name) => match $read(value) {
+                        Ok(value) => {
+                            self.$name = Some(value);
+                            return Ok(());
+                        }
+                        Err(reason) => reason,
+                    },)*
+                    _ => Reason::UnknownKey { nearest: nearest(key, POLICY_KEYS.iter().copied()) },
+                };
+                Err(PolicyError::new(&shortened(key), reason))
+            }
+        }
+    };
+}
+
+fields! {
+    preset: preset,
+    window: duration,
+    min_calls: count,
+    failure_rate: count_or_off,
+    failures: count_or_off,
+    consecutive_failures: count_or_off,
+    mean_latency: duration_or_off,
+    slow_call: duration_or_off,
+    slow_rate: count_or_off,
+    cool_off: duration,
+    cool_off_factor: factor,
+    cool_off_max: duration,
+    jitter: count,
+    probes: count,
+    probe_timeout: duration,
+    ramp_cap: count_or_off,
+    forgive_after: duration,
+    disable_after: count_or_off,
+    disable_min: duration,
+    cancel_grace: duration,
+    recovery_rate: count,
+}
+
+fn preset(value: Found) -> Result<Preset, Reason> {
+    match value {
+        Found::Text(name) => name.parse().map_err(|unknown| Reason::UnknownPreset { found: name, unknown }),
+        found => Err(Reason::WrongType { expected: "the name of a preset", found }),
+    }
+}
+
+fn count(value: Found) -> Result<u64, Reason> {
+    const EXPECTED: &str = "a whole number";
+    match value {
+        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        Found::Integer(number) => {
+            u64::try_from(number).map_err(|_| Reason::WrongType { expected: EXPECTED, found: value })
+        }
+        found => Err(Reason::WrongType { expected: EXPECTED, found }),
+    }
+}
+
+fn duration(value: Found) -> Result<Duration, Reason> {
+    match value {
+        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        Found::Text(text) => parse_duration(&text).map_err(Reason::BadDuration),
+        found => Err(Reason::WrongType { expected: "a duration such as \"30s\"", found }),
+    }
+}
+
+fn factor(value: Found) -> Result<f64, Reason> {
+    match value {
+        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        #[allow(clippy::cast_precision_loss)] // A factor that large is capped by cool_off_max at once.
+        Found::Integer(number) => Ok(number as f64),
+        Found::Float(number) => Ok(number),
+        found => Err(Reason::WrongType { expected: "a number", found }),
+    }
+}
+
+fn count_or_off(value: Found) -> Result<Option<u64>, Reason> {
+    or_off(value, "a whole number or \"off\"", count)
+}
+
+fn duration_or_off(value: Found) -> Result<Option<Duration>, Reason> {
+    or_off(value, "a duration such as \"30s\", or \"off\"", duration)
+}
+
+fn or_off<T>(
+    value: Found,
+    expected: &'static str,
+    read: fn(Found) -> Result<T, Reason>,
+) -> Result<Option<T>, Reason> {
+    if value == Found::Text(String::from("off")) {
+        return Ok(None);
+    }
+    read(value).map(Some).map_err(|reason| match reason {
+        Reason::WrongType { found, .. } => Reason::WrongType { expected, found },
+        other => other,
+    })
+}
+
+impl<'de> Deserialize<'de> for PolicyBuilder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Table;
+
+        impl<'de> Visitor<'de> for Table {
+            type Value = PolicyBuilder;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of policy keys")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PolicyBuilder, A::Error> {
+                let mut builder = PolicyBuilder::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    let Value(value) = map.next_value()?;
+                    builder.take(&key, value).map_err(A::Error::custom)?;
+                }
+                Ok(builder)
+            }
+        }
+
+        deserializer.deserialize_map(Table)
+    }
+}
+
+/// Any value that a file can hold, kept so that the error can say what was found.
+struct Value(Found);
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Found;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Found, E> {
+                Ok(Found::Bool(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Found, E> {
+                Ok(Found::Integer(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Found, E> {
+                Ok(Found::Integer(value.into()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Found, E> {
+                Ok(Found::Float(value))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Found, E> {
+                Ok(Found::Text(shortened(value)))
+            }
+
+            fn visit_unit<E>(self) -> Result<Found, E> {
+                Ok(Found::Null)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Found::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Found::Table)
+            }
+        }
+
+        deserializer.deserialize_any(Any).map(Value)
+    }
+}
+
+/// The text, or its beginning: no right value is longer than this, and an error must not repeat megabytes.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 64;
+    if text.chars().nth(LONGEST).is_none() {
+        return String::from(text);
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}

@@ -1,0 +1,108 @@
+//! The numbers of breakers that people know.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use super::Policy;
+use super::error::DidYouMean;
+use crate::key::CircuitBy;
+use crate::nearest::nearest;
+
+/// A breaker that people know, as a policy. A preset turns the rules that it does not name off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Preset {
+    /// Convoy's asynchronous breaker: a share of failures over five minutes; made for sampling.
+    Convoy,
+    /// Razorpay's Reminders: mean latency and number of errors of a tenant.
+    Reminders,
+    /// The per-endpoint breakers in Redis: a number of failures.
+    RedisLua,
+    /// Stoplight: failures in a row.
+    Stoplight,
+}
+
+impl Preset {
+    /// All presets.
+    pub const ALL: [Self; 4] = [Self::Convoy, Self::Reminders, Self::RedisLua, Self::Stoplight];
+
+    /// The name that policy files use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Convoy => "convoy",
+            Self::Reminders => "reminders",
+            Self::RedisLua => "redis_lua",
+            Self::Stoplight => "stoplight",
+        }
+    }
+
+    /// Who shares a circuit in that system.
+    #[must_use]
+    pub const fn circuit_by(self) -> CircuitBy {
+        match self {
+            Self::Reminders => CircuitBy::Tenant,
+            Self::Convoy | Self::RedisLua | Self::Stoplight => CircuitBy::Endpoint,
+        }
+    }
+
+    pub(super) fn policy(self) -> Policy {
+        let mut policy = Policy { failure_rate: None, consecutive_failures: None, ..Policy::default() };
+        policy.cool_off.factor = 1.0;
+        policy.probes = 1;
+        match self {
+            Self::Convoy => {
+                policy.window = Duration::from_secs(5 * 60);
+                policy.min_calls = 10;
+                policy.failure_rate = Some(70);
+                policy.cool_off.first = Duration::from_secs(30);
+                policy.recovery_rate = 5;
+                policy.disable_after = Some(10);
+            }
+            Self::Reminders => {
+                policy.window = Duration::from_secs(60);
+                policy.mean_latency = Some(Duration::from_secs(5));
+                policy.failures = Some(20);
+                policy.cool_off.first = Duration::from_secs(5 * 60);
+            }
+            Self::RedisLua => {
+                policy.failures = Some(5);
+                policy.window = Duration::from_secs(60);
+                policy.cool_off.first = Duration::from_secs(30);
+                policy.probe_timeout = Duration::from_secs(5);
+            }
+            Self::Stoplight => {
+                policy.consecutive_failures = Some(3);
+                policy.window = Duration::from_secs(60 * 60);
+                policy.cool_off.first = Duration::from_secs(60);
+            }
+        }
+        policy
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No preset has this name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("is not a preset{} (presets: convoy, reminders, redis_lua, stoplight)", DidYouMean(*nearest))]
+pub struct UnknownPreset {
+    /// The nearest preset.
+    pub nearest: Option<&'static str>,
+}
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPreset> {
+        Self::ALL
+            .into_iter()
+            .find(|preset| preset.name() == name)
+            .ok_or_else(|| UnknownPreset { nearest: nearest(name, Self::ALL.map(Self::name)) })
+    }
+}

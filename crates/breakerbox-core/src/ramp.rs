@@ -1,0 +1,183 @@
+//! The ramp: the paced return of traffic after a circuit closed.
+//!
+//! One call in flight at first. Each full round of successes doubles the limit, a failure halves it. The ramp is over
+//! when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal. Each
+//! process has its own.
+
+use crate::outcome::OutcomeKind;
+use crate::policy::Policy;
+use crate::time::Timestamp;
+
+/// The state of one process's ramp.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ramp {
+    limit: u32,
+    in_flight: u32,
+    /// Successes since the limit last changed.
+    round: u32,
+    /// The start, or the latest refusal.
+    refused_at: Timestamp,
+    /// When a call was last started or settled.
+    moved_at: Timestamp,
+}
+
+/// What the ramp says to one ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RampAnswer {
+    /// The call may start, and counts as in flight.
+    Start,
+    /// As many as allowed are in flight.
+    Refuse { in_flight: u32, limit: u32 },
+    /// Nothing is limited any more.
+    Over,
+}
+
+impl Ramp {
+    /// A ramp that begins now, if the policy has one.
+    pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
+        let ramp = Self { limit: 1, in_flight: 0, round: 0, refused_at: now, moved_at: now };
+        (!ramp.is_complete(policy)).then_some(ramp)
+    }
+
+    /// How many calls are in flight, and how many may be.
+    #[must_use]
+    pub const fn in_flight_and_limit(&self) -> (u32, u32) {
+        (self.in_flight, self.limit)
+    }
+
+    pub(crate) fn ask(&mut self, policy: &Policy, now: Timestamp) -> RampAnswer {
+        let window = policy.window();
+        if self.is_complete(policy) || now.since(self.refused_at) >= window {
+            return RampAnswer::Over;
+        }
+        if self.in_flight >= self.limit && now.since(self.moved_at) >= window {
+            // Calls that never settle must not hold the circuit for ever.
+            self.in_flight = 0;
+        }
+        if self.in_flight >= self.limit {
+            self.refused_at = now;
+            return RampAnswer::Refuse { in_flight: self.in_flight, limit: self.limit };
+        }
+        self.in_flight += 1;
+        self.moved_at = now;
+        RampAnswer::Start
+    }
+
+    /// Takes the outcome of a call that this ramp started. Returns whether the ramp goes on.
+    pub(crate) fn settle(&mut self, kind: OutcomeKind, policy: &Policy, now: Timestamp) -> bool {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.moved_at = now;
+        match kind {
+            OutcomeKind::Success => {
+                self.round += 1;
+                if self.round >= self.limit {
+                    self.limit = self.limit.saturating_mul(2);
+                    self.round = 0;
+                }
+            }
+            OutcomeKind::Failure => {
+                self.limit = (self.limit / 2).max(1);
+                self.round = 0;
+            }
+            OutcomeKind::Ignored => {}
+        }
+        !self.is_complete(policy)
+    }
+
+    fn is_complete(&self, policy: &Policy) -> bool {
+        policy.ramp_cap().is_none_or(|cap| self.limit >= cap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn policy(cap: u32) -> Policy {
+        Policy::builder().window(Duration::from_secs(60)).ramp_cap(u64::from(cap)).build().unwrap()
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    /// Starts as many calls as the ramp allows.
+    fn fill(ramp: &mut Ramp, policy: &Policy, now: Timestamp) -> u32 {
+        (0..1_000).take_while(|_| ramp.ask(policy, now) == RampAnswer::Start).count().try_into().unwrap()
+    }
+
+    #[test]
+    fn doubles_with_each_full_round_until_the_cap() {
+        let policy = policy(8);
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        for limit in [1, 2, 4] {
+            assert_eq!(fill(&mut ramp, &policy, at(1)), limit);
+            assert_eq!(ramp.ask(&policy, at(1)), RampAnswer::Refuse { in_flight: limit, limit });
+            for settled in 1..=limit {
+                let goes_on = ramp.settle(OutcomeKind::Success, &policy, at(1));
+                assert_eq!(goes_on, (limit, settled) != (4, 4), "over when it reaches 8");
+            }
+        }
+        assert_eq!(ramp.ask(&policy, at(1)), RampAnswer::Over);
+    }
+
+    #[test]
+    fn a_failure_halves_and_starts_the_round_again() {
+        let policy = policy(64);
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        for _ in 0..1 + 2 + 3 {
+            assert_eq!(ramp.ask(&policy, at(0)), RampAnswer::Start);
+            ramp.settle(OutcomeKind::Success, &policy, at(0));
+        }
+        assert_eq!(ramp.in_flight_and_limit(), (0, 4));
+        ramp.settle(OutcomeKind::Failure, &policy, at(0));
+        assert_eq!(ramp.in_flight_and_limit(), (0, 2));
+        ramp.settle(OutcomeKind::Success, &policy, at(0));
+        assert_eq!(ramp.in_flight_and_limit(), (0, 2), "the three successes of before do not count");
+        for _ in 0..5 {
+            ramp.settle(OutcomeKind::Failure, &policy, at(0));
+        }
+        assert_eq!(ramp.in_flight_and_limit(), (0, 1), "never below one");
+    }
+
+    #[test]
+    fn an_ignored_outcome_only_frees_its_place() {
+        let policy = policy(64);
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        ramp.ask(&policy, at(0));
+        ramp.settle(OutcomeKind::Ignored, &policy, at(0));
+        assert_eq!(ramp.in_flight_and_limit(), (0, 1));
+    }
+
+    #[test]
+    fn ends_after_a_window_without_a_refusal() {
+        let policy = policy(64);
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        assert_eq!(ramp.ask(&policy, at(59)), RampAnswer::Start);
+        assert!(matches!(ramp.ask(&policy, at(59)), RampAnswer::Refuse { .. }));
+        ramp.settle(OutcomeKind::Ignored, &policy, at(59));
+        assert_eq!(ramp.ask(&policy, at(118)), RampAnswer::Start, "59 s after the refusal");
+        ramp.settle(OutcomeKind::Ignored, &policy, at(118));
+        assert_eq!(ramp.ask(&policy, at(119)), RampAnswer::Over);
+    }
+
+    #[test]
+    fn calls_that_never_settle_do_not_hold_it_for_ever() {
+        let policy = policy(64);
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        assert_eq!(ramp.ask(&policy, at(0)), RampAnswer::Start);
+        for second in 1..60 {
+            assert!(matches!(ramp.ask(&policy, at(second)), RampAnswer::Refuse { .. }), "at {second} s");
+        }
+        assert_eq!(ramp.ask(&policy, at(60)), RampAnswer::Start);
+    }
+
+    #[test]
+    fn without_a_cap_or_with_a_cap_of_one_there_is_no_ramp() {
+        let off = Policy::builder().ramp_cap(None).build().unwrap();
+        assert_eq!(Ramp::begin(&off, at(0)), None);
+        assert_eq!(Ramp::begin(&policy(1), at(0)), None);
+    }
+}

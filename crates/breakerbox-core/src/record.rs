@@ -1,0 +1,247 @@
+//! The record: all that is remembered of a circuit, apart from its window of counts.
+//!
+//! A record is plain data. Stores keep it and swap it whole; the functions in [`transitions`](crate::transitions)
+//! decide what the next one is.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::policy::Policy;
+use crate::time::Timestamp;
+use crate::token::{Draw, Epoch, Nonce, Version};
+
+/// The state of an automatic circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Calls go through.
+    Closed,
+    /// Calls are refused until the cool-off is over.
+    Open,
+    /// One call at a time probes whether the destination is back.
+    HalfOpen,
+}
+
+/// The state as it is reported: being disabled is a mode, and shows as a state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Status {
+    /// Calls go through.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// One call at a time probes.
+    HalfOpen,
+    /// Calls are refused until somebody enables the circuit.
+    Disabled,
+}
+
+impl Status {
+    /// The name that reports and APIs use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who decides about a circuit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Its outcomes do.
+    Automatic,
+    /// An operator: every call is refused.
+    ForcedOpen(Attribution),
+    /// An operator: every call is admitted.
+    ForcedClosed(Attribution),
+    /// Switched off, by an operator or after too many trips, until somebody enables it.
+    Disabled(Attribution),
+}
+
+/// Who changed a circuit's mode, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attribution {
+    actor: Arc<str>,
+    reason: Arc<str>,
+}
+
+/// The longest actor and the longest reason, in bytes.
+pub const MAX_ATTRIBUTION_LENGTH: usize = 1_024;
+
+/// An actor or a reason that is too long to be kept with a circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field}: must be at most {MAX_ATTRIBUTION_LENGTH} bytes, but is {length}")]
+pub struct AttributionTooLong {
+    /// `actor` or `reason`.
+    pub field: &'static str,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+impl Attribution {
+    /// Who did it, and why.
+    ///
+    /// # Errors
+    /// If either is longer than [`MAX_ATTRIBUTION_LENGTH`].
+    pub fn new(actor: &str, reason: &str) -> Result<Self, AttributionTooLong> {
+        for (field, text) in [("actor", actor), ("reason", reason)] {
+            if text.len() > MAX_ATTRIBUTION_LENGTH {
+                return Err(AttributionTooLong { field, length: text.len() });
+            }
+        }
+        Ok(Self { actor: actor.into(), reason: reason.into() })
+    }
+
+    /// Who did it.
+    #[must_use]
+    pub fn actor(&self) -> &str {
+        &self.actor
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// The exclusive right to probe, for a limited time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// Names the one probe that holds it.
+    pub nonce: Nonce,
+    /// From then on it is expired.
+    pub expires_at: Timestamp,
+}
+
+impl Lease {
+    /// Whether the lease still holds.
+    #[must_use]
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+}
+
+/// All that is remembered of a circuit, apart from its window of counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The state, which counts while the mode is automatic.
+    pub state: State,
+    /// This life of the circuit. Grows with every transition.
+    pub epoch: Epoch,
+    /// The token of the latest write.
+    pub version: Version,
+    /// When the circuit last tripped or was opened; none if it never was, or was reset.
+    pub opened_at: Option<Timestamp>,
+    /// While open: from when on an ask may probe.
+    pub retry_at: Option<Timestamp>,
+    /// Trips since the circuit was last forgiven.
+    pub trips: u32,
+    /// The latest success; until there was one, the first counted outcome.
+    pub last_success: Option<Timestamp>,
+    /// While half-open: the probe under way.
+    pub lease: Option<Lease>,
+    /// While half-open: how many probes have succeeded.
+    pub probe_successes: u32,
+    /// Who decides.
+    pub mode: Mode,
+    /// When the epoch began.
+    pub changed_at: Timestamp,
+    /// Whom the destination belongs to.
+    pub tenant: Option<Arc<str>>,
+}
+
+impl Record {
+    /// A circuit that nothing has happened to: closed.
+    #[must_use]
+    pub fn new(tenant: Option<Arc<str>>, draw: Draw, now: Timestamp) -> Self {
+        Self {
+            state: State::Closed,
+            epoch: Epoch::default().next(now),
+            version: draw.version(),
+            opened_at: None,
+            retry_at: None,
+            trips: 0,
+            last_success: None,
+            lease: None,
+            probe_successes: 0,
+            mode: Mode::Automatic,
+            changed_at: now,
+            tenant,
+        }
+    }
+
+    /// The state as it is reported.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match (&self.mode, self.state) {
+            (Mode::Disabled(_), _) => Status::Disabled,
+            (Mode::ForcedOpen(_), _) => Status::Open,
+            (Mode::ForcedClosed(_), _) => Status::Closed,
+            (Mode::Automatic, State::Closed) => Status::Closed,
+            (Mode::Automatic, State::Open) => Status::Open,
+            (Mode::Automatic, State::HalfOpen) => Status::HalfOpen,
+        }
+    }
+
+    /// Whether outcomes, and nobody else, decide.
+    #[must_use]
+    pub fn is_automatic(&self) -> bool {
+        self.mode == Mode::Automatic
+    }
+
+    /// Whether the circuit, having been open, closed less than a window ago: traffic comes back by the ramp.
+    #[must_use]
+    pub fn closed_recently(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.is_automatic()
+            && self.state == State::Closed
+            && self.opened_at.is_some()
+            && now.since(self.changed_at) < policy.window()
+    }
+
+    /// Takes note of a counted outcome. Not a write: the version stays.
+    pub fn note_outcome(&mut self, failed: bool, now: Timestamp) {
+        if !failed || self.last_success.is_none() {
+            self.last_success = Some(now);
+        }
+    }
+
+    /// Whether nothing would be lost with this record: it is closed, nobody overrode it, and it remembers no trip
+    /// that would still count. Such a record may be evicted when it is idle.
+    #[must_use]
+    pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.is_automatic()
+            && self.state == State::Closed
+            && (self.trips == 0 || self.is_forgiven(policy, now))
+    }
+
+    /// Whether the circuit has been closed for long enough for its trips to be forgotten.
+    pub(crate) fn is_forgiven(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.state == State::Closed && now.since(self.changed_at) >= policy.forgive_after()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn an_attribution_has_bounds() {
+        let long = "x".repeat(1_025);
+        let error = Attribution::new("ops", &long).unwrap_err();
+        assert_eq!(error.to_string(), "reason: must be at most 1024 bytes, but is 1025");
+        assert_eq!(Attribution::new(&long, "").unwrap_err().field, "actor");
+        assert!(Attribution::new(&long[..1_024], "").is_ok());
+    }
+}

@@ -1,0 +1,152 @@
+//! The trip rules: when the totals of a window say that a destination is broken.
+//!
+//! All comparisons include equality and are exact: no rounding, no floating point.
+
+use core::fmt;
+
+use crate::policy::Policy;
+use crate::time::micros;
+use crate::window::Totals;
+
+/// A rule that can trip a circuit. A rule that the policy does not set is off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum TripRule {
+    /// Enough calls, and this share of them failed.
+    FailureRate,
+    /// This many failures.
+    Failures,
+    /// The latest outcomes are all failures.
+    ConsecutiveFailures,
+    /// Enough calls, and they took this long on average.
+    MeanLatency,
+    /// Enough calls, and this share of them was slow.
+    SlowRate,
+}
+
+impl TripRule {
+    /// All rules, in the order in which they are looked at: the first that holds is the one that is named.
+    pub const ALL: [Self; 5] =
+        [Self::FailureRate, Self::Failures, Self::ConsecutiveFailures, Self::MeanLatency, Self::SlowRate];
+
+    /// The name that policy files and reports use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FailureRate => "failure_rate",
+            Self::Failures => "failures",
+            Self::ConsecutiveFailures => "consecutive_failures",
+            Self::MeanLatency => "mean_latency",
+            Self::SlowRate => "slow_rate",
+        }
+    }
+
+    /// The first rule of the policy that holds over these totals.
+    #[must_use]
+    pub fn first_broken(policy: &Policy, totals: &Totals) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
+    }
+
+    fn holds(self, policy: &Policy, totals: &Totals) -> bool {
+        let calls = totals.calls();
+        let enough = calls >= policy.min_calls();
+        match self {
+            Self::FailureRate => {
+                enough && policy.failure_rate().is_some_and(|limit| reaches(totals.failures, calls, limit))
+            }
+            Self::Failures => policy.failures().is_some_and(|limit| totals.failures >= limit),
+            Self::ConsecutiveFailures => {
+                policy.consecutive_failures().is_some_and(|limit| totals.failure_run >= limit)
+            }
+            Self::MeanLatency => {
+                enough
+                    && policy.mean_latency().is_some_and(|limit| {
+                        totals.latency_sum.as_micros() >= u128::from(micros(limit)) * u128::from(calls)
+                    })
+            }
+            Self::SlowRate => {
+                enough && policy.slow_rate().is_some_and(|limit| reaches(totals.slow, calls, limit))
+            }
+        }
+    }
+}
+
+impl fmt::Display for TripRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether `part` is at least `percent` of `whole`.
+pub(crate) fn reaches(part: u64, whole: u64, percent: u8) -> bool {
+    u128::from(part) * 100 >= u128::from(whole) * u128::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::policy::{Policy, PolicyBuilder};
+
+    fn only(set: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Policy {
+        let none = Policy::builder().failure_rate(None).consecutive_failures(None);
+        set(none).min_calls(10).build().unwrap()
+    }
+
+    fn totals(successes: u64, failures: u64, slow: u64, mean_ms: u64, failure_run: u64) -> Totals {
+        let latency_sum = Duration::from_millis(mean_ms) * u32::try_from(successes + failures).unwrap();
+        Totals { successes, failures, slow, latency_sum, failure_run }
+    }
+
+    #[test]
+    fn each_rule_includes_equality_and_respects_min_calls() {
+        let rate = only(|p| p.failure_rate(50));
+        let failures = only(|p| p.failures(5));
+        let run = only(|p| p.consecutive_failures(3));
+        let mean = only(|p| p.mean_latency(Duration::from_millis(100)));
+        let slow = only(|p| p.slow_call(Duration::from_secs(1)).slow_rate(30));
+        let table = [
+            ("at the rate", &rate, totals(5, 5, 0, 0, 0), true),
+            ("below the rate", &rate, totals(6, 5, 0, 0, 0), false),
+            ("rate, too few calls", &rate, totals(0, 9, 0, 0, 9), false),
+            ("at the count", &failures, totals(90, 5, 0, 0, 0), true),
+            ("below the count", &failures, totals(0, 4, 0, 0, 4), false),
+            ("the count needs no min_calls", &failures, totals(0, 5, 0, 0, 5), true),
+            ("at the run", &run, totals(97, 3, 0, 0, 3), true),
+            ("below the run", &run, totals(0, 9, 0, 0, 2), false),
+            ("the run needs no min_calls", &run, totals(0, 3, 0, 0, 3), true),
+            ("at the mean", &mean, totals(10, 0, 0, 100, 0), true),
+            ("below the mean", &mean, totals(10, 0, 0, 99, 0), false),
+            ("mean, too few calls", &mean, totals(9, 0, 0, 500, 0), false),
+            ("at the slow rate", &slow, totals(7, 3, 3, 0, 0), true),
+            ("below the slow rate", &slow, totals(7, 3, 2, 0, 0), false),
+            ("slow rate, too few calls", &slow, totals(9, 0, 9, 0, 0), false),
+        ];
+        for (what, policy, totals, holds) in table {
+            assert_eq!(TripRule::first_broken(policy, &totals).is_some(), holds, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_empty_window_breaks_no_rule() {
+        let policy = only(|p| p.failure_rate(1).mean_latency(Duration::from_millis(1)));
+        assert_eq!(TripRule::first_broken(&policy, &Totals::default()), None);
+    }
+
+    #[test]
+    fn the_rule_named_is_the_first_of_the_table() {
+        let policy = only(|p| p.failure_rate(50).failures(5).consecutive_failures(5));
+        let broken = |t| TripRule::first_broken(&policy, &t);
+        assert_eq!(broken(totals(0, 10, 0, 0, 10)), Some(TripRule::FailureRate));
+        assert_eq!(broken(totals(0, 5, 0, 0, 5)), Some(TripRule::Failures));
+        assert_eq!(broken(totals(5, 4, 0, 0, 4)), None);
+    }
+
+    #[test]
+    fn comparisons_do_not_overflow() {
+        let policy = only(|p| p.failure_rate(100).mean_latency(Duration::from_secs(86_400)));
+        let huge = Totals { successes: 1, failures: u64::MAX - 1, ..Totals::default() };
+        assert_eq!(TripRule::first_broken(&policy, &huge), None);
+    }
+}

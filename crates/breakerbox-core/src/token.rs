@@ -1,0 +1,87 @@
+//! What tells one write, one lease and one life of a circuit from another.
+//!
+//! The core draws no random numbers. A caller passes one [`Draw`] into every step that may write; versions, nonces
+//! and the jitter of a cool-off are made from it.
+
+use core::fmt;
+
+use crate::time::Timestamp;
+
+/// 128 bits from the caller's random source, fresh for every step.
+///
+/// A caller that needs no secrecy and no jitter (a replay, a test) may pass a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Draw(pub u128);
+
+impl Draw {
+    pub(crate) const fn version(self) -> Version {
+        Version(self.0)
+    }
+
+    /// The same bits as the version: what must be unique is each nonce among nonces.
+    pub(crate) const fn nonce(self) -> Nonce {
+        Nonce(self.0)
+    }
+
+    /// A sample from [-1, 1), for jitter.
+    pub(crate) fn signed_unit(self) -> f64 {
+        const BITS: u32 = 53;
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // 53 bits fit both.
+        let unit = ((self.0 >> (128 - BITS)) as u64) as f64 / (1_u64 << BITS) as f64;
+        unit * 2.0 - 1.0
+    }
+}
+
+/// One life of a circuit, from a transition to the next. It only grows: an outcome of an older epoch is late.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch after this one: at least one more, and at least the time, so that a store that lost its records
+    /// still hands out epochs that were never seen before.
+    #[must_use]
+    pub(crate) fn next(self, now: Timestamp) -> Self {
+        Self(self.0.saturating_add(1).max(now.as_micros()))
+    }
+}
+
+/// The token of one write of a record. Random, so that a lost and re-made write is not taken for the old one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(pub u128);
+
+/// The token of one probe lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(pub u128);
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({:032x})", self.0)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nonce({:032x})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_covers_the_signed_unit_interval() {
+        assert_eq!(Draw(0).signed_unit(), -1.0);
+        assert_eq!(Draw(1 << 127).signed_unit(), 0.0);
+        let top = Draw(u128::MAX).signed_unit();
+        assert!(top < 1.0 && top > 0.999_999);
+    }
+
+    #[test]
+    fn an_epoch_grows_with_the_clock_and_without_it() {
+        let at = Timestamp::from_micros;
+        assert_eq!(Epoch(7).next(at(100)), Epoch(100));
+        assert_eq!(Epoch(100).next(at(100)), Epoch(101));
+        assert_eq!(Epoch(100).next(at(3)), Epoch(101), "a clock that stepped back");
+    }
+}

@@ -1,0 +1,68 @@
+//! Rows 0 and 2 to 5: what an ask is told, and who gets the probe.
+
+use alloc::boxed::Box;
+
+use crate::change::{Cause, Step};
+use crate::permit::Refusal;
+use crate::policy::Policy;
+use crate::record::{Lease, Mode, Record, State};
+use crate::time::Timestamp;
+use crate::token::Draw;
+
+use super::LEASE_MARGIN;
+
+/// What the record says to an ask.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// The call may be made.
+    Admit,
+    /// It may not.
+    Refuse(Refusal),
+    /// It may be made as a probe, if the step's record can be swapped in. The step's lease names it.
+    Probe(Box<Step>),
+}
+
+impl Record {
+    /// Answers an ask.
+    #[must_use]
+    pub fn ask(&self, policy: &Policy, draw: Draw, now: Timestamp) -> Answer {
+        match self.mode {
+            Mode::ForcedClosed(_) => return Answer::Admit,
+            Mode::ForcedOpen(_) => return Answer::Refuse(Refusal::ForcedOpen),
+            Mode::Disabled(_) => return Answer::Refuse(Refusal::Disabled),
+            Mode::Automatic => {}
+        }
+        match self.state {
+            State::Closed => Answer::Admit,
+            State::Open => match self.retry_at {
+                Some(retry_at) if now < retry_at => Answer::Refuse(Refusal::open(retry_at, now)),
+                _ => Answer::Probe(Box::new(self.half_opened(Some(lease(policy, draw, now)), draw, now))),
+            },
+            State::HalfOpen => match self.lease {
+                Some(lease) if lease.is_live(now) => Answer::Refuse(Refusal::probing(lease.expires_at, now)),
+                _ => Answer::Probe(Box::new(Step::within_epoch(Self {
+                    version: draw.version(),
+                    lease: Some(lease(policy, draw, now)),
+                    ..self.clone()
+                }))),
+            },
+        }
+    }
+
+    /// The circuit turned half-open, with or without a probe under way.
+    pub(super) fn half_opened(&self, lease: Option<Lease>, draw: Draw, now: Timestamp) -> Step {
+        let next = Self {
+            state: State::HalfOpen,
+            version: draw.version(),
+            retry_at: None,
+            lease,
+            probe_successes: 0,
+            ..self.clone()
+        };
+        Step::transition(self, next, Cause::CoolOffOver, now)
+    }
+}
+
+fn lease(policy: &Policy, draw: Draw, now: Timestamp) -> Lease {
+    Lease { nonce: draw.nonce(), expires_at: now + policy.probe_timeout() + LEASE_MARGIN }
+}

@@ -1,0 +1,28 @@
+//! What happens when the store's clock steps back.
+
+use crate::record::{Lease, Record};
+use crate::time::Timestamp;
+use crate::token::Draw;
+
+impl Record {
+    /// If the clock stands before this record's own last change, the record with all its times moved back by the
+    /// difference: cool-offs and leases last as long as they would have. The first asker swaps it in. None if the
+    /// clock is right.
+    #[must_use]
+    pub fn rebased(&self, draw: Draw, now: Timestamp) -> Option<Self> {
+        let back = self.changed_at.since(now);
+        if back.is_zero() {
+            return None;
+        }
+        let moved = |time: Timestamp| time.back_by(back);
+        Some(Self {
+            version: draw.version(),
+            opened_at: self.opened_at.map(moved),
+            retry_at: self.retry_at.map(moved),
+            last_success: self.last_success.map(moved),
+            lease: self.lease.map(|lease| Lease { expires_at: moved(lease.expires_at), ..lease }),
+            changed_at: now,
+            ..self.clone()
+        })
+    }
+}

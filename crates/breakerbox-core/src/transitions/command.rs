@@ -1,0 +1,49 @@
+//! Rows 12 and 13: what operators can do to a circuit, whatever its state.
+
+use crate::change::{Cause, Command, Step};
+use crate::record::{Attribution, Mode, Record, State};
+use crate::time::Timestamp;
+use crate::token::Draw;
+
+impl Record {
+    /// Does what an operator says. None if there is nothing to do: an automatic circuit has no override that could be
+    /// released, and enabling a circuit that is not disabled must not disturb it.
+    #[must_use]
+    pub fn obey(&self, command: Command, by: &Attribution, draw: Draw, now: Timestamp) -> Option<Step> {
+        let mut next =
+            Self { version: draw.version(), retry_at: None, lease: None, probe_successes: 0, ..self.clone() };
+        match command {
+            Command::ForceOpen | Command::Disable => {
+                next.state = State::Open;
+                next.opened_at = Some(now);
+                next.mode = match command {
+                    Command::Disable => Mode::Disabled(by.clone()),
+                    _ => Mode::ForcedOpen(by.clone()),
+                };
+            }
+            Command::ForceClosed => {
+                next.state = State::Closed;
+                next.mode = Mode::ForcedClosed(by.clone());
+            }
+            Command::Release | Command::Enable => {
+                if self.is_automatic() {
+                    return None;
+                }
+                next.state = State::Open;
+                next.opened_at = Some(now);
+                next.retry_at = Some(now);
+                next.mode = Mode::Automatic;
+                if command == Command::Enable {
+                    next.trips = 0;
+                }
+            }
+            Command::Reset => {
+                next.state = State::Closed;
+                next.opened_at = None;
+                next.trips = 0;
+                next.mode = Mode::Automatic;
+            }
+        }
+        Some(Step::transition(self, next, Cause::Command { command, by: by.clone() }, now))
+    }
+}

@@ -1,0 +1,52 @@
+//! Rows 6 to 9: what a probe's outcome does, and that a late one does nothing.
+
+use crate::change::{Cause, Step};
+use crate::outcome::{Outcome, OutcomeKind};
+use crate::policy::Policy;
+use crate::record::{Record, State};
+use crate::time::Timestamp;
+use crate::token::{Draw, Epoch, Nonce};
+
+impl Record {
+    /// Takes the outcome of the probe that `nonce` names, from the epoch in which it was admitted. None: it is late
+    /// (row 9), and nothing changes.
+    #[must_use]
+    pub fn settle_probe(
+        &self,
+        epoch: Epoch,
+        nonce: Nonce,
+        outcome: &Outcome,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Option<Step> {
+        let lease = self.lease.filter(|lease| lease.nonce == nonce)?;
+        if !self.is_automatic() || self.state != State::HalfOpen || self.epoch != epoch {
+            return None;
+        }
+        let mut next = Self { version: draw.version(), lease: None, ..self.clone() };
+        match outcome.kind {
+            OutcomeKind::Ignored => Some(Step::within_epoch(next)),
+            _ if !lease.is_live(now) => None,
+            OutcomeKind::Failure => {
+                next.note_outcome(true, now);
+                let step = next.tripped(Cause::ProbeFailed, outcome.retry_after, policy, draw, now);
+                Some(step)
+            }
+            OutcomeKind::Success => {
+                next.note_outcome(false, now);
+                next.probe_successes = next.probe_successes.saturating_add(1);
+                if next.probe_successes < policy.probes() {
+                    return Some(Step::within_epoch(next));
+                }
+                Some(self.closed(next, Cause::ProbesSucceeded, now))
+            }
+        }
+    }
+
+    /// The circuit closed; its trips are remembered until they are forgiven.
+    pub(super) fn closed(&self, next: Self, cause: Cause, now: Timestamp) -> Step {
+        let next = Self { state: State::Closed, retry_at: None, lease: None, probe_successes: 0, ..next };
+        Step::transition(self, next, cause, now)
+    }
+}

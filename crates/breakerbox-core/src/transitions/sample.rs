@@ -1,0 +1,77 @@
+//! The rules of sampling: one evaluation for each key and tick, by totals that somebody else counted.
+//!
+//! | from | when | to |
+//! | --- | --- | --- |
+//! | closed | a trip rule holds over the totals | open |
+//! | open | `retry_at` has come | half-open; this tick's totals are not used |
+//! | half-open | at least `probes` outcomes, successes reach `recovery_rate` | closed |
+//! | half-open | at least `probes` outcomes, successes do not | open, or disabled |
+//! | half-open | fewer | half-open, however long |
+
+use core::time::Duration;
+
+use crate::change::{Cause, Step};
+use crate::policy::Policy;
+use crate::record::{Record, State};
+use crate::rule::reaches;
+use crate::time::Timestamp;
+use crate::token::Draw;
+use crate::window::Totals;
+
+/// The totals of one key at one tick, as a sampler returns them: over the window, or since the circuit's last
+/// transition if that is later; for a half-open circuit, of all attempts started since it turned half-open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Calls that succeeded.
+    pub successes: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    /// The sum of their latencies, if the sampler knows it.
+    pub latency_sum: Option<Duration>,
+}
+
+/// The policy has a limit for the mean latency, and the sample has no latencies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("is required, because the policy sets mean_latency")]
+pub struct MissingLatencySum;
+
+impl Record {
+    /// Evaluates one tick. An empty sample trips nothing and closes nothing.
+    ///
+    /// # Errors
+    /// If the policy needs latencies and the sample has none.
+    pub fn sample(
+        &self,
+        sample: &Sample,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Result<Option<Step>, MissingLatencySum> {
+        let calls = sample.successes.saturating_add(sample.failures);
+        if policy.mean_latency().is_some() && sample.latency_sum.is_none() && calls > 0 {
+            return Err(MissingLatencySum);
+        }
+        if !self.is_automatic() {
+            return Ok(None);
+        }
+        Ok(match self.state {
+            State::Closed => {
+                let totals = Totals {
+                    successes: sample.successes,
+                    failures: sample.failures,
+                    latency_sum: sample.latency_sum.unwrap_or_default(),
+                    ..Totals::default()
+                };
+                self.judge(&totals, None, policy, draw, now)
+            }
+            State::Open if self.retry_at.is_some_and(|retry_at| now < retry_at) => None,
+            State::Open => Some(self.half_opened(None, draw, now)),
+            State::HalfOpen if calls < u64::from(policy.probes()) => None,
+            State::HalfOpen if reaches(sample.successes, calls, policy.recovery_rate()) => {
+                let next = Self { version: draw.version(), ..self.clone() };
+                Some(self.closed(next, Cause::RecoveryRateMet, now))
+            }
+            State::HalfOpen => Some(self.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! Closed: rows 1, 9, 10 and 11, every trip rule, and what the window does.
+
+use breakerbox_core::{Decision, Mode, Outcome, Policy, Status, Timestamp, TripRule, Verdict};
+
+use crate::rig::{Rig, at, failed, ms, ok, secs, simple};
+
+#[test]
+fn row_01_a_trip_opens_clears_the_window_and_starts_a_new_epoch() {
+    let mut rig = Rig::new(simple());
+    rig.now = at(5_000);
+    let epoch = rig.record().epoch;
+    rig.fail(2);
+    assert_eq!((rig.status(), rig.changes.len()), (Status::Closed, 0));
+    rig.fail(1);
+    let change = rig.only_change();
+    assert_eq!((change.from, change.to, change.at), (Status::Closed, Status::Open, at(5_000)));
+    assert_eq!(change.retry_at, Some(at(35_000)));
+    assert_eq!((change.trips, change.epoch), (1, rig.record().epoch));
+    assert!(rig.record().epoch > epoch);
+    assert_eq!(rig.record().opened_at, Some(at(5_000)));
+    assert_eq!(rig.circuit.totals(rig.now).calls(), 0);
+}
+
+#[test]
+fn row_01_each_rule_trips_by_its_own_name() {
+    let none = || Policy::builder().failure_rate(None).consecutive_failures(None).min_calls(4);
+    let slow_ok = Outcome::success(ms(500));
+    let table = [
+        (none().failure_rate(50), vec![ok(), ok(), failed(), failed()], TripRule::FailureRate),
+        (none().failures(2), vec![failed(), ok(), failed()], TripRule::Failures),
+        (
+            none().consecutive_failures(2),
+            vec![failed(), ok(), failed(), failed()],
+            TripRule::ConsecutiveFailures,
+        ),
+        (none().mean_latency(ms(500)), vec![slow_ok; 4], TripRule::MeanLatency),
+        (none().slow_call(ms(500)).slow_rate(50), vec![slow_ok, slow_ok, ok(), ok()], TripRule::SlowRate),
+    ];
+    for (policy, outcomes, rule) in table {
+        let mut rig = Rig::new(policy);
+        let (last, before) = outcomes.split_last().unwrap();
+        for outcome in before {
+            rig.call(outcome);
+            assert_eq!(rig.status(), Status::Closed, "{rule}");
+        }
+        rig.call(last);
+        assert_eq!((rig.status(), rig.rule()), (Status::Open, rule));
+    }
+}
+
+#[test]
+fn row_01_a_success_can_complete_the_evidence() {
+    let policy = Policy::builder().min_calls(4).failure_rate(75).consecutive_failures(None);
+    let mut rig = Rig::new(policy);
+    rig.fail(3);
+    assert_eq!(rig.status(), Status::Closed, "only three calls");
+    rig.succeed(1);
+    assert_eq!(rig.rule(), TripRule::FailureRate);
+}
+
+#[test]
+fn row_01_retry_after_counts_if_it_is_longer_and_never_beyond_the_maximum() {
+    let table = [(None, 30), (Some(10), 30), (Some(30), 30), (Some(90), 90), (Some(86_400), 600)];
+    for (retry_after, expected) in table {
+        let mut rig = Rig::new(simple());
+        rig.fail(2);
+        let outcome = retry_after.map_or(failed(), |after| failed().with_retry_after(secs(after)));
+        rig.call(&outcome);
+        assert_eq!(rig.record().retry_at, Some(at(expected * 1_000)), "retry after {retry_after:?} s");
+    }
+}
+
+#[test]
+fn row_01_an_earlier_retry_after_is_not_remembered() {
+    let mut rig = Rig::new(simple());
+    rig.call(&failed().with_retry_after(secs(500)));
+    rig.fail(2);
+    assert_eq!(rig.record().retry_at, Some(at(30_000)));
+}
+
+#[test]
+fn row_01_cool_off_grows_with_each_trip() {
+    let mut rig = Rig::new(simple());
+    for expected in [30, 60, 120, 240, 480, 600, 600] {
+        let failures = if rig.status() == Status::Closed { 3 } else { 1 };
+        rig.fail(failures);
+        let retry_at = rig.record().retry_at.unwrap();
+        assert_eq!(retry_at.since(rig.now), secs(expected));
+        rig.now = retry_at;
+    }
+}
+
+#[test]
+fn row_09_a_failure_in_flight_at_the_trip_moves_no_deadline() {
+    let mut rig = Rig::new(simple());
+    let before = rig.permit();
+    rig.fail(3);
+    let record = rig.record().clone();
+    rig.now = at(10_000);
+    assert_eq!(rig.settle(before, &failed().with_retry_after(secs(500))), Verdict::Late);
+    assert_eq!(*rig.record(), record);
+    assert_eq!(rig.changes.len(), 1);
+}
+
+#[test]
+fn row_09_outcomes_of_before_a_recovery_do_not_count_after_it() {
+    let mut rig = Rig::new(simple());
+    let old: Vec<_> = (0..5).map(|_| rig.permit()).collect();
+    rig.fail(3);
+    rig.now = at(30_000);
+    rig.succeed(1);
+    assert_eq!(rig.status(), Status::Closed);
+    for permit in old {
+        assert_eq!(rig.settle(permit, &failed()), Verdict::Late);
+    }
+    assert_eq!((rig.status(), rig.circuit.totals(rig.now).calls()), (Status::Closed, 0));
+}
+
+/// Opens, recovers at once, and stays closed from then on. Returns when it closed.
+fn tripped_once(rig: &mut Rig) -> Timestamp {
+    rig.fail(3);
+    rig.now = rig.record().retry_at.unwrap();
+    rig.succeed(1);
+    assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 1));
+    rig.now
+}
+
+#[test]
+fn row_10_trips_are_forgiven_after_a_long_time_closed() {
+    let mut rig = Rig::new(simple());
+    let closed_at = tripped_once(&mut rig);
+    rig.now = closed_at + secs(600);
+    rig.fail(3);
+    assert_eq!(rig.record().trips, 1);
+    assert_eq!(rig.record().retry_at, Some(rig.now + secs(30)));
+}
+
+#[test]
+fn row_10_a_circuit_that_flaps_keeps_its_trips() {
+    let mut rig = Rig::new(simple());
+    let closed_at = tripped_once(&mut rig);
+    rig.now = closed_at + secs(599);
+    rig.fail(3);
+    assert_eq!(rig.record().trips, 2);
+    assert_eq!(rig.record().retry_at, Some(rig.now + secs(60)));
+}
+
+#[test]
+fn row_10_only_time_spent_closed_forgives() {
+    let mut rig = Rig::new(simple());
+    rig.fail(3);
+    rig.now = at(10_000_000);
+    rig.fail(1);
+    assert_eq!(rig.record().trips, 2, "hours open forgive nothing");
+}
+
+#[test]
+fn row_11_the_trip_that_reaches_the_limit_disables_at_once() {
+    let mut rig = Rig::new(simple().disable_after(2));
+    rig.fail(3);
+    rig.now = at(30_000);
+    rig.changes.clear();
+    rig.fail(1);
+    let last = rig.changes.last().unwrap();
+    assert_eq!((last.from, last.to, last.retry_at), (Status::HalfOpen, Status::Disabled, None));
+    let Mode::Disabled(by) = &rig.record().mode else { panic!("{:?}", rig.record().mode) };
+    assert_eq!((by.actor(), by.reason()), ("breakerbox", "2 trips, and no success for 30s"));
+    rig.now = at(10_000_000);
+    assert_eq!(rig.refusal().name(), "disabled");
+}
+
+#[test]
+fn row_11_from_closed_it_is_one_change() {
+    let mut rig = Rig::new(simple().disable_after(1));
+    rig.fail(3);
+    assert_eq!((rig.only_change().from, rig.only_change().to), (Status::Closed, Status::Disabled));
+    assert_eq!(rig.rule(), TripRule::ConsecutiveFailures);
+}
+
+#[test]
+fn row_11_a_success_within_disable_min_keeps_it_open() {
+    let policy = || simple().disable_after(1).disable_min(secs(60));
+    let mut rig = Rig::new(policy());
+    rig.succeed(1);
+    rig.now = at(59_999);
+    rig.fail(3);
+    assert_eq!(rig.status(), Status::Open);
+
+    let mut rig = Rig::new(policy());
+    rig.succeed(1);
+    rig.now = at(60_000);
+    rig.fail(3);
+    assert_eq!(rig.status(), Status::Disabled);
+}
+
+#[test]
+fn row_11_until_there_is_a_success_the_first_outcome_counts() {
+    let mut rig = Rig::new(simple().disable_after(2).disable_min(secs(60)));
+    rig.now = at(1_000_000);
+    rig.fail(3);
+    rig.now = rig.now + secs(30);
+    rig.fail(1);
+    assert_eq!((rig.status(), rig.record().trips), (Status::Open, 2), "first heard of 30 s ago");
+    rig.now = rig.now + secs(60);
+    rig.fail(1);
+    assert_eq!(rig.status(), Status::Disabled);
+}
+
+#[test]
+fn ignored_outcomes_count_nowhere() {
+    let mut rig = Rig::new(simple());
+    for _ in 0..3 {
+        assert_eq!(rig.call(&Outcome::ignored()), Verdict::Uncounted);
+        rig.fail(1);
+    }
+    assert_eq!(rig.status(), Status::Open, "and they do not break a run of failures");
+}
+
+#[test]
+fn the_window_slides_after_a_long_healthy_time() {
+    let mut rig = Rig::new(Policy::builder().window(secs(1)).consecutive_failures(None));
+    rig.succeed(10_000);
+    rig.now = at(1_100);
+    rig.fail(9);
+    assert_eq!(rig.status(), Status::Closed);
+    rig.fail(1);
+    assert_eq!(rig.rule(), TripRule::FailureRate, "the 10,000 successes have left the window");
+}
+
+#[test]
+fn a_burst_of_failures_in_a_millisecond_trips() {
+    let mut rig = Rig::new(Policy::builder().consecutive_failures(None));
+    rig.succeed(3_000);
+    let mut permits: Vec<_> = (0..3_000).map(|_| rig.permit()).collect();
+    rig.now = at(1);
+    while rig.status() == Status::Closed {
+        rig.settle(permits.pop().expect("trips before the burst is over"), &failed());
+    }
+    assert!(permits.is_empty(), "at exactly half");
+}
+
+#[test]
+fn a_policy_change_keeps_state_and_counts_and_applies_from_the_next_outcome() {
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.policy = simple().consecutive_failures(2).build().unwrap();
+    assert!(matches!(rig.ask(), Decision::Admitted(_)), "nothing trips by itself");
+    assert_eq!(rig.circuit.totals(rig.now).failures, 2);
+    rig.fail(1);
+    assert_eq!(rig.status(), Status::Open);
+    let retry_at = rig.record().retry_at;
+    rig.policy = simple().cool_off(secs(1)).build().unwrap();
+    rig.now = at(29_999);
+    assert_eq!(rig.refusal().retry_at(), retry_at, "no deadline moves");
+}
+
+#[test]
+fn a_policy_change_of_the_window_keeps_the_counts() {
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.policy = simple().window(secs(3_600)).build().unwrap();
+    rig.now = at(3_000_000);
+    assert_eq!(rig.circuit.totals(rig.now).calls(), 0, "the old window has slid past them");
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.now = at(30_000);
+    rig.policy = simple().window(secs(3_600)).build().unwrap();
+    rig.fail(1);
+    assert_eq!(rig.status(), Status::Open);
+}
+
+#[test]
+fn jitter_spreads_the_cool_off() {
+    let mut rig = Rig::new(simple().jitter(10));
+    rig.fail(3);
+    // The rig draws small numbers: the low end of the jitter.
+    assert_eq!(rig.record().retry_at, Some(at(27_000)));
+}
+
+#[test]
+fn a_closed_circuit_without_memory_is_forgettable() {
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    assert!(rig.record().is_forgettable(&rig.policy, rig.now));
+    let closed_at = {
+        rig.succeed(1);
+        tripped_once(&mut rig)
+    };
+    assert!(!rig.record().is_forgettable(&rig.policy, closed_at + secs(599)), "it remembers a trip");
+    assert!(rig.record().is_forgettable(&rig.policy, closed_at + secs(600)));
+    rig.fail(3);
+    assert!(!rig.record().is_forgettable(&rig.policy, rig.now + secs(6_000)), "it is open");
+}

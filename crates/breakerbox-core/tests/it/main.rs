@@ -1,0 +1,17 @@
+//! The core, tested from outside: a file for each state with tests that carry the row of the transition table they
+//! show, the presets, the policy file, and properties over random lives of a circuit.
+
+#![allow(clippy::unwrap_used, clippy::match_like_matches_macro)]
+
+mod closed;
+mod half_open;
+mod hostile;
+mod open;
+mod overridden;
+mod permits;
+mod policy_file;
+mod presets;
+mod properties;
+mod ramping;
+mod rig;
+mod sampling;

@@ -1,0 +1,352 @@
+//! Random lives of a circuit: whatever is asked, answered, dropped, ordered and changed, and however time passes,
+//! the rules of the transition table hold.
+
+use std::time::Duration;
+
+use breakerbox_core::{
+    Asked, Attribution, Change, Circuit, Command, Decision, Draw, Outcome, OutcomeKind, Permit, Policy,
+    PolicyBuilder, Record, Refusal, State, Status, Timestamp, Totals, Verdict,
+};
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::test_runner::TestCaseError;
+
+use crate::rig::{ms, secs};
+
+// ---- The window against a model that remembers every outcome ----
+
+/// Remembers everything and counts again at each question, with the same bucket edges.
+struct Naive {
+    width: u64,
+    outcomes: Vec<(u64, Outcome)>,
+}
+
+impl Naive {
+    fn totals(&self, slow_call: Duration, now: Timestamp) -> Totals {
+        let newest = now.as_micros() / self.width;
+        let inside = |at: u64| at / self.width + 10 > newest;
+        let mut totals = Totals::default();
+        for (_, outcome) in self.outcomes.iter().filter(|(at, _)| inside(*at)) {
+            match outcome.kind {
+                OutcomeKind::Success => {
+                    totals.successes += 1;
+                    totals.failure_run = 0;
+                }
+                OutcomeKind::Failure => {
+                    totals.failures += 1;
+                    totals.failure_run += 1;
+                }
+                OutcomeKind::Ignored => continue,
+            }
+            totals.slow += u64::from(outcome.latency >= slow_call);
+            totals.latency_sum += outcome.latency;
+        }
+        totals
+    }
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    let latency = (0_u64..3_000).prop_map(ms);
+    let retry_after = prop_oneof![4 => Just(None), 1 => (0_u64..2_000).prop_map(|s| Some(secs(s)))];
+    (0..8_u8, latency, retry_after).prop_map(|(kind, latency, retry_after)| {
+        let kind = match kind {
+            0 => OutcomeKind::Ignored,
+            1..=4 => OutcomeKind::Success,
+            _ => OutcomeKind::Failure,
+        };
+        Outcome { kind, latency, retry_after }
+    })
+}
+
+/// Steps of time: none, a little, about a bucket, about a window, much.
+fn time_step() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        4 => Just(Duration::ZERO),
+        4 => (0_u64..1_000).prop_map(Duration::from_micros),
+        4 => (0_u64..2_000).prop_map(ms),
+        2 => (5_000_u64..70_000).prop_map(ms),
+        1 => (0_u64..100_000).prop_map(secs),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn window_totals_equal_a_recount(
+        window_ms in 1_u64..20_000,
+        start in any::<u32>(),
+        life in vec((time_step(), outcome(), time_step()), 1..120),
+    ) {
+        const SLOW: Duration = Duration::from_millis(1_500);
+        // No rule ever holds, so that the window is never cleared.
+        let policy = Policy::builder().window(ms(window_ms)).failure_rate(None)
+            .consecutive_failures(u64::MAX).slow_call(SLOW).build().unwrap();
+        let mut now = Timestamp::from_micros(start.into());
+        let mut circuit = Circuit::new(None, &policy, Draw(0), now);
+        let mut naive = Naive { width: window_ms * 1_000 / 10, outcomes: vec![] };
+        for (step, outcome, look_ahead) in life {
+            now = now + step;
+            let Decision::Admitted(permit) = circuit.ask(&policy, Draw(1), now).decision else {
+                return Err(TestCaseError::fail("a closed circuit admits"));
+            };
+            circuit.settle(permit, &outcome, &policy, Draw(2), now);
+            naive.outcomes.push((now.as_micros(), outcome));
+            prop_assert_eq!(circuit.totals(now), naive.totals(SLOW, now));
+            let later = now + look_ahead;
+            prop_assert_eq!(circuit.totals(later), naive.totals(SLOW, later), "expires on read");
+        }
+    }
+}
+
+// ---- A whole life of a circuit ----
+
+#[derive(Clone, Debug)]
+enum Action {
+    Wait(Duration),
+    /// Wait until the circuit itself says that asking makes sense, or a lease ends.
+    WaitForRetry,
+    Ask,
+    /// Settle the n-th of the permits that are out.
+    Settle(usize, Outcome),
+    Drop(usize),
+    Obey(Command),
+    ChangePolicy(usize),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let command = prop_oneof![
+        1 => Just(Command::ForceOpen),
+        1 => Just(Command::ForceClosed),
+        1 => Just(Command::Disable),
+        3 => Just(Command::Release),
+        3 => Just(Command::Enable),
+        1 => Just(Command::Reset),
+    ];
+    prop_oneof![
+        6 => time_step().prop_map(Action::Wait),
+        3 => Just(Action::WaitForRetry),
+        12 => Just(Action::Ask),
+        10 => (any::<usize>(), outcome()).prop_map(|(n, outcome)| Action::Settle(n, outcome)),
+        2 => any::<usize>().prop_map(Action::Drop),
+        1 => command.prop_map(Action::Obey),
+        1 => (0..POLICIES).prop_map(Action::ChangePolicy),
+    ]
+}
+
+const POLICIES: usize = 5;
+
+fn policy(n: usize) -> Policy {
+    let builder: PolicyBuilder = match n {
+        0 => Policy::builder(),
+        1 => Policy::builder().min_calls(3).failure_rate(60).probes(1).ramp_cap(None),
+        2 => Policy::builder().consecutive_failures(2).probes(2).disable_after(4).jitter(100),
+        3 => Policy::builder().failures(2).window(secs(5)).probe_timeout(ms(800)).ramp_cap(4),
+        _ => Policy::builder()
+            .mean_latency(ms(900))
+            .slow_call(ms(1_000))
+            .slow_rate(30)
+            .min_calls(2)
+            .cool_off(secs(1)),
+    };
+    builder.build().unwrap()
+}
+
+/// The transitions of the table, by what is reported.
+fn is_legal(change: &Change) -> bool {
+    use Status::{Closed, Disabled, HalfOpen, Open};
+    use breakerbox_core::Cause::{Command as Commanded, CoolOffOver, ProbeFailed, ProbesSucceeded, Rule};
+    use breakerbox_core::Command as Said;
+    match (&change.cause, change.from, change.to) {
+        (Rule(_), Closed, Open | Disabled) => true,
+        (ProbeFailed, HalfOpen, Open | Disabled) => true,
+        (CoolOffOver, Open, HalfOpen) => true,
+        (ProbesSucceeded, HalfOpen, Closed) => true,
+        (Commanded { command: Said::ForceOpen | Said::Release | Said::Enable, .. }, _, Open) => true,
+        (Commanded { command: Said::ForceClosed | Said::Reset, .. }, _, Closed) => true,
+        (Commanded { command: Said::Disable, .. }, _, Disabled) => true,
+        _ => false,
+    }
+}
+
+struct Life {
+    circuit: Circuit,
+    policy: Policy,
+    now: Timestamp,
+    draws: u128,
+    permits: Vec<Permit>,
+}
+
+impl Life {
+    fn new(first_policy: usize) -> Self {
+        let policy = policy(first_policy);
+        let circuit = Circuit::new(None, &policy, Draw(0), Timestamp::ZERO);
+        Self { circuit, policy, now: Timestamp::ZERO, draws: 0, permits: vec![] }
+    }
+
+    /// Spread over all bits, so that jitter and versions vary.
+    fn draw(&mut self) -> Draw {
+        self.draws += 1;
+        Draw(self.draws.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    }
+
+    fn record(&self) -> &Record {
+        self.circuit.record()
+    }
+
+    fn take_permit(&mut self, n: usize) -> Option<Permit> {
+        (!self.permits.is_empty()).then(|| self.permits.swap_remove(n % self.permits.len()))
+    }
+
+    fn ask(&mut self) -> (bool, Option<Change>) {
+        let draw = self.draw();
+        let Asked { decision, change } = self.circuit.ask(&self.policy, draw, self.now);
+        match decision {
+            Decision::Admitted(permit) => {
+                self.permits.push(permit);
+                (true, change)
+            }
+            Decision::Refused(_) => (false, change),
+        }
+    }
+
+    /// Does one thing, and checks everything that must hold around any step.
+    fn step(&mut self, action: &Action) -> Result<(), TestCaseError> {
+        let before = self.circuit.clone();
+        let mut verdict = None;
+        let change = match action {
+            Action::Wait(step) => {
+                self.now = self.now + *step;
+                None
+            }
+            Action::WaitForRetry => {
+                let record = self.record();
+                let until = record.retry_at.or(record.lease.map(|lease| lease.expires_at));
+                self.now = until.map_or(self.now, |until| until.max(self.now));
+                None
+            }
+            Action::Ask => self.ask().1,
+            Action::Settle(n, outcome) => match self.take_permit(*n) {
+                None => None,
+                Some(permit) => {
+                    let draw = self.draw();
+                    let settled = self.circuit.settle(permit, outcome, &self.policy, draw, self.now);
+                    verdict = Some(settled.verdict);
+                    settled.change
+                }
+            },
+            Action::Drop(n) => match self.take_permit(*n) {
+                None => None,
+                Some(permit) => {
+                    let draw = self.draw();
+                    let settled = self.circuit.settle_dropped(permit, &self.policy, draw, self.now);
+                    verdict = Some(settled.verdict);
+                    settled.change
+                }
+            },
+            Action::Obey(command) => {
+                let by = Attribution::new("property", "test").unwrap();
+                let draw = self.draw();
+                self.circuit.obey(*command, &by, &self.policy, draw, self.now)
+            }
+            Action::ChangePolicy(n) => {
+                self.policy = policy(*n);
+                None
+            }
+        };
+        self.check(&before, change.as_ref(), verdict)
+    }
+
+    fn check(
+        &self,
+        before: &Circuit,
+        change: Option<&Change>,
+        verdict: Option<Verdict>,
+    ) -> Result<(), TestCaseError> {
+        let (old, new) = (before.record(), self.record());
+        // One transition, one change; the epoch only grows.
+        prop_assert_eq!(new.epoch > old.epoch, change.is_some(), "{:?}", change);
+        prop_assert!(new.epoch >= old.epoch);
+        // The version changes with every write (an outcome's time is noted without one).
+        let written = Record { last_success: old.last_success, ..new.clone() } != *old;
+        prop_assert_eq!(written, new.version != old.version);
+        if let Some(change) = change {
+            prop_assert!(is_legal(change), "{:?}", change);
+            prop_assert_eq!((change.from, change.to), (old.status(), new.status()));
+            prop_assert_eq!((change.epoch, change.at), (new.epoch, self.now));
+            prop_assert_eq!(self.circuit.totals(self.now), Totals::default(), "a new epoch counts from zero");
+        } else {
+            prop_assert_eq!(old.status(), new.status());
+        }
+        // A late result changes nothing.
+        if verdict == Some(Verdict::Late) {
+            prop_assert_eq!(before, &self.circuit);
+        }
+        // What a record says about itself fits together.
+        prop_assert_eq!(new.retry_at.is_some(), new.is_automatic() && new.state == State::Open);
+        prop_assert!(new.lease.is_none() || (new.is_automatic() && new.state == State::HalfOpen));
+        if let (Some(retry_at), Some(change)) = (new.retry_at, change) {
+            prop_assert!(retry_at.since(change.at) <= self.policy.cool_off_max());
+        }
+        Ok(())
+    }
+
+    /// Given a healthy destination and time, the circuit closes and lets everything through, unless somebody
+    /// overrode it or it is disabled. Permits that are still out are never settled.
+    fn recovers(&mut self) -> Result<(), TestCaseError> {
+        if !self.record().is_automatic() {
+            return Ok(());
+        }
+        // Failures that are in the window may still trip it: one more life is allowed for.
+        let mut waits = 0;
+        let mut in_a_row = 0;
+        while in_a_row < 200 {
+            let draw = self.draw();
+            match self.circuit.ask(&self.policy, draw, self.now).decision {
+                Decision::Admitted(permit) => {
+                    let draw = self.draw();
+                    self.circuit.settle(permit, &Outcome::success(ms(1)), &self.policy, draw, self.now);
+                    in_a_row += 1;
+                }
+                Decision::Refused(refusal) => {
+                    waits += 1;
+                    in_a_row = 0;
+                    prop_assert!(waits < 20, "stuck: {:?} at {:?}", self.circuit, self.now);
+                    self.now = match refusal {
+                        Refusal::Ramping { .. } => self.now + self.policy.window(),
+                        _ => refusal.retry_at().expect("an automatic circuit says when"),
+                    };
+                }
+            }
+        }
+        prop_assert_eq!(self.circuit.status(), Status::Closed);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_life_keeps_the_rules_and_ends_well(
+        first in 0..POLICIES,
+        actions in vec(action(), 1..200),
+    ) {
+        let mut life = Life::new(first);
+        for action in &actions {
+            life.step(action)?;
+        }
+        life.recovers()?;
+    }
+
+    /// Without overrides: a probe that an operator cut off still runs, although its lease is gone.
+    #[test]
+    fn at_most_one_probe_is_out_at_a_time(
+        first in 0..POLICIES,
+        actions in vec(action().prop_filter("no overrides", |a| !matches!(a, Action::Obey(_))), 1..200),
+    ) {
+        let mut life = Life::new(first);
+        for action in &actions {
+            life.step(action)?;
+            let now = life.now;
+            let running = life.permits.iter().filter(|p| p.is_probe() && !p.is_past_deadline(now));
+            prop_assert!(running.count() <= 1);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A circuit on a bench: one policy, a clock that tests set, and all changes in a list.
+
+use std::time::Duration;
+
+use breakerbox_core::{
+    Asked, Attribution, Cause, Change, Circuit, Command, Decision, Draw, Outcome, Permit, Policy,
+    PolicyBuilder, Record, Refusal, Sample, Status, Timestamp, TripRule, Verdict,
+};
+
+pub(crate) struct Rig {
+    pub(crate) circuit: Circuit,
+    pub(crate) policy: Policy,
+    pub(crate) now: Timestamp,
+    pub(crate) changes: Vec<Change>,
+    draws: u128,
+}
+
+/// Defaults without jitter, tripping after 3 failures in a row, closing after one probe.
+pub(crate) fn simple() -> PolicyBuilder {
+    Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1)
+}
+
+pub(crate) fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn ok() -> Outcome {
+    Outcome::success(ms(10))
+}
+
+pub(crate) fn failed() -> Outcome {
+    Outcome::failure(ms(10))
+}
+
+pub(crate) fn operator() -> Attribution {
+    Attribution::new("ops", "a drill").unwrap()
+}
+
+impl Rig {
+    pub(crate) fn new(policy: PolicyBuilder) -> Self {
+        Self::with_policy(policy.build().unwrap())
+    }
+
+    pub(crate) fn with_policy(policy: Policy) -> Self {
+        let circuit = Circuit::new(None, &policy, Draw(0), Timestamp::ZERO);
+        Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), draws: 0 }
+    }
+
+    /// A rig whose circuit has tripped at time 0 and cools off for 30 s.
+    pub(crate) fn open() -> Self {
+        let mut rig = Self::new(simple());
+        rig.fail(3);
+        assert_eq!(rig.status(), Status::Open);
+        rig.changes.clear();
+        rig
+    }
+
+    /// A rig whose circuit is half-open since 30 s, with its probe's permit.
+    pub(crate) fn half_open(policy: PolicyBuilder) -> (Self, Permit) {
+        let mut rig = Self::new(policy);
+        rig.fail(3);
+        rig.now = at(30_000);
+        let probe = rig.permit();
+        assert!(probe.is_probe());
+        rig.changes.clear();
+        (rig, probe)
+    }
+
+    pub(crate) fn draw(&mut self) -> Draw {
+        self.draws += 1;
+        Draw(self.draws)
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.circuit.status()
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        self.circuit.record()
+    }
+
+    pub(crate) fn ask(&mut self) -> Decision {
+        let draw = self.draw();
+        let Asked { decision, change } = self.circuit.ask(&self.policy, draw, self.now);
+        self.changes.extend(change);
+        decision
+    }
+
+    #[track_caller]
+    pub(crate) fn permit(&mut self) -> Permit {
+        match self.ask() {
+            Decision::Admitted(permit) => permit,
+            Decision::Refused(refusal) => panic!("refused: {refusal:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn refusal(&mut self) -> Refusal {
+        match self.ask() {
+            Decision::Refused(refusal) => refusal,
+            Decision::Admitted(permit) => panic!("admitted: {permit:?}"),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, permit: Permit, outcome: &Outcome) -> Verdict {
+        let draw = self.draw();
+        let settled = self.circuit.settle(permit, outcome, &self.policy, draw, self.now);
+        self.changes.extend(settled.change);
+        settled.verdict
+    }
+
+    pub(crate) fn drop_permit(&mut self, permit: Permit) -> Verdict {
+        let draw = self.draw();
+        let settled = self.circuit.settle_dropped(permit, &self.policy, draw, self.now);
+        self.changes.extend(settled.change);
+        settled.verdict
+    }
+
+    /// One whole call, now.
+    #[track_caller]
+    pub(crate) fn call(&mut self, outcome: &Outcome) -> Verdict {
+        let permit = self.permit();
+        self.settle(permit, outcome)
+    }
+
+    #[track_caller]
+    pub(crate) fn fail(&mut self, times: u32) {
+        (0..times).for_each(|_| assert_eq!(self.call(&failed()), Verdict::Counted));
+    }
+
+    #[track_caller]
+    pub(crate) fn succeed(&mut self, times: u32) {
+        (0..times).for_each(|_| assert_eq!(self.call(&ok()), Verdict::Counted));
+    }
+
+    pub(crate) fn obey(&mut self, command: Command) -> bool {
+        let draw = self.draw();
+        let change = self.circuit.obey(command, &operator(), &self.policy, draw, self.now);
+        let obeyed = change.is_some();
+        self.changes.extend(change);
+        obeyed
+    }
+
+    pub(crate) fn sample(&mut self, successes: u64, failures: u64) -> Option<Change> {
+        let sample = Sample { successes, failures, latency_sum: None };
+        let draw = self.draw();
+        self.circuit.sample(&sample, &self.policy, draw, self.now).unwrap()
+    }
+
+    /// The only change since the list was last cleared.
+    #[track_caller]
+    pub(crate) fn only_change(&self) -> &Change {
+        assert_eq!(self.changes.len(), 1, "{:#?}", self.changes);
+        &self.changes[0]
+    }
+
+    /// The rule of the only change.
+    #[track_caller]
+    pub(crate) fn rule(&self) -> TripRule {
+        match self.only_change().cause {
+            Cause::Rule(rule) => rule,
+            ref other => panic!("not by a rule: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Sampling mode: the rules of one tick, from every state.
+
+use breakerbox_core::{
+    Cause, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Status, TripRule,
+    Verdict,
+};
+
+use crate::rig::{Rig, at, ms, secs};
+
+fn sampled(policy: PolicyBuilder) -> Rig {
+    Rig::with_policy(policy.jitter(0).build_for_sampling().unwrap())
+}
+
+fn convoy() -> Rig {
+    sampled(Policy::builder().preset(Preset::Convoy))
+}
+
+/// Open since time 0, until 30 s.
+fn opened() -> Rig {
+    let mut rig = convoy();
+    assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
+    rig
+}
+
+/// Half-open since 30 s.
+fn half_opened() -> Rig {
+    let mut rig = opened();
+    rig.now = at(30_000);
+    assert_eq!(rig.sample(0, 50).unwrap().to, Status::HalfOpen, "this tick's totals are not used");
+    rig
+}
+
+#[test]
+fn closed_trips_by_the_totals_of_the_tick() {
+    for (successes, failures, trips) in
+        [(3, 7, true), (4, 6, false), (0, 9, false), (0, 10, true), (0, 0, false)]
+    {
+        let change = convoy().sample(successes, failures);
+        assert_eq!(change.is_some(), trips, "{successes} / {failures}");
+        if let Some(change) = change {
+            assert_eq!((change.to, change.retry_at), (Status::Open, Some(at(30_000))));
+            assert_eq!(change.cause, Cause::Rule(TripRule::FailureRate));
+        }
+    }
+}
+
+#[test]
+fn ticks_are_not_added_up() {
+    let mut rig = convoy();
+    for _ in 0..10 {
+        assert_eq!(rig.sample(0, 9), None, "a sampler's totals are already those of the window");
+    }
+}
+
+#[test]
+fn open_waits_for_its_time_and_then_turns_half_open_without_a_lease() {
+    let mut rig = opened();
+    rig.now = at(29_999);
+    assert_eq!(rig.sample(100, 0), None);
+    rig.now = at(30_000);
+    let change = rig.sample(0, 100).unwrap();
+    assert_eq!((change.to, change.cause), (Status::HalfOpen, Cause::CoolOffOver));
+    assert_eq!(rig.record().lease, None);
+}
+
+#[test]
+fn half_open_closes_when_successes_reach_the_recovery_rate() {
+    for (successes, failures, to) in [(1, 0, Status::Closed), (1, 19, Status::Closed), (1, 20, Status::Open)]
+    {
+        let mut rig = half_opened();
+        let change = rig.sample(successes, failures).unwrap();
+        assert_eq!(change.to, to, "{successes} / {failures}");
+    }
+    let mut rig = half_opened();
+    assert_eq!(rig.sample(1, 0).unwrap().cause, Cause::RecoveryRateMet);
+    let mut rig = half_opened();
+    let change = rig.sample(0, 1).unwrap();
+    assert_eq!((change.cause, change.trips), (Cause::RecoveryRateMissed, 2));
+}
+
+#[test]
+fn half_open_without_enough_traffic_stays_however_long() {
+    let policy = Policy::builder().preset(Preset::Convoy).probes(5);
+    let mut rig = sampled(policy);
+    rig.sample(0, 10);
+    rig.now = at(30_000);
+    rig.sample(0, 0);
+    for hour in 1..100 {
+        rig.now = at(hour * 3_600_000);
+        assert_eq!(rig.sample(0, 0), None);
+        assert_eq!(rig.sample(2, 2), None);
+    }
+    assert_eq!(rig.status(), Status::HalfOpen);
+    assert_eq!(rig.sample(5, 0).unwrap().to, Status::Closed);
+}
+
+#[test]
+fn after_recovery_the_circuit_can_trip_again_by_the_next_window() {
+    let mut rig = half_opened();
+    rig.sample(10, 0);
+    rig.now = at(60_000);
+    assert_eq!(rig.sample(1, 30).unwrap().trips, 2, "and remembers its trips");
+}
+
+#[test]
+fn repeated_trips_disable() {
+    let mut rig = opened();
+    for trip in 2..=10 {
+        rig.now = rig.record().retry_at.unwrap();
+        rig.sample(0, 0);
+        let change = rig.sample(0, 5).unwrap();
+        assert_eq!(change.trips, trip);
+        assert_eq!(change.to, if trip < 10 { Status::Open } else { Status::Disabled });
+    }
+    rig.now = rig.now + secs(1_000_000);
+    assert_eq!(rig.sample(100, 0), None, "until somebody enables it");
+    rig.obey(Command::Enable);
+    assert_eq!(rig.sample(0, 0).unwrap().to, Status::HalfOpen);
+}
+
+#[test]
+fn a_recent_success_prevents_disabling() {
+    let mut rig = sampled(Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60)));
+    rig.sample(1, 0);
+    rig.now = at(59_999);
+    assert_eq!(rig.sample(0, 10).unwrap().to, Status::Open);
+}
+
+#[test]
+fn a_low_traffic_zombie_is_disabled_too() {
+    let mut rig = sampled(Policy::builder().preset(Preset::Convoy).min_calls(1).disable_after(3));
+    rig.sample(0, 1);
+    for _ in 0..2 {
+        rig.now = rig.now + secs(3_600);
+        rig.sample(0, 1);
+        rig.sample(0, 1);
+    }
+    assert_eq!(rig.status(), Status::Disabled);
+}
+
+#[test]
+fn overrides_hold_against_samples() {
+    let mut rig = convoy();
+    rig.obey(Command::ForceClosed);
+    assert_eq!(rig.sample(0, 1_000), None);
+}
+
+#[test]
+fn mean_latency_needs_latencies() {
+    let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
+    let draw = rig.draw();
+    let mut sample = Sample { successes: 12, failures: 0, latency_sum: None };
+    let refused = rig.circuit.sample(&sample, &rig.policy, draw, rig.now);
+    assert_eq!(refused, Err(MissingLatencySum));
+    sample.latency_sum = Some(secs(60));
+    let change = rig.circuit.sample(&sample, &rig.policy, draw, rig.now).unwrap().unwrap();
+    assert_eq!(change.cause, Cause::Rule(TripRule::MeanLatency));
+}
+
+#[test]
+fn workers_ask_as_ever_and_one_at_a_time_probes() {
+    let mut rig = opened();
+    rig.now = at(30_000);
+    let probe = rig.permit();
+    assert!(probe.is_probe(), "nobody waits for a tick");
+    assert_eq!(rig.refusal().name(), "probing");
+    assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted, "settling releases the lease");
+    assert!(rig.permit().is_probe());
+    assert_eq!(rig.sample(1, 0).unwrap().to, Status::Closed, "the leader's tick decides");
+    assert!(rig.circuit.ramp().is_none());
+}
+
+#[test]
+fn samples_know_neither_order_nor_slowness() {
+    let error = |builder: PolicyBuilder| builder.build_for_sampling().unwrap_err().to_string();
+    assert_eq!(
+        error(Policy::builder().consecutive_failures(3)),
+        "consecutive_failures: has no input in sampling mode; leave it out or turn it \"off\""
+    );
+    assert_eq!(error(Policy::builder().slow_call(ms(1)).slow_rate(10)).split(':').next(), Some("slow_rate"));
+    assert!(Policy::builder().consecutive_failures(None).slow_rate(None).build_for_sampling().is_ok());
+    assert!(error(Policy::builder().preset(Preset::Stoplight)).starts_with("policy: no trip rule"));
+    let policy = Policy::builder().build_for_sampling().unwrap();
+    assert_eq!((policy.failure_rate(), policy.consecutive_failures()), (Some(50), None));
+}
