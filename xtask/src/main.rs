@@ -1,2 +1,51 @@
-//! x
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `bench`, `fuzz`. CI calls these and nothing else.
+
+mod bench;
+mod fuzz;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check there is: format, lints, tests, documentation, examples
+    Test,
+    /// Measure, and print figures with what they are compared to
+    Bench {
+        #[command(subcommand)]
+        what: bench::What,
+    },
+    /// Feed a fuzz target with hostile input for a while (needs cargo-fuzz)
+    Fuzz(fuzz::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    // Cargo runs us in the caller's folder; all paths below are from the repository's root.
+    std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
+    match Arguments::parse().command {
+        Command::Test => test::run(),
+        Command::Bench { what } => bench::run(&what),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+    }
+}

@@ -27,6 +27,7 @@ extern crate std;
 mod backoff;
 mod change;
 mod circuit;
+mod found;
 mod key;
 mod nearest;
 mod outcome;
@@ -42,13 +43,14 @@ mod window;
 
 pub use change::{Cause, Change, Command, Step};
 pub use circuit::{Asked, Circuit, Settled, Verdict};
+pub use found::Found;
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;
 pub use outcome::{Outcome, OutcomeKind};
 pub use permit::{Decision, Permit, Refusal};
 pub use policy::{
-    DurationError, Found, MAX_DURATION, POLICY_KEYS, Policy, PolicyBuilder, PolicyError, PolicyErrorReason,
-    Preset, UnknownPreset, format_duration, parse_duration,
+    DurationError, MAX_DURATION, POLICY_KEYS, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset,
+    UnknownPreset, format_duration, parse_duration,
 };
 pub use ramp::Ramp;
 pub use record::{

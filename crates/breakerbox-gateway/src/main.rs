@@ -1,2 +1,5 @@
-//! x
-fn main() {}
+//! The `breakerbox` command.
+
+fn main() -> std::process::ExitCode {
+    breakerbox_gateway::cli::run()
+}

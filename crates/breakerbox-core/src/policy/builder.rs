@@ -108,6 +108,12 @@ impl PolicyBuilder {
         recovery_rate: u64;
     }
 
+    /// The preset that was said.
+    #[must_use]
+    pub const fn given_preset(&self) -> Option<Preset> {
+        self.preset
+    }
+
     /// The policy of circuits that hear of every outcome.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use core::fmt;
 
 use super::duration::DurationError;
 use super::preset::UnknownPreset;
+use crate::found::Found;
 
 /// A policy that was refused. It names one field and says why.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -135,40 +136,6 @@ pub enum PolicyErrorReason {
         /// Which presets there are.
         unknown: UnknownPreset,
     },
-}
-
-/// What a policy file held in place of the right type.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum Found {
-    /// A truth value.
-    Bool(bool),
-    /// A whole number.
-    Integer(i128),
-    /// A number with a fraction.
-    Float(f64),
-    /// A text, shortened if it is long.
-    Text(String),
-    /// A list.
-    List,
-    /// A table.
-    Table,
-    /// Nothing (JSON's null).
-    Null,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Integer(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{value}"),
-            Self::Text(value) => write!(f, "the text {value:?}"),
-            Self::List => f.write_str("a list"),
-            Self::Table => f.write_str("a table"),
-            Self::Null => f.write_str("null"),
-        }
-    }
 }
 
 pub(super) struct DidYouMean(pub(super) Option<&'static str>);

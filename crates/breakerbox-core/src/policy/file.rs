@@ -7,11 +7,12 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
 use super::duration::parse_duration;
-use super::error::{Found, PolicyError, PolicyErrorReason as Reason};
+use super::error::{PolicyError, PolicyErrorReason as Reason};
 use super::{PolicyBuilder, Preset};
+use crate::found::{Found, shortened};
 use crate::nearest::nearest;
 
 macro_rules! fields {
@@ -135,8 +136,7 @@ impl<'de> Deserialize<'de> for PolicyBuilder {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PolicyBuilder, A::Error> {
                 let mut builder = PolicyBuilder::default();
                 while let Some(key) = map.next_key::<String>()? {
-                    let Value(value) = map.next_value()?;
-                    builder.take(&key, value).map_err(A::Error::custom)?;
+                    map.next_value_seed(Entry { builder: &mut builder, key: &key })?;
                 }
                 Ok(builder)
             }
@@ -146,64 +146,18 @@ impl<'de> Deserialize<'de> for PolicyBuilder {
     }
 }
 
-/// Any value that a file can hold, kept so that the error can say what was found.
-struct Value(Found);
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = Found;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Found, E> {
-                Ok(Found::Bool(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Found, E> {
-                Ok(Found::Integer(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Found, E> {
-                Ok(Found::Integer(value.into()))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Found, E> {
-                Ok(Found::Float(value))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<Found, E> {
-                Ok(Found::Text(shortened(value)))
-            }
-
-            fn visit_unit<E>(self) -> Result<Found, E> {
-                Ok(Found::Null)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Found::List)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Found::Table)
-            }
-        }
-
-        deserializer.deserialize_any(Any).map(Value)
-    }
+/// One value on its way into the builder. It is refused while it is being read, so that the format's own error knows
+/// the line.
+struct Entry<'a> {
+    builder: &'a mut PolicyBuilder,
+    key: &'a str,
 }
 
-/// The text, or its beginning: no right value is longer than this, and an error must not repeat megabytes.
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 64;
-    if text.chars().nth(LONGEST).is_none() {
-        return String::from(text);
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        let value = Found::deserialize(deserializer)?;
+        self.builder.take(self.key, value).map_err(D::Error::custom)
     }
-    text.chars().take(LONGEST).chain(['…']).collect()
 }

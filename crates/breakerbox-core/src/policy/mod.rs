@@ -19,7 +19,7 @@ use core::time::Duration;
 
 pub use builder::PolicyBuilder;
 pub use duration::{DurationError, MAX_DURATION, format_duration, parse_duration};
-pub use error::{Found, PolicyError, PolicyErrorReason};
+pub use error::{PolicyError, PolicyErrorReason};
 pub use file::POLICY_KEYS;
 pub use preset::{Preset, UnknownPreset};
 

@@ -1,0 +1,99 @@
+//! What a file held, kept so that an error can say what was found in place of the right thing.
+
+use alloc::string::String;
+use core::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// Any value of a TOML or JSON file.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Found {
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Integer(i128),
+    /// A number with a fraction.
+    Float(f64),
+    /// A text, shortened if it is long.
+    Text(String),
+    /// A list.
+    List,
+    /// A table.
+    Table,
+    /// Nothing (JSON's null).
+    Null,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+            Self::Text(value) => write!(f, "the text {value:?}"),
+            Self::List => f.write_str("a list"),
+            Self::Table => f.write_str("a table"),
+            Self::Null => f.write_str("null"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Found {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Found;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Found, E> {
+                Ok(Found::Bool(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Found, E> {
+                Ok(Found::Integer(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Found, E> {
+                Ok(Found::Integer(value.into()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Found, E> {
+                Ok(Found::Float(value))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Found, E> {
+                Ok(Found::Text(shortened(value)))
+            }
+
+            fn visit_unit<E>(self) -> Result<Found, E> {
+                Ok(Found::Null)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Found::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Found::Table)
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// The text, or its beginning: no right value is longer than this, and an error must not repeat megabytes.
+pub(crate) fn shortened(text: &str) -> String {
+    const LONGEST: usize = 64;
+    if text.chars().nth(LONGEST).is_none() {
+        return String::from(text);
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}

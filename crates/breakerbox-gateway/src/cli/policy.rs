@@ -1,0 +1,99 @@
+//! Reading a policy file, with the line of whatever is wrong in it.
+
+use std::path::Path;
+
+use breakerbox_core::{PolicyBuilder, PolicyError, Preset};
+
+use super::Failure;
+
+/// A policy as it was given: in a file, by a preset, or not at all.
+pub(super) struct GivenPolicy {
+    builder: PolicyBuilder,
+    /// The file's name and text, for messages.
+    file: Option<(String, String)>,
+}
+
+impl GivenPolicy {
+    /// Reads the file, TOML or, by its name, JSON.
+    pub(super) fn from_file(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Environment(format!("can't read the policy {name}: {error}")))?;
+        let parsed = if path.extension().is_some_and(|extension| extension == "json") {
+            serde_json::from_str(&text).map_err(|error| {
+                let message = error.to_string();
+                let reason = message.rsplit_once(" at line ").map_or(message.as_str(), |(reason, _)| reason);
+                (error.line(), reason.to_owned())
+            })
+        } else {
+            toml::from_str(&text).map_err(|error| {
+                let offset = error.span().map_or(0, |span| span.start);
+                (line_of(&text, offset), error.message().to_owned())
+            })
+        };
+        match parsed {
+            Ok(builder) => Ok(Self { builder, file: Some((name, text)) }),
+            Err((line, reason)) => Err(Failure::Input(format!("{name}: line {line}: {reason}"))),
+        }
+    }
+
+    /// The policy that somebody gave without a file.
+    pub(super) const fn without_file(builder: PolicyBuilder) -> Self {
+        Self { builder, file: None }
+    }
+
+    /// Starts from a preset that was given beside the file; one of them must decide.
+    pub(super) fn with_preset(self, preset: Option<Preset>) -> Result<Self, Failure> {
+        let Some(preset) = preset else { return Ok(self) };
+        if let Some(in_file) = self.builder.given_preset() {
+            let message =
+                format!("--preset {preset}: the policy file already says preset = \"{in_file}\"; drop one");
+            return Err(Failure::Input(message));
+        }
+        Ok(Self { builder: self.builder.preset(preset), ..self })
+    }
+
+    pub(super) const fn builder(&self) -> &PolicyBuilder {
+        &self.builder
+    }
+
+    /// What is wrong with the policy, with the line of the field at fault.
+    pub(super) fn refused(&self, error: &PolicyError) -> Failure {
+        Failure::Input(match &self.file {
+            Some((name, text)) => match line_of_key(text, error.field()) {
+                Some(line) => format!("{name}: line {line}: {error}"),
+                None => format!("{name}: {error}"),
+            },
+            None => format!("policy: {error}"),
+        })
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line on which a key of the policy stands, in TOML or JSON.
+fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    let names = |line: &str| {
+        let name = line.trim_start_matches(|c: char| c.is_whitespace() || "{,\"'".contains(c));
+        name.strip_prefix(key).is_some_and(|rest| {
+            rest.trim_start_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).starts_with(['=', ':'])
+        })
+    };
+    text.lines().position(names).map(|line| line + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_line_of_a_key() {
+        let toml = "# window = 1\ncool_off_max = \"1m\"\n  \"cool_off\" = \"2m\"\n";
+        assert_eq!(line_of_key(toml, "cool_off"), Some(3));
+        assert_eq!(line_of_key(toml, "cool_off_max"), Some(2));
+        assert_eq!(line_of_key(toml, "window"), None);
+        assert_eq!(line_of_key("{ \"probes\": 0,\n \"jitter\" : 7 }", "jitter"), Some(2));
+    }
+}

@@ -1,0 +1,283 @@
+//! Virtual time: past calls ask and settle as if they were made now, one circuit for each key.
+//!
+//! A permit is settled at its call's start plus its latency, before a call that starts at that same time. A probe that
+//! would take longer than `probe_timeout` fails there. Samples are evaluated tick by tick, for the keys that a tick
+//! names; an empty tick changes nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{
+    Asked, Change, Circuit, Decision, Draw, Outcome, OutcomeKind, Permit, Policy, Timestamp,
+};
+
+use super::input::{Call, Tick};
+use super::report::Report;
+use super::summary::Tally;
+use super::timeline::{Shown, Timeline};
+
+/// What a replay may keep in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// How many keys.
+    pub keys: usize,
+    /// How many calls in flight.
+    pub in_flight: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { keys: 1_000_000, in_flight: 4_000_000 }
+    }
+}
+
+/// Why a line could not be replayed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// There are too many keys.
+    #[error("key: is the one after {0} others; --max-keys allows for more, at about 1 KB of memory each")]
+    TooManyKeys(usize),
+    /// There are too many calls in flight.
+    #[error("latency_ms: more than {0} calls are in flight; is latency_ms in milliseconds?")]
+    TooManyInFlight(usize),
+    /// The policy needs a field that a sample does not have.
+    #[error("samples.{key}.latency_sum_ms: {reason}")]
+    MissingLatencySum {
+        /// The sample's key.
+        key: String,
+        /// Why it is needed.
+        reason: breakerbox_core::MissingLatencySum,
+    },
+    /// The report could not be written.
+    #[error(transparent)]
+    Report(#[from] io::Error),
+}
+
+/// One key's circuit and what is known of it.
+#[derive(Debug)]
+pub struct KeyLife {
+    /// The key.
+    pub key: Arc<str>,
+    /// What happened, in numbers.
+    pub tally: Tally,
+    /// What happened, over time; kept only if somebody wants to draw it.
+    pub timeline: Option<Timeline>,
+    circuit: Circuit,
+}
+
+/// A replay under way.
+pub struct Engine<W> {
+    policy: Policy,
+    limits: Limits,
+    report: Report<W>,
+    draw_timelines: bool,
+    by_key: HashMap<Arc<str>, usize>,
+    lives: Vec<KeyLife>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    draws: u128,
+    started_ms: Option<u64>,
+    now: Timestamp,
+}
+
+/// A call that was admitted and has not settled yet, ordered by when it will, and then by when it was asked for.
+#[derive(PartialEq, Eq)]
+struct InFlight {
+    settles_at: Timestamp,
+    order: u128,
+    life: usize,
+    permit: Permit,
+    outcome: Outcome,
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.settles_at, self.order).cmp(&(other.settles_at, other.order))
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<W: io::Write> Engine<W> {
+    /// A replay of nothing yet. Jitter is off, whatever the policy says.
+    pub fn new(policy: Policy, limits: Limits, report: Report<W>, draw_timelines: bool) -> Self {
+        Self {
+            policy: policy.without_jitter(),
+            limits,
+            report,
+            draw_timelines,
+            by_key: HashMap::new(),
+            lives: Vec::new(),
+            in_flight: BinaryHeap::new(),
+            draws: 0,
+            started_ms: None,
+            now: Timestamp::ZERO,
+        }
+    }
+
+    /// Replays one call.
+    ///
+    /// # Errors
+    /// If there is no room for its key or for one more call in flight, or the report can't be written.
+    pub fn call(&mut self, call: &Call<'_>) -> Result<(), EngineError> {
+        self.advance(call.at_ms)?;
+        let life = self.life(&call.key)?;
+        let draw = self.draw();
+        let Asked { decision, change } = self.lives[life].circuit.ask(&self.policy, draw, self.now);
+        self.changed(life, change.as_ref())?;
+        let state = &mut self.lives[life];
+        state.tally.asked(&decision, call.outcome);
+        if let Some(timeline) = &mut state.timeline {
+            let admitted = matches!(decision, Decision::Admitted(_));
+            timeline.call(call.at_ms, Shown::of(admitted, call.outcome));
+        }
+        self.report.decision(&state.key, &decision, self.now)?;
+        match decision {
+            Decision::Admitted(permit) => self.start(life, permit, call),
+            Decision::Refused(_) => Ok(()),
+        }
+    }
+
+    /// Replays one tick of a sampler.
+    ///
+    /// # Errors
+    /// If there is no room for a key, a sample lacks what the policy needs, or the report can't be written.
+    pub fn tick(&mut self, tick: &Tick) -> Result<(), EngineError> {
+        self.advance(tick.at_ms)?;
+        for (key, sample) in &tick.samples {
+            let life = self.life(key)?;
+            let draw = self.draw();
+            self.lives[life].tally.ticks += 1;
+            let change = self.lives[life]
+                .circuit
+                .sample(sample, &self.policy, draw, self.now)
+                .map_err(|reason| EngineError::MissingLatencySum { key: key.clone(), reason })?;
+            self.changed(life, change.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Settles what is still in flight and hands out what is known.
+    ///
+    /// # Errors
+    /// If the report can't be written.
+    pub fn finish(mut self) -> Result<Finished, EngineError> {
+        self.settle_until(Timestamp::from_micros(u64::MAX))?;
+        self.report.flush()?;
+        for life in &mut self.lives {
+            life.tally.ended(self.now);
+        }
+        let ended_ms = self.now.as_millis_ceil();
+        Ok(Finished { lives: self.lives, started_ms: self.started_ms.unwrap_or(ended_ms), ended_ms })
+    }
+
+    /// Writes out what was reported so far; for when the input turns out to be bad.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.report.flush()
+    }
+
+    /// Moves time on to `at_ms`, settling on the way.
+    fn advance(&mut self, at_ms: u64) -> Result<(), EngineError> {
+        self.started_ms.get_or_insert(at_ms);
+        let now = Timestamp::from_millis(at_ms);
+        self.settle_until(now)?;
+        self.now = now;
+        Ok(())
+    }
+
+    fn settle_until(&mut self, limit: Timestamp) -> Result<(), EngineError> {
+        while self.in_flight.peek().is_some_and(|Reverse(next)| next.settles_at <= limit) {
+            let Some(Reverse(call)) = self.in_flight.pop() else { break };
+            self.now = call.settles_at;
+            let draw = self.draw();
+            let settled = self.lives[call.life].circuit.settle(
+                call.permit,
+                &call.outcome,
+                &self.policy,
+                draw,
+                self.now,
+            );
+            self.lives[call.life].tally.settled(settled.verdict);
+            self.changed(call.life, settled.change.as_ref())?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, life: usize, permit: Permit, call: &Call<'_>) -> Result<(), EngineError> {
+        if self.in_flight.len() >= self.limits.in_flight {
+            return Err(EngineError::TooManyInFlight(self.limits.in_flight));
+        }
+        let mut outcome = Outcome {
+            kind: call.outcome,
+            latency: Duration::from_millis(call.latency_ms),
+            retry_after: call.retry_after_ms.map(Duration::from_millis),
+        };
+        let limit = self.policy.probe_timeout();
+        if permit.is_probe() && outcome.latency > limit {
+            outcome = Outcome { kind: OutcomeKind::Failure, latency: limit, retry_after: None };
+        }
+        let settles_at = self.now + outcome.latency;
+        self.in_flight.push(Reverse(InFlight { settles_at, order: self.draws, life, permit, outcome }));
+        Ok(())
+    }
+
+    /// The circuit of this key, new if need be.
+    fn life(&mut self, key: &str) -> Result<usize, EngineError> {
+        if let Some(life) = self.by_key.get(key) {
+            return Ok(*life);
+        }
+        if self.lives.len() >= self.limits.keys {
+            return Err(EngineError::TooManyKeys(self.limits.keys));
+        }
+        let draw = self.draw();
+        let key: Arc<str> = key.into();
+        let life = self.lives.len();
+        let origin_ms = self.started_ms.unwrap_or_default();
+        self.lives.push(KeyLife {
+            key: Arc::clone(&key),
+            tally: Tally::default(),
+            timeline: self.draw_timelines.then(|| Timeline::new(origin_ms)),
+            circuit: Circuit::new(None, &self.policy, draw, self.now),
+        });
+        self.by_key.insert(key, life);
+        Ok(life)
+    }
+
+    fn changed(&mut self, life: usize, change: Option<&Change>) -> Result<(), EngineError> {
+        let Some(change) = change else { return Ok(()) };
+        let life = &mut self.lives[life];
+        life.tally.changed(change);
+        if let Some(timeline) = &mut life.timeline {
+            timeline.change(change.at.as_millis_ceil(), change.to);
+        }
+        self.report.transition(&life.key, change)?;
+        Ok(())
+    }
+
+    /// A counter is random enough: nobody else writes these records, and jitter is off.
+    fn draw(&mut self) -> Draw {
+        self.draws += 1;
+        Draw(self.draws)
+    }
+}
+
+/// What a whole replay came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// Every key, in order of appearance.
+    pub lives: Vec<KeyLife>,
+    /// The time of the first line.
+    pub started_ms: u64,
+    /// The time of the last line, or of the last settlement if that was later.
+    pub ended_ms: u64,
+}

@@ -1,0 +1,161 @@
+//! CSV: a header with the names of the fields, then one row a line. Calls have the columns of a call. Samples have one
+//! row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent field.
+
+use std::borrow::Cow;
+use std::io::BufRead;
+
+use breakerbox_core::Found;
+use csv_core::ReadRecordResult;
+
+use super::fields::{
+    CALL_FIELDS, Fault, Fields, SAMPLE_FIELDS, SampleFields, check_key, count, millis, missing, outcome,
+    twice, unknown,
+};
+use super::lines::Lines;
+use super::{Line, ReadError};
+
+/// More columns than there are fields: a row with more has its cells in the wrong places.
+const MAX_CELLS: usize = CALL_FIELDS.len() + SAMPLE_FIELDS.len();
+
+pub(super) struct CsvRows<R> {
+    lines: Lines<R>,
+    cells: Cells,
+    columns: Vec<&'static str>,
+}
+
+impl<R: BufRead> CsvRows<R> {
+    pub(super) fn new(input: R) -> Result<Self, ReadError> {
+        let mut lines = Lines::new(input);
+        let mut cells = Cells::new();
+        let mut columns = Vec::new();
+        if lines.advance()? {
+            let header = lines.text().and_then(|text| cells.split(text)).and_then(|()| read_header(&cells));
+            columns = header.map_err(|fault| fault.at_line(lines.number()))?;
+        }
+        Ok(Self { lines, cells, columns })
+    }
+
+    /// The next row.
+    pub(super) fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
+        if !self.lines.advance()? {
+            return Ok(None);
+        }
+        let number = self.lines.number();
+        let split = self.lines.text().and_then(|text| self.cells.split(text));
+        let row = split.and_then(|()| read_row(&self.columns, &self.cells));
+        row.map(|line| Some((number, line))).map_err(|fault| fault.at_line(number))
+    }
+}
+
+/// The cells of one row, in buffers that are used again.
+struct Cells {
+    parser: csv_core::Reader,
+    row: Vec<u8>,
+    text: Vec<u8>,
+    ends: [usize; MAX_CELLS + 1],
+    count: usize,
+}
+
+impl Cells {
+    fn new() -> Self {
+        let parser = csv_core::Reader::new();
+        Self { parser, row: Vec::new(), text: Vec::new(), ends: [0; MAX_CELLS + 1], count: 0 }
+    }
+
+    fn split(&mut self, row: &str) -> Result<(), Fault> {
+        self.row.clear();
+        self.row.extend_from_slice(row.as_bytes());
+        self.row.push(b'\n');
+        // Unquoting only shortens.
+        self.text.resize(self.row.len(), 0);
+        self.parser.reset();
+        let (result, read, _, count) = self.parser.read_record(&self.row, &mut self.text, &mut self.ends);
+        self.count = count;
+        let reason = match result {
+            ReadRecordResult::Record if read == self.row.len() => return Ok(()),
+            // The line's end became part of a cell.
+            ReadRecordResult::InputEmpty => "has a quote that is not closed; a row is one line",
+            ReadRecordResult::OutputEndsFull => "has more cells than there are fields",
+            _ => "has a line end within the row; a row is one line",
+        };
+        Err(Fault::of_line(reason))
+    }
+
+    /// The cells, without the white space around them.
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends);
+        let cell = |(start, end): (usize, usize)| {
+            std::str::from_utf8(&self.text[start..end])
+                .expect("parts of a text, cut at commas and quotes")
+                .trim()
+        };
+        starts.zip(self.ends).take(self.count).map(cell)
+    }
+}
+
+/// The columns that a header names. Which ones there are tells whether the rows are calls or samples.
+fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
+    let known = || CALL_FIELDS.into_iter().chain(SAMPLE_FIELDS);
+    let mut columns = Vec::new();
+    for name in cells.iter() {
+        let column = known().find(|column| *column == name).ok_or_else(|| unknown(name, known()))?;
+        if columns.contains(&column) {
+            return Err(twice(name));
+        }
+        columns.push(column);
+    }
+    let needed: &[&str] = if is_sampled(&columns) {
+        let of_calls = ["outcome", "latency_ms", "retry_after_ms"];
+        if let Some(column) = of_calls.into_iter().find(|column| columns.contains(column)) {
+            return Err(Fault::new(column, "does not go with samples; rows are calls or samples"));
+        }
+        &["at_ms", "key", "successes", "failures"]
+    } else {
+        &["at_ms", "key", "outcome"]
+    };
+    match needed.iter().find(|column| !columns.contains(column)) {
+        Some(column) => Err(Fault::new(column, "is missing in the header, which must name every column")),
+        None => Ok(columns),
+    }
+}
+
+fn is_sampled(columns: &[&str]) -> bool {
+    columns.iter().any(|column| SAMPLE_FIELDS.contains(column))
+}
+
+fn read_row<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<Line<'a>, Fault> {
+    if cells.count != columns.len() {
+        let reason = format!("has {} cells, but the header has {}", cells.count, columns.len());
+        return Err(Fault::of_line(reason));
+    }
+    let mut fields = Fields::default();
+    let mut sample = SampleFields::default();
+    for (&name, cell) in columns.iter().zip(cells.iter()).filter(|(_, cell)| !cell.is_empty()) {
+        match name {
+            "at_ms" => fields.at_ms = Some(millis(name, &number(cell))?),
+            "key" => {
+                check_key(name, cell)?;
+                fields.key = Some(Cow::Borrowed(cell));
+            }
+            "outcome" => fields.outcome = Some(outcome(name, &Found::Text(cell.into()))?),
+            "latency_ms" => fields.latency_ms = Some(millis(name, &number(cell))?),
+            "retry_after_ms" => fields.retry_after_ms = Some(millis(name, &number(cell))?),
+            "successes" => sample.successes = Some(count(name, &number(cell))?),
+            "failures" => sample.failures = Some(count(name, &number(cell))?),
+            _ => sample.latency_sum_ms = Some(millis(name, &number(cell))?),
+        }
+    }
+    if is_sampled(columns) {
+        let key = fields.key.take().ok_or_else(|| missing("key"))?;
+        fields.samples = Some(vec![(key.into_owned(), sample.finish()?)]);
+    }
+    fields.finish()
+}
+
+fn number(cell: &str) -> Found {
+    match (cell.parse::<i128>(), cell.parse::<f64>()) {
+        (Ok(number), _) => Found::Integer(number),
+        (_, Ok(number)) => Found::Float(number),
+        _ => Found::Text(cell.chars().take(64).collect()),
+    }
+}

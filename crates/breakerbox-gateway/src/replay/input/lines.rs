@@ -1,0 +1,52 @@
+//! Lines of text, one at a time, in a buffer that is used again and has a limit.
+
+use std::io::{self, BufRead, Read};
+
+use super::fields::Fault;
+use super::{MAX_LINE_LENGTH, ReadError};
+
+pub(super) struct Lines<R> {
+    input: R,
+    buffer: Vec<u8>,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) const fn new(input: R) -> Self {
+        Self { input, buffer: Vec::new(), number: 0 }
+    }
+
+    /// Reads on to the next line that is not blank. False at the end.
+    pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
+        loop {
+            if !self.fill()? {
+                return Ok(false);
+            }
+            self.number += 1;
+            if self.buffer.len() as u64 > MAX_LINE_LENGTH {
+                let reason = format!("is longer than {} MiB", MAX_LINE_LENGTH >> 20);
+                return Err(Fault::of_line(reason).at_line(self.number));
+            }
+            if !self.buffer.iter().all(u8::is_ascii_whitespace) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The line, without its end.
+    pub(super) fn text(&self) -> Result<&str, Fault> {
+        std::str::from_utf8(self.buffer.trim_ascii_end())
+            .map_err(|error| Fault::of_line(format!("is not UTF-8 after {} bytes", error.valid_up_to())))
+    }
+
+    /// The line's number, counted from 1.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        self.buffer.clear();
+        let mut limited = self.input.by_ref().take(MAX_LINE_LENGTH + 1);
+        Ok(limited.read_until(b'\n', &mut self.buffer)? > 0)
+    }
+}

@@ -1,0 +1,209 @@
+//! Lines of traffic: what a line may hold, in JSON or CSV, and what is wrong with one that is refused.
+//!
+//! A file holds calls or samples, never both, and its times never go back. Lines are read one at a time: a file of
+//! any size needs no more memory than its longest line, and that has a limit.
+
+mod csv_rows;
+mod fields;
+mod json_lines;
+mod lines;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, BufRead};
+
+use breakerbox_core::{OutcomeKind, Sample};
+
+use fields::Fault;
+
+/// The longest line, in bytes. A tick with a million keys is below it.
+pub const MAX_LINE_LENGTH: u64 = 128 * 1024 * 1024;
+
+/// The latest time and the longest latency, in milliseconds: the largest whole number that every JSON reader keeps.
+pub const MAX_MILLIS: u64 = (1 << 53) - 1;
+
+/// How traffic is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// One JSON object a line.
+    JsonLines,
+    /// A header, and one row a line.
+    Csv,
+}
+
+/// What one line says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Line<'a> {
+    /// A call that was made.
+    Call(Call<'a>),
+    /// What a sampler saw.
+    Tick(Tick),
+}
+
+/// One past call.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call<'a> {
+    /// When it started.
+    pub at_ms: u64,
+    /// Whose circuit it belongs to.
+    pub key: Cow<'a, str>,
+    /// How it ended.
+    pub outcome: OutcomeKind,
+    /// How long it took.
+    pub latency_ms: u64,
+    /// When the destination asked to be called again.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// What a sampler saw at one time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tick {
+    /// When.
+    pub at_ms: u64,
+    /// The totals of each key.
+    pub samples: Vec<(String, Sample)>,
+}
+
+/// Why a line was refused. It names the line, the field where there is one, and the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {}{reason}", FieldPrefix(field.as_deref()))]
+pub struct InputError {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The field that is at fault.
+    pub field: Option<String>,
+    /// What is wrong with it, and what would be right.
+    pub reason: String,
+}
+
+/// A line could not be read, or not be understood.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The line is bad.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The input could not be read.
+    #[error("can't read the traffic: {0}")]
+    Io(#[from] io::Error),
+}
+
+struct FieldPrefix<'a>(Option<&'a str>);
+
+impl fmt::Display for FieldPrefix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |field| write!(f, "{field}: "))
+    }
+}
+
+/// Reads traffic line by line.
+pub struct Reader<R> {
+    rows: Rows<R>,
+    order: Order,
+    line: u64,
+}
+
+enum Rows<R> {
+    Json(json_lines::JsonLines<R>),
+    Csv(Box<csv_rows::CsvRows<R>>),
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A reader of this format; without one, the first character tells: JSON begins with `{`.
+    ///
+    /// # Errors
+    /// If the input can't be read, or a CSV header is wrong.
+    pub fn new(mut input: R, format: Option<Format>) -> Result<Self, ReadError> {
+        skip_byte_order_mark(&mut input)?;
+        let format = match format {
+            Some(format) => format,
+            None => guess_format(&mut input)?,
+        };
+        let rows = match format {
+            Format::JsonLines => Rows::Json(json_lines::JsonLines::new(input)),
+            Format::Csv => Rows::Csv(Box::new(csv_rows::CsvRows::new(input)?)),
+        };
+        Ok(Self { rows, order: Order::default(), line: 0 })
+    }
+
+    /// The next line that is not blank; none at the end.
+    ///
+    /// # Errors
+    /// If the line is not right, is of another kind than those before, or is earlier than the one before.
+    pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
+        let read = match &mut self.rows {
+            Rows::Json(rows) => rows.next_line()?,
+            Rows::Csv(rows) => rows.next_line()?,
+        };
+        let Some((number, line)) = read else { return Ok(None) };
+        self.line = number;
+        self.order.check(&line).map_err(|fault| fault.at_line(number))?;
+        Ok(Some(line))
+    }
+
+    /// The number of the line that was read last.
+    #[must_use]
+    pub const fn line_number(&self) -> u64 {
+        self.line
+    }
+}
+
+fn skip_byte_order_mark<R: BufRead>(input: &mut R) -> io::Result<()> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if input.fill_buf()?.starts_with(MARK) {
+        input.consume(MARK.len());
+    }
+    Ok(())
+}
+
+/// By the first character that is there: JSON lines begin with a brace, and a header does not.
+fn guess_format<R: BufRead>(input: &mut R) -> io::Result<Format> {
+    let first = input.fill_buf()?.trim_ascii_start().first();
+    Ok(match first {
+        None | Some(b'{' | b'[' | b'"') => Format::JsonLines,
+        Some(_) => Format::Csv,
+    })
+}
+
+/// What must hold from line to line: one file holds one kind, and times never go back.
+#[derive(Default)]
+struct Order {
+    kind: Option<Kind>,
+    latest_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Calls,
+    Samples,
+}
+
+impl Order {
+    fn check(&mut self, line: &Line<'_>) -> Result<(), Fault> {
+        let (kind, at_ms) = match line {
+            Line::Call(call) => (Kind::Calls, call.at_ms),
+            Line::Tick(tick) => (Kind::Samples, tick.at_ms),
+        };
+        let other_kind = |began, put| {
+            format!(
+                "this file began with {began}, and one file holds one kind; put {put} in a file of their own"
+            )
+        };
+        match (*self.kind.get_or_insert(kind), kind) {
+            (Kind::Calls, Kind::Samples) => {
+                return Err(Fault::new("samples", other_kind("calls", "samples")));
+            }
+            (Kind::Samples, Kind::Calls) => return Err(Fault::new("key", other_kind("samples", "calls"))),
+            _ => {}
+        }
+        if at_ms < self.latest_ms {
+            let reason = format!(
+                "must not go back, but is {at_ms} after {}; sort the traffic by at_ms",
+                self.latest_ms
+            );
+            return Err(Fault::new("at_ms", reason));
+        }
+        self.latest_ms = at_ms;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What a replay prints: one JSON line for each transition and, if wanted, one for each call.
+//!
+//! Lines are written whole: a line is put together first and handed to the output in one piece.
+
+use std::io::{self, Write};
+
+use breakerbox_core::{Cause, Change, Decision, Timestamp};
+use serde::Serialize;
+
+/// Writes transitions and decisions.
+pub struct Report<W> {
+    output: W,
+    decisions: bool,
+    line: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct TransitionLine<'a> {
+    at_ms: u64,
+    key: &'a str,
+    from: &'static str,
+    to: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct DecisionLine<'a> {
+    at_ms: u64,
+    key: &'a str,
+    decision: &'static str,
+}
+
+impl<W: Write> Report<W> {
+    /// A report to `output`, with a line for each call if `decisions`. The output should be buffered.
+    pub const fn new(output: W, decisions: bool) -> Self {
+        Self { output, decisions, line: Vec::new() }
+    }
+
+    pub(super) fn transition(&mut self, key: &str, change: &Change) -> io::Result<()> {
+        let line = TransitionLine {
+            at_ms: change.at.as_millis_ceil(),
+            key,
+            from: change.from.name(),
+            to: change.to.name(),
+            rule: rule(&change.cause),
+            retry_at_ms: change.retry_at.map(Timestamp::as_millis_ceil),
+        };
+        self.write(&line)
+    }
+
+    pub(super) fn decision(&mut self, key: &str, decision: &Decision, now: Timestamp) -> io::Result<()> {
+        if !self.decisions {
+            return Ok(());
+        }
+        let decision = match decision {
+            Decision::Admitted(permit) if permit.is_probe() => "probe",
+            Decision::Admitted(_) => "admitted",
+            Decision::Refused(refusal) => refusal.name(),
+        };
+        self.write(&DecisionLine { at_ms: now.as_millis_ceil(), key, decision })
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, line)?;
+        self.line.push(b'\n');
+        self.output.write_all(&self.line)
+    }
+}
+
+/// Which rule opened the circuit. A failed probe and a missed recovery rate are rules of half-open.
+fn rule(cause: &Cause) -> Option<&'static str> {
+    match cause {
+        Cause::Rule(rule) => Some(rule.name()),
+        Cause::ProbeFailed => Some("probe"),
+        Cause::RecoveryRateMissed => Some("recovery_rate"),
+        _ => None,
+    }
+}

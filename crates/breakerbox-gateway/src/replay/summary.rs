@@ -1,0 +1,289 @@
+//! The summary: what a policy would have saved, and what it would have cost, for each key and in total.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use breakerbox_core::{Change, Decision, OutcomeKind, Status, Timestamp, Verdict, format_duration};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::engine::{Finished, KeyLife};
+
+/// The numbers of one key, or of all together.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Calls in the traffic.
+    pub calls: u64,
+    /// Calls that were let through, probes among them.
+    pub admitted: u64,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// Probes.
+    pub probes: u64,
+    /// Calls that were let through and failed.
+    pub failed_calls_admitted: u64,
+    /// Refused calls that would have failed.
+    pub failed_calls_saved: u64,
+    /// Refused calls that would have succeeded.
+    pub good_calls_delayed: u64,
+    /// Results that came too late to count.
+    pub late_results: u64,
+    /// Ticks of a sampler.
+    pub ticks: u64,
+    /// Transitions to open or disabled.
+    pub trips: u64,
+    /// How long the circuit was open.
+    pub time_open: Duration,
+    /// How long it was half-open.
+    pub time_half_open: Duration,
+    /// How long it was disabled.
+    pub time_disabled: Duration,
+    /// Since when it has been in a state other than closed.
+    since: Option<(Status, Timestamp)>,
+}
+
+impl Tally {
+    pub(super) fn asked(&mut self, decision: &Decision, outcome: OutcomeKind) {
+        self.calls += 1;
+        match decision {
+            Decision::Admitted(permit) => {
+                self.admitted += 1;
+                self.probes += u64::from(permit.is_probe());
+                self.failed_calls_admitted += u64::from(outcome == OutcomeKind::Failure);
+            }
+            Decision::Refused(_) => {
+                self.refused += 1;
+                match outcome {
+                    OutcomeKind::Failure => self.failed_calls_saved += 1,
+                    OutcomeKind::Success => self.good_calls_delayed += 1,
+                    OutcomeKind::Ignored => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn settled(&mut self, verdict: Verdict) {
+        self.late_results += u64::from(verdict == Verdict::Late);
+    }
+
+    pub(super) fn changed(&mut self, change: &Change) {
+        self.leave_state(change.at);
+        self.trips += u64::from(matches!(change.to, Status::Open | Status::Disabled));
+        self.since = (change.to != Status::Closed).then_some((change.to, change.at));
+    }
+
+    pub(super) fn ended(&mut self, now: Timestamp) {
+        self.leave_state(now);
+        self.since = None;
+    }
+
+    fn leave_state(&mut self, now: Timestamp) {
+        let Some((status, since)) = self.since else { return };
+        match status {
+            Status::Open => self.time_open += now.since(since),
+            Status::HalfOpen => self.time_half_open += now.since(since),
+            Status::Disabled => self.time_disabled += now.since(since),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.admitted += other.admitted;
+        self.refused += other.refused;
+        self.probes += other.probes;
+        self.failed_calls_admitted += other.failed_calls_admitted;
+        self.failed_calls_saved += other.failed_calls_saved;
+        self.good_calls_delayed += other.good_calls_delayed;
+        self.late_results += other.late_results;
+        self.ticks += other.ticks;
+        self.trips += other.trips;
+        self.time_open += other.time_open;
+        self.time_half_open += other.time_half_open;
+        self.time_disabled += other.time_disabled;
+    }
+}
+
+impl Serialize for Tally {
+    /// Of calls, or of samples: what the other kind counts is left out.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let mut map = serializer.serialize_map(None)?;
+        if self.ticks > 0 {
+            map.serialize_entry("ticks", &self.ticks)?;
+        } else {
+            map.serialize_entry("calls", &self.calls)?;
+            map.serialize_entry("admitted", &self.admitted)?;
+            map.serialize_entry("refused", &self.refused)?;
+            map.serialize_entry("probes", &self.probes)?;
+            map.serialize_entry("failed_calls_admitted", &self.failed_calls_admitted)?;
+            map.serialize_entry("failed_calls_saved", &self.failed_calls_saved)?;
+            map.serialize_entry("good_calls_delayed", &self.good_calls_delayed)?;
+            map.serialize_entry("late_results", &self.late_results)?;
+        }
+        map.serialize_entry("trips", &self.trips)?;
+        map.serialize_entry("time_open_ms", &millis(self.time_open))?;
+        map.serialize_entry("time_half_open_ms", &millis(self.time_half_open))?;
+        map.serialize_entry("time_disabled_ms", &millis(self.time_disabled))?;
+        map.end()
+    }
+}
+
+impl Finished {
+    /// All keys together.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.lives.iter().for_each(|life| total.add(&life.tally));
+        total
+    }
+
+    /// The keys that people should look at first: most trips, then most refused calls, then by name.
+    #[must_use]
+    pub fn most_troubled(&self) -> Vec<&KeyLife> {
+        let mut lives: Vec<_> = self.lives.iter().collect();
+        lives.sort_by(|a, b| {
+            let order = |life: &KeyLife| (life.tally.trips, life.tally.refused);
+            order(b).cmp(&order(a)).then_with(|| a.key.cmp(&b.key))
+        });
+        lives
+    }
+
+    /// Writes the summary as JSON: the total, and each key in order of appearance.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn write_json(&self, output: impl Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Summary<'a> {
+            started_ms: u64,
+            ended_ms: u64,
+            total: Tally,
+            #[serde(serialize_with = "by_key")]
+            keys: &'a [KeyLife],
+        }
+
+        fn by_key<S: Serializer>(lives: &&[KeyLife], serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(lives.iter().map(|life| (&*life.key, &life.tally)))
+        }
+
+        let mut output = io::BufWriter::new(output);
+        let summary = Summary {
+            started_ms: self.started_ms,
+            ended_ms: self.ended_ms,
+            total: self.total(),
+            keys: &self.lives,
+        };
+        serde_json::to_writer_pretty(&mut output, &summary)?;
+        output.write_all(b"\n")?;
+        output.flush()
+    }
+
+    /// The summary as a table for people: the most troubled keys, then the total.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        const SHOWN: usize = 20;
+        let total = self.total();
+        let columns = if total.ticks > 0 { SAMPLE_COLUMNS } else { CALL_COLUMNS };
+        let row = |name: String, tally: &Tally| {
+            let cells = columns.iter().map(|(_, cell)| cell(tally));
+            std::iter::once(name).chain(cells).collect::<Vec<_>>()
+        };
+        let mut table = vec![
+            std::iter::once("key").chain(columns.iter().map(|(title, _)| *title)).map(String::from).collect(),
+        ];
+        let lives = self.most_troubled();
+        table.extend(lives.iter().take(SHOWN).map(|life| row(shown_key(&life.key), &life.tally)));
+        table.push(row("total".into(), &total));
+
+        let span = Duration::from_millis(self.ended_ms.saturating_sub(self.started_ms));
+        let mut text = format!("{} keys over {}\n\n", self.lives.len(), readable(span));
+        text.push_str(&aligned(&table));
+        if lives.len() > SHOWN {
+            let hidden = lives.len() - SHOWN;
+            text.push_str(&format!("\n{hidden} more keys are in the total; --summary-json has them all\n"));
+        }
+        text
+    }
+}
+
+type Columns = &'static [(&'static str, fn(&Tally) -> String)];
+
+const CALL_COLUMNS: Columns = &[
+    ("calls", |t| t.calls.to_string()),
+    ("admitted", |t| t.admitted.to_string()),
+    ("refused", |t| t.refused.to_string()),
+    ("failed calls saved", |t| t.failed_calls_saved.to_string()),
+    ("good calls delayed", |t| t.good_calls_delayed.to_string()),
+    ("trips", |t| t.trips.to_string()),
+    ("time open", |t| readable(t.time_open)),
+    ("disabled", |t| readable(t.time_disabled)),
+];
+
+const SAMPLE_COLUMNS: Columns = &[
+    ("ticks", |t| t.ticks.to_string()),
+    ("trips", |t| t.trips.to_string()),
+    ("time open", |t| readable(t.time_open)),
+    ("half-open", |t| readable(t.time_half_open)),
+    ("disabled", |t| readable(t.time_disabled)),
+];
+
+/// The first column to the left, the others to the right.
+fn aligned(table: &[Vec<String>]) -> String {
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..table[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in table {
+        text.push_str(&format!("{:<width$}", row[0], width = widths[0]));
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            text.push_str(&format!("  {cell:>width$}"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A duration for people: from a minute on, nobody reads milliseconds.
+pub(super) fn readable(duration: Duration) -> String {
+    if duration < Duration::from_secs(60) {
+        return format_duration(duration);
+    }
+    format_duration(Duration::from_secs((duration + Duration::from_millis(500)).as_secs()))
+}
+
+/// A key as a terminal can show it: no control characters, and not too long.
+fn shown_key(key: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if key.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let row = |cells: [&str; 3]| cells.map(String::from).to_vec();
+        let table = [row(["key", "calls", "é"]), row(["long-key", "7", "10"])];
+        assert_eq!(aligned(&table), "key       calls   é\nlong-key      7  10\n");
+    }
+
+    #[test]
+    fn long_durations_are_rounded_to_seconds() {
+        let text = |ms| readable(Duration::from_millis(ms));
+        assert_eq!(
+            (text(59_999), text(60_499), text(60_500)),
+            ("59s999ms".into(), "1m".into(), "1m1s".into())
+        );
+    }
+
+    #[test]
+    fn keys_can_not_disturb_a_terminal() {
+        assert_eq!(shown_key("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(shown_key(&"x".repeat(1_000)).chars().count(), 61);
+    }
+}

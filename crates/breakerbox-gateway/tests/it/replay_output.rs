@@ -1,0 +1,158 @@
+//! The summary, and the page.
+
+use serde_json::{Value, json};
+
+use crate::command::{Replay, call, root};
+
+fn story() -> String {
+    std::fs::read_to_string(root().join("examples/traffic.jsonl")).unwrap()
+}
+
+const SIMPLE: &str = "failure_rate = \"off\"\nconsecutive_failures = 3\nprobes = 1\nramp_cap = \"off\"\n";
+
+/// Opens at 20 ms, refuses two bad and one good call, probes at 30,020 ms for 80 ms, and is well from then on.
+fn one_outage() -> String {
+    let failure = |at_ms| call(at_ms, "e1", "failure", 0);
+    failure(0)
+        + &failure(10)
+        + &failure(20)
+        + &failure(500)
+        + &failure(600)
+        + &call(700, "e1", "success", 0)
+        + &call(800, "e1", "ignored", 0)
+        + &call(30_020, "e1", "success", 80)
+        + &call(40_000, "e1", "success", 5)
+        + &call(40_000, "e2", "success", 5)
+}
+
+#[test]
+fn the_summary_counts_what_was_saved_and_what_it_cost() {
+    let ran = Replay::new().policy(SIMPLE).args(&["--summary-json", "s.json"]).run(one_outage());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "JSON instead of the table");
+    let summary: Value = serde_json::from_str(&ran.read("s.json")).unwrap();
+    let e1 = json!({
+        "calls": 9, "admitted": 5, "refused": 4, "probes": 1, "failed_calls_admitted": 3,
+        "failed_calls_saved": 2, "good_calls_delayed": 1, "late_results": 0, "trips": 1,
+        "time_open_ms": 30_000, "time_half_open_ms": 80, "time_disabled_ms": 0,
+    });
+    assert_eq!(summary["keys"]["e1"], e1);
+    assert_eq!(summary["keys"]["e2"]["calls"], 1);
+    assert_eq!((&summary["total"]["calls"], &summary["total"]["refused"]), (&json!(10), &json!(4)));
+    assert_eq!((&summary["started_ms"], &summary["ended_ms"]), (&json!(0), &json!(40_005)));
+}
+
+#[test]
+fn a_circuit_that_is_still_open_at_the_end_was_open_until_then() {
+    let traffic: String = [0, 0, 0, 5_000].iter().map(|at_ms| call(*at_ms, "e1", "failure", 0)).collect();
+    let ran = Replay::new().policy(SIMPLE).args(&["--summary-json", "s.json"]).run(traffic);
+    let summary: Value = serde_json::from_str(&ran.read("s.json")).unwrap();
+    assert_eq!(summary["total"]["time_open_ms"], 5_000);
+}
+
+#[test]
+fn admitted_and_refused_are_all_calls() {
+    let ran = Replay::new().args(&["--summary-json", "s.json"]).run(story());
+    let summary: Value = serde_json::from_str(&ran.read("s.json")).unwrap();
+    let number = |tally: &Value, name: &str| tally[name].as_u64().unwrap();
+    for tally in summary["keys"].as_object().unwrap().values().chain([&summary["total"]]) {
+        assert_eq!(number(tally, "admitted") + number(tally, "refused"), number(tally, "calls"));
+    }
+    let failures = story().matches("\"outcome\":\"failure\"").count() as u64;
+    let total = &summary["total"];
+    assert_eq!(number(total, "failed_calls_admitted") + number(total, "failed_calls_saved"), failures);
+    assert_eq!(number(total, "calls"), story().lines().count() as u64);
+}
+
+#[test]
+fn the_table_on_standard_error_is_for_people() {
+    let ran = Replay::new().policy(SIMPLE).run(one_outage());
+    let expected = "
+2 keys over 40s5ms
+
+key    calls  admitted  refused  failed calls saved  good calls delayed  trips  time open  disabled
+e1         9         5        4                   2                   1      1        30s        0s
+e2         1         1        0                   0                   0      0         0s        0s
+total     10         6        4                   2                   1      1        30s        0s
+";
+    assert_eq!(ran.stderr, expected);
+}
+
+#[test]
+fn the_table_shows_the_most_troubled_keys_of_many() {
+    let mut traffic: String = (0..50).map(|n| call(0, &format!("fine-{n:02}"), "success", 0)).collect();
+    traffic.extend((0..3).map(|_| call(1, "zz-broken", "failure", 0)));
+    let ran = Replay::new().policy(SIMPLE).run(traffic);
+    let rows: Vec<_> = ran.stderr.lines().collect();
+    assert!(rows[4].starts_with("zz-broken"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("31 more keys are in the total; --summary-json has them all"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn the_page_has_a_timeline_for_each_key_and_needs_nothing_else() {
+    let ran = Replay::new().args(&["--html", "page.html"]).run(story());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let page = ran.read("page.html");
+    for key in ["healthy", "zombie", "flapping", "slow", "recovering"] {
+        assert!(page.contains(&format!("<section><h2>{key}</h2>")), "{key}");
+    }
+    assert_eq!(page.matches("<svg role=\"img\"").count(), 5);
+    for foreign in ["<script", "<link", "src=", "url(", "http:", "https:", "@import"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let zombie = page.split("<section>").find(|section| section.starts_with("<h2>zombie")).unwrap();
+    assert!(zombie.contains("class=\"open\"") && zombie.contains("class=\"half_open\""));
+    assert!(zombie.contains("class=\"saved\"") && !zombie.contains("class=\"good\""));
+    let transitions = ran.lines().iter().filter(|line| line["key"] == "zombie").count();
+    assert_eq!(zombie.matches("<tr><td>").count(), transitions);
+}
+
+#[test]
+fn the_page_can_not_be_taken_over_by_a_key() {
+    let key = "<script>alert('x')</script>&\\\"";
+    let ran = Replay::new().args(&["--html", "page.html"]).run(call(0, key, "success", 0));
+    let page = ran.read("page.html");
+    assert!(!page.contains("<script>"));
+    assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot;"));
+}
+
+#[test]
+fn the_page_is_bounded_however_many_keys_there_are() {
+    let traffic: String = (0..2_100).map(|n| call(n, &format!("key-{n}"), "success", 0)).collect();
+    let ran = Replay::new().args(&["--html", "page.html"]).run(traffic);
+    let page = ran.read("page.html");
+    assert_eq!(page.matches("<section>").count(), 2_000);
+    assert!(page.contains("100 more keys are not drawn"));
+}
+
+#[test]
+fn the_page_shows_samples_and_an_empty_replay_too() {
+    let samples = std::fs::read_to_string(root().join("examples/samples.jsonl")).unwrap();
+    let ran = Replay::new().args(&["--preset", "convoy", "--html", "page.html"]).run(samples);
+    assert!(ran.read("page.html").contains("class=\"disabled\""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("ticks"));
+    let ran = Replay::new().args(&["--html", "page.html"]).run("");
+    assert_eq!(ran.code, 0);
+    assert!(ran.read("page.html").contains("0 keys"));
+}
+
+#[test]
+fn an_earlier_file_is_replaced_only_by_a_whole_one() {
+    let old = |replay: Replay| replay.file("s.json", "old").args(&["--summary-json", "s.json"]);
+    assert_eq!(old(Replay::new()).run("oops").read("s.json"), "old");
+    assert_ne!(old(Replay::new()).run(one_outage()).read("s.json"), "old");
+}
+
+#[cfg(unix)]
+#[test]
+fn reports_can_go_to_devices_and_are_readable_by_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let ran = Replay::new().args(&["--summary-json", "/dev/null", "--html", "page.html"]).run(one_outage());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    let mode = std::fs::metadata(ran.path("page.html")).unwrap().permissions().mode();
+    assert_ne!(mode & 0o040, 0, "as any new file: {mode:o}");
+}

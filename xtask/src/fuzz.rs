@@ -1,0 +1,35 @@
+//! `cargo xtask fuzz`: hostile input for a while, found by coverage.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::steps::{cargo, output, succeed};
+
+/// Every target in `fuzz/fuzz_targets`.
+const TARGETS: [&str; 3] = ["policy_file", "replay_input", "endpoint_identity"];
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// One of policy_file, replay_input, endpoint_identity; without it, all of them
+    target: Option<String>,
+    /// For how long each
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    output(&mut cargo(&["fuzz", "--version"])).context("cargo-fuzz is missing; cargo install cargo-fuzz")?;
+    let targets = match &arguments.target {
+        None => TARGETS.to_vec(),
+        Some(target) => match TARGETS.iter().find(|known| *known == target) {
+            Some(target) => vec![*target],
+            None => bail!("{target} is no fuzz target; there are {}", TARGETS.join(", ")),
+        },
+    };
+    for target in targets {
+        // Without a sanitizer the stable compiler can build it; the code under test has no unsafe anyway.
+        let limit = format!("-max_total_time={}", arguments.seconds);
+        succeed(&mut cargo(&["fuzz", "run", "--sanitizer", "none", target, "--", &limit, "-max_len=65536"]))?;
+    }
+    Ok(())
+}

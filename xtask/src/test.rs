@@ -1,0 +1,112 @@
+//! `cargo xtask test`: every check there is, and a last line that counts the tests.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Result, bail};
+
+use crate::steps::{cargo, output, step, succeed};
+
+/// What the core may depend on: none of these reads a clock, does IO, runs async code or draws random numbers.
+const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
+
+pub(crate) fn run() -> Result<()> {
+    step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("dependencies of the core", core_is_pure)?;
+    step("lints", || {
+        succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    })?;
+    step("documentation", || {
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("fuzz targets build", || {
+        // A check links nothing, so the fuzzer's C++ need not be built.
+        let mut check =
+            cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]);
+        succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
+    })?;
+    let mut tally = Tally::default();
+    step("tests", || tally.count())?;
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(())
+}
+
+fn core_is_pure() -> Result<()> {
+    let tree = [
+        "tree",
+        "--package",
+        "breakerbox-core",
+        "--edges",
+        "normal",
+        "--depth",
+        "1",
+        "--prefix",
+        "none",
+        "--locked",
+    ];
+    let tree = output(&mut cargo(&tree))?;
+    let names: Vec<_> = tree.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    if names != CORE_DEPENDENCIES {
+        bail!("breakerbox-core may depend on {CORE_DEPENDENCIES:?} only, but depends on {names:?}");
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Runs unit, integration and documentation tests and adds up what each binary says at its end.
+    fn count(&mut self) -> Result<()> {
+        let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+        let mut child = tests.stdout(Stdio::piped()).spawn()?;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).lines() {
+                let line = line?;
+                println!("{line}");
+                self.add(&line);
+            }
+        }
+        let status = child.wait()?;
+        if !status.success() || self.failed > 0 {
+            bail!("{} passed, {} failed", self.passed, self.failed);
+        }
+        if self.passed == 0 {
+            bail!("no test ran");
+        }
+        Ok(())
+    }
+
+    /// `test result: ok. 12 passed; 0 failed; ...`
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let number = |part: &str| part.split_whitespace().rev().nth(1).and_then(|n| n.parse::<u64>().ok());
+        for part in result.split(';') {
+            if part.ends_with(" passed") {
+                self.passed += number(part).unwrap_or(0);
+            } else if part.ends_with(" failed") {
+                self.failed += number(part).unwrap_or(0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_what_test_binaries_say() {
+        let mut tally = Tally::default();
+        tally.add("running 3 tests");
+        tally.add(
+            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s",
+        );
+        tally.add("test result: FAILED. 39 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        assert_eq!((tally.passed, tally.failed), (42, 1));
+    }
+}
