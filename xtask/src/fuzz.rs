@@ -27,9 +27,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         },
     };
     for target in targets {
-        // Without a sanitizer the stable compiler can build it; the code under test has no unsafe anyway.
+        // What the fuzzer finds stays in fuzz/corpus, on this machine; it starts from the seeds as well.
+        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
+        std::fs::create_dir_all(&corpus)?;
         let limit = format!("-max_total_time={}", arguments.seconds);
-        succeed(&mut cargo(&["fuzz", "run", "--sanitizer", "none", target, "--", &limit, "-max_len=65536"]))?;
+        // Without a sanitizer the stable compiler can build it; the code under test has no unsafe anyway.
+        let mut fuzz = cargo(&["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds]);
+        succeed(fuzz.args(["--", &limit, "-max_len=65536"]))?;
     }
     Ok(())
 }
