@@ -2,7 +2,7 @@
 //!
 //! `story` is twenty minutes in the life of five endpoints: one healthy, one dead (a zombie), one that flaps, one that
 //! gets slower and slower, and one with a clean outage and recovery. `samples` is what a sampler would have seen of the
-//! same endpoints, every ten seconds over the last minute. `many CALLS KEYS` is a large file for measuring.
+//! same endpoints, every ten seconds over the last five minutes. `many CALLS KEYS` is a large file for measuring.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example generate-traffic -- story > examples/traffic.jsonl
@@ -98,7 +98,7 @@ pub fn write_story(output: &mut impl Write) -> io::Result<()> {
     story().iter().try_for_each(|call| call.write(output))
 }
 
-/// Writes the story as a sampler would have seen it: every ten seconds, what ended in the last minute.
+/// Writes the story as a sampler would have seen it: every ten seconds, what ended in the last five minutes.
 pub fn write_samples(output: &mut impl Write) -> io::Result<()> {
     let calls = story();
     for at_ms in (10_000..=STORY_MS).step_by(10_000) {
@@ -106,7 +106,7 @@ pub fn write_samples(output: &mut impl Write) -> io::Result<()> {
         for (n, (key, _)) in ENDPOINTS.iter().enumerate() {
             let ended = |call: &&Call| {
                 let ended_at = call.at_ms + call.latency_ms;
-                call.key == *key && ended_at <= at_ms && ended_at + 60_000 > at_ms
+                call.key == *key && ended_at <= at_ms && ended_at + 300_000 > at_ms
             };
             let seen: Vec<_> = calls.iter().filter(ended).collect();
             let failures = seen.iter().filter(|call| call.outcome == "failure").count();

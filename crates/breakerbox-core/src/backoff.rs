@@ -19,25 +19,10 @@ impl Backoff {
     pub(crate) fn delay(&self, n: u32, draw: Draw) -> Duration {
         let max = self.max.as_secs_f64();
         let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
-        if self.jitter_percent == 0 && grown < max {
-            // The common case in whole microseconds: a replay's deadlines are exact.
-            return exact(self.first, self.factor, n).unwrap_or_else(|| Duration::from_secs_f64(grown));
-        }
-        let spread = grown * f64::from(self.jitter_percent) / 100.0 * draw.signed_unit();
-        let delay = grown + spread;
+        // In this order nothing can round below zero, which a Duration would not take.
+        let delay = grown * (1.0 + f64::from(self.jitter_percent) / 100.0 * draw.signed_unit());
         if delay >= max { self.max } else { Duration::from_secs_f64(delay) }
     }
-}
-
-/// The delay without floating point, where the factor is a whole number.
-fn exact(first: Duration, factor: f64, n: u32) -> Option<Duration> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // Checked by the comparison that follows.
-    let whole = factor as u32;
-    if f64::from(whole) != factor {
-        return None;
-    }
-    first.checked_mul(whole.checked_pow(n.saturating_sub(1))?)
 }
 
 /// `base^exponent` by squaring; infinity where it overflows.
@@ -73,6 +58,8 @@ mod tests {
         }
         assert_eq!(seconds(backoff(1.0, 0), u32::MAX), 30, "factor 1 never grows");
         assert_eq!(backoff(1.5, 0).delay(3, Draw(0)), Duration::from_millis(67_500));
+        let odd = Backoff { first: Duration::from_millis(700), ..backoff(3.0, 0) };
+        assert_eq!(odd.delay(2, Draw(0)), Duration::from_millis(2_100), "rounded, not cut off");
     }
 
     #[test]
@@ -83,7 +70,10 @@ mod tests {
         assert!(backoff(2.0, 10).delay(1, high) > Duration::from_millis(32_999));
         assert_eq!(backoff(2.0, 10).delay(9, high), Duration::from_secs(600));
         assert_eq!(backoff(2.0, 10).delay(9, low), Duration::from_secs(540));
-        assert_eq!(backoff(2.0, 100).delay(1, low), Duration::ZERO);
+        for ms in 1..10_000 {
+            let all_of_it = Backoff { first: Duration::from_millis(ms), ..backoff(2.0, 100) };
+            assert_eq!(all_of_it.delay(1, low), Duration::ZERO, "{ms} ms");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::record::{Attribution, Mode, Record, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Epoch;
+use crate::token::{Draw, Epoch};
 
 /// One transition of one circuit. Each new epoch is one change, and each change one new epoch.
 #[derive(Clone, PartialEq, Debug)]
@@ -79,9 +79,16 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step to a new epoch: `next` with its epoch, its time and its change filled in.
-    pub(crate) fn transition(from: &Record, mut next: Record, cause: Cause, now: Timestamp) -> Self {
+    /// A step to a new epoch: `next` with its epoch, version, time and change filled in.
+    pub(crate) fn transition(
+        from: &Record,
+        mut next: Record,
+        cause: Cause,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Self {
         next.epoch = from.epoch.next(now);
+        next.version = draw.version();
         next.changed_at = now;
         let change = Change {
             from: from.status(),
@@ -97,7 +104,8 @@ impl Step {
     }
 
     /// A step within the same epoch.
-    pub(crate) fn within_epoch(record: Record) -> Self {
+    pub(crate) fn within_epoch(mut record: Record, draw: Draw) -> Self {
+        record.version = draw.version();
         Self { record, change: None }
     }
 }

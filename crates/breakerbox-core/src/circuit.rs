@@ -1,6 +1,6 @@
 //! One circuit, whole: its record, its window and its ramp, in one process.
 //!
-//! The record's transitions are decided in [`transitions`](crate::transitions); here they are put together with the
+//! The record's transitions are decided by [`Record`]; here they are put together with the
 //! counts of a window and a process's own ramp. A circuit takes its policy with each step, so that a policy can change
 //! at any time: state and counts stay, no deadline moves, and the new numbers apply from the next outcome on.
 
@@ -51,6 +51,7 @@ pub struct Circuit {
 
 /// What came of an ask.
 #[derive(PartialEq, Debug)]
+#[must_use = "a permit must be settled"]
 pub struct Asked {
     /// The answer.
     pub decision: Decision,
@@ -150,16 +151,10 @@ impl Circuit {
         now: Timestamp,
     ) -> Settled {
         let Permit { epoch, kind, .. } = permit;
-        if kind == PermitKind::Uncounted {
-            return Settled::UNCOUNTED;
-        }
-        if epoch != self.record.epoch {
-            return Settled::LATE;
-        }
-        if !self.record.is_automatic() {
-            return Settled::UNCOUNTED;
-        }
         match kind {
+            PermitKind::Uncounted => Settled::UNCOUNTED,
+            _ if epoch != self.record.epoch => Settled::LATE,
+            _ if !self.record.is_automatic() => Settled::UNCOUNTED,
             PermitKind::Probe { nonce, .. } => {
                 let Some(step) = self.record.settle_probe(epoch, nonce, outcome, policy, draw, now) else {
                     return Settled::LATE;
@@ -170,13 +165,14 @@ impl Circuit {
                 };
                 Settled { verdict, change: self.apply(step, policy, now) }
             }
-            PermitKind::Ramped => {
-                if self.ramp.as_mut().is_some_and(|ramp| !ramp.settle(outcome.kind, policy, now)) {
+            PermitKind::Ramped { generation } => {
+                let goes_on = |ramp: &mut Ramp| ramp.settle(generation, outcome.kind, policy, now);
+                if self.ramp.as_mut().is_some_and(|ramp| !goes_on(ramp)) {
                     self.ramp = None;
                 }
                 self.count(outcome, policy, draw, now)
             }
-            PermitKind::Call | PermitKind::Uncounted => self.count(outcome, policy, draw, now),
+            PermitKind::Call => self.count(outcome, policy, draw, now),
         }
     }
 
@@ -210,11 +206,11 @@ impl Circuit {
         draw: Draw,
         now: Timestamp,
     ) -> Result<Option<Change>, MissingLatencySum> {
-        if sample.successes > 0 || sample.failures > 0 {
-            self.record.note_outcome(sample.successes == 0, now);
-        }
-        let step = self.record.sample(sample, policy, draw, now)?;
-        Ok(step.and_then(|step| self.apply(step, policy, now)))
+        let Some(step) = self.record.sample(sample, policy, draw, now)? else {
+            self.record.last_success = self.record.last_success_with(sample, now);
+            return Ok(None);
+        };
+        Ok(self.apply(step, policy, now))
     }
 
     /// Admits an ordinary call, unless the ramp has no place for it.
@@ -223,7 +219,7 @@ impl Circuit {
             Some(RampAnswer::Refuse { in_flight, limit }) => {
                 return Decision::Refused(Refusal::Ramping { in_flight, limit });
             }
-            Some(RampAnswer::Start) => PermitKind::Ramped,
+            Some(RampAnswer::Start { generation }) => PermitKind::Ramped { generation },
             Some(RampAnswer::Over) => {
                 self.ramp = None;
                 PermitKind::Call

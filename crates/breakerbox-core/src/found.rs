@@ -30,7 +30,7 @@ impl fmt::Display for Found {
         match self {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Integer(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value:?}"),
             Self::Text(value) => write!(f, "the text {value:?}"),
             Self::List => f.write_str("a list"),
             Self::Table => f.write_str("a table"),
@@ -60,6 +60,15 @@ impl<'de> Deserialize<'de> for Found {
 
             fn visit_u64<E>(self, value: u64) -> Result<Found, E> {
                 Ok(Found::Integer(value.into()))
+            }
+
+            fn visit_i128<E>(self, value: i128) -> Result<Found, E> {
+                Ok(Found::Integer(value))
+            }
+
+            #[allow(clippy::cast_precision_loss)] // Too large for anything; only shown.
+            fn visit_u128<E>(self, value: u128) -> Result<Found, E> {
+                Ok(i128::try_from(value).map_or(Found::Float(value as f64), Found::Integer))
             }
 
             fn visit_f64<E>(self, value: f64) -> Result<Found, E> {

@@ -3,7 +3,8 @@
 //! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another's circuit. A key's text
 //! is what people see; its id, the first 128 bits of the text's SHA-256, is what stores and look-ups use, computed
 //! once. URLs that reach the same place share a circuit: case of scheme and host, default port, a trailing slash, query
-//! and fragment make no difference. The path's case does.
+//! and fragment make no difference. The path's case does. Otherwise a path is what the URL standard makes of it, as any
+//! client sends it: `..` is resolved, and what must be percent-encoded is.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -154,9 +155,6 @@ fn check_tenant(tenant: &str) -> Result<(), KeyError> {
     if tenant.is_empty() {
         return Err(KeyError::TenantEmpty);
     }
-    if tenant.len() > MAX_KEY_LENGTH {
-        return Err(KeyError::TooLong { length: tenant.len() });
-    }
     if tenant.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(KeyError::TenantCharacter);
     }
@@ -164,24 +162,31 @@ fn check_tenant(tenant: &str) -> Result<(), KeyError> {
 }
 
 /// The URL, if it leads to a destination that can be called.
-fn destination(url: &str) -> Result<Url, KeyError> {
-    if url.len() > MAX_URL_LENGTH {
-        return Err(KeyError::UrlTooLong { length: url.len() });
+fn destination(text: &str) -> Result<Url, KeyError> {
+    if text.len() > MAX_URL_LENGTH {
+        return Err(KeyError::UrlTooLong { length: text.len() });
     }
-    let url = Url::parse(url).map_err(|error| match error {
+    let url = Url::parse(text).map_err(|error| match error {
         url::ParseError::EmptyHost => KeyError::NoHost,
         other => KeyError::Url(other),
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(KeyError::Scheme);
     }
-    if !url.username().is_empty() || url.password().is_some() {
+    if has_userinfo(text) {
         return Err(KeyError::Userinfo);
     }
     if !url.has_host() {
         return Err(KeyError::NoHost);
     }
     Ok(url)
+}
+
+/// Whether there is an `@` before the path, even one without a name: the parser would drop that silently.
+fn has_userinfo(url: &str) -> bool {
+    let after_scheme = url.split_once(':').map_or("", |(_, rest)| rest);
+    let authority = after_scheme.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
+    authority.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
 /// Scheme, host, port if it is not the default one, and path less one trailing slash. The parser has lower-cased
@@ -239,6 +244,8 @@ mod tests {
             ("http://example.com:80/", "t http://example.com"),
             ("http://example.com:443/", "t http://example.com:443"),
             ("https://example.com/In", "t https://example.com/In"),
+            ("https://example.com/users/@me", "t https://example.com/users/@me"),
+            ("https://example.com/a/../b c", "t https://example.com/b%20c"),
             ("https://example.com/a//", "t https://example.com/a/"),
             ("https://example.com/a%2Fb", "t https://example.com/a%2Fb"),
             ("https://BÜCHER.example/", "t https://xn--bcher-kva.example"),
@@ -257,6 +264,8 @@ mod tests {
             ("https://user@example.com/", KeyError::Userinfo),
             ("https://user:secret@example.com/", KeyError::Userinfo),
             ("https://:secret@example.com/", KeyError::Userinfo),
+            ("https://@example.com/", KeyError::Userinfo),
+            ("https:\\\\:@example.com\\in", KeyError::Userinfo),
             ("ftp://example.com/", KeyError::Scheme),
             ("mailto:someone@example.com", KeyError::Scheme),
             ("https://", KeyError::NoHost),

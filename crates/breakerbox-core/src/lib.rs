@@ -6,8 +6,8 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Circuit`] | one circuit, whole: ask, settle, obey, sample |
-//! | [`Record`] and [`transitions`] | what is remembered of a circuit, and what comes next: the transition table |
-//! | [`Window`], [`TripRule`] | what happened lately, and whether that is too much |
+//! | [`Record`], [`Step`] | what is remembered of a circuit, and what comes next: the transition table |
+//! | [`Totals`], [`TripRule`] | what happened lately, and whether that is too much |
 //! | [`Ramp`] | the paced return of traffic |
 //! | [`Policy`], [`PolicyBuilder`], [`Preset`] | the numbers, the policy file, the breakers that people know |
 //! | [`Permit`], [`Refusal`], [`Outcome`] | what callers hold, hear and say |
@@ -38,7 +38,7 @@ mod record;
 mod rule;
 mod time;
 mod token;
-pub mod transitions;
+mod transitions;
 mod window;
 
 pub use change::{Cause, Change, Command, Step};
@@ -60,4 +60,4 @@ pub use rule::TripRule;
 pub use time::Timestamp;
 pub use token::{Draw, Epoch, Nonce, Version};
 pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, Sample};
-pub use window::{Totals, Window};
+pub use window::Totals;

@@ -21,7 +21,7 @@ pub(crate) enum PermitKind {
     /// An ordinary call.
     Call,
     /// An ordinary call that holds a place in the ramp.
-    Ramped,
+    Ramped { generation: u32 },
     /// The one call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
     /// A call that counts nowhere: dry-run admitted what the circuit refused.

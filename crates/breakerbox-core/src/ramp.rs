@@ -4,9 +4,12 @@
 //! when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal. Each
 //! process has its own.
 
+use core::time::Duration;
+
 use crate::outcome::OutcomeKind;
 use crate::policy::Policy;
 use crate::time::Timestamp;
+use crate::transitions::LEASE_MARGIN;
 
 /// The state of one process's ramp.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,13 +22,15 @@ pub struct Ramp {
     refused_at: Timestamp,
     /// When a call was last started or settled.
     moved_at: Timestamp,
+    /// Counts how often calls that never settled were written off.
+    generation: u32,
 }
 
 /// What the ramp says to one ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RampAnswer {
-    /// The call may start, and counts as in flight.
-    Start,
+    /// The call may start, and counts as in flight in this generation.
+    Start { generation: u32 },
     /// As many as allowed are in flight.
     Refuse { in_flight: u32, limit: u32 },
     /// Nothing is limited any more.
@@ -35,36 +40,51 @@ pub(crate) enum RampAnswer {
 impl Ramp {
     /// A ramp that begins now, if the policy has one.
     pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
-        let ramp = Self { limit: 1, in_flight: 0, round: 0, refused_at: now, moved_at: now };
+        let ramp = Self { limit: 1, in_flight: 0, round: 0, refused_at: now, moved_at: now, generation: 0 };
         (!ramp.is_complete(policy)).then_some(ramp)
     }
 
-    /// How many calls are in flight, and how many may be.
+    /// How many calls are in flight.
     #[must_use]
-    pub const fn in_flight_and_limit(&self) -> (u32, u32) {
-        (self.in_flight, self.limit)
+    pub const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// How many calls may be in flight.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
     }
 
     pub(crate) fn ask(&mut self, policy: &Policy, now: Timestamp) -> RampAnswer {
-        let window = policy.window();
-        if self.is_complete(policy) || now.since(self.refused_at) >= window {
+        if self.is_complete(policy) || now.since(self.refused_at) >= policy.window() {
             return RampAnswer::Over;
-        }
-        if self.in_flight >= self.limit && now.since(self.moved_at) >= window {
-            // Calls that never settle must not hold the circuit for ever.
-            self.in_flight = 0;
         }
         if self.in_flight >= self.limit {
             self.refused_at = now;
-            return RampAnswer::Refuse { in_flight: self.in_flight, limit: self.limit };
+            if now.since(self.moved_at) < patience(policy) {
+                return RampAnswer::Refuse { in_flight: self.in_flight, limit: self.limit };
+            }
+            // Calls that never end must not hold the circuit for ever: they are written off, and one more may try.
+            self.in_flight = 0;
+            self.generation = self.generation.wrapping_add(1);
         }
         self.in_flight += 1;
         self.moved_at = now;
-        RampAnswer::Start
+        RampAnswer::Start { generation: self.generation }
     }
 
     /// Takes the outcome of a call that this ramp started. Returns whether the ramp goes on.
-    pub(crate) fn settle(&mut self, kind: OutcomeKind, policy: &Policy, now: Timestamp) -> bool {
+    pub(crate) fn settle(
+        &mut self,
+        generation: u32,
+        kind: OutcomeKind,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> bool {
+        if generation != self.generation {
+            return true;
+        }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.moved_at = now;
         match kind {
@@ -89,11 +109,16 @@ impl Ramp {
     }
 }
 
+/// How long a full ramp waits for any of its calls to settle: longer than a window, and than a probe may take.
+fn patience(policy: &Policy) -> Duration {
+    policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
+}
+
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
+
+    const STARTED: RampAnswer = RampAnswer::Start { generation: 0 };
 
     fn policy(cap: u32) -> Policy {
         Policy::builder().window(Duration::from_secs(60)).ramp_cap(u64::from(cap)).build().unwrap()
@@ -105,7 +130,7 @@ mod tests {
 
     /// Starts as many calls as the ramp allows.
     fn fill(ramp: &mut Ramp, policy: &Policy, now: Timestamp) -> u32 {
-        (0..1_000).take_while(|_| ramp.ask(policy, now) == RampAnswer::Start).count().try_into().unwrap()
+        (0..1_000).take_while(|_| ramp.ask(policy, now) == STARTED).count().try_into().unwrap()
     }
 
     #[test]
@@ -116,7 +141,7 @@ mod tests {
             assert_eq!(fill(&mut ramp, &policy, at(1)), limit);
             assert_eq!(ramp.ask(&policy, at(1)), RampAnswer::Refuse { in_flight: limit, limit });
             for settled in 1..=limit {
-                let goes_on = ramp.settle(OutcomeKind::Success, &policy, at(1));
+                let goes_on = ramp.settle(0, OutcomeKind::Success, &policy, at(1));
                 assert_eq!(goes_on, (limit, settled) != (4, 4), "over when it reaches 8");
             }
         }
@@ -128,18 +153,18 @@ mod tests {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
         for _ in 0..1 + 2 + 3 {
-            assert_eq!(ramp.ask(&policy, at(0)), RampAnswer::Start);
-            ramp.settle(OutcomeKind::Success, &policy, at(0));
+            assert_eq!(ramp.ask(&policy, at(0)), STARTED);
+            ramp.settle(0, OutcomeKind::Success, &policy, at(0));
         }
-        assert_eq!(ramp.in_flight_and_limit(), (0, 4));
-        ramp.settle(OutcomeKind::Failure, &policy, at(0));
-        assert_eq!(ramp.in_flight_and_limit(), (0, 2));
-        ramp.settle(OutcomeKind::Success, &policy, at(0));
-        assert_eq!(ramp.in_flight_and_limit(), (0, 2), "the three successes of before do not count");
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 4));
+        ramp.settle(0, OutcomeKind::Failure, &policy, at(0));
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 2));
+        ramp.settle(0, OutcomeKind::Success, &policy, at(0));
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 2), "the three successes of before do not count");
         for _ in 0..5 {
-            ramp.settle(OutcomeKind::Failure, &policy, at(0));
+            ramp.settle(0, OutcomeKind::Failure, &policy, at(0));
         }
-        assert_eq!(ramp.in_flight_and_limit(), (0, 1), "never below one");
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 1), "never below one");
     }
 
     #[test]
@@ -147,19 +172,19 @@ mod tests {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
         ramp.ask(&policy, at(0));
-        ramp.settle(OutcomeKind::Ignored, &policy, at(0));
-        assert_eq!(ramp.in_flight_and_limit(), (0, 1));
+        ramp.settle(0, OutcomeKind::Ignored, &policy, at(0));
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 1));
     }
 
     #[test]
     fn ends_after_a_window_without_a_refusal() {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        assert_eq!(ramp.ask(&policy, at(59)), RampAnswer::Start);
+        assert_eq!(ramp.ask(&policy, at(59)), STARTED);
         assert!(matches!(ramp.ask(&policy, at(59)), RampAnswer::Refuse { .. }));
-        ramp.settle(OutcomeKind::Ignored, &policy, at(59));
-        assert_eq!(ramp.ask(&policy, at(118)), RampAnswer::Start, "59 s after the refusal");
-        ramp.settle(OutcomeKind::Ignored, &policy, at(118));
+        ramp.settle(0, OutcomeKind::Ignored, &policy, at(59));
+        assert_eq!(ramp.ask(&policy, at(118)), STARTED, "59 s after the refusal");
+        ramp.settle(0, OutcomeKind::Ignored, &policy, at(118));
         assert_eq!(ramp.ask(&policy, at(119)), RampAnswer::Over);
     }
 
@@ -167,11 +192,28 @@ mod tests {
     fn calls_that_never_settle_do_not_hold_it_for_ever() {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        assert_eq!(ramp.ask(&policy, at(0)), RampAnswer::Start);
+        assert_eq!(ramp.ask(&policy, at(0)), STARTED);
         for second in 1..60 {
             assert!(matches!(ramp.ask(&policy, at(second)), RampAnswer::Refuse { .. }), "at {second} s");
         }
-        assert_eq!(ramp.ask(&policy, at(60)), RampAnswer::Start);
+        assert_eq!(ramp.ask(&policy, at(60)), RampAnswer::Start { generation: 1 });
+        assert!(matches!(ramp.ask(&policy, at(60)), RampAnswer::Refuse { .. }), "one more, and no flood");
+        ramp.settle(0, OutcomeKind::Success, &policy, at(61));
+        assert_eq!((ramp.in_flight(), ramp.limit()), (1, 1), "a call that was written off frees no place");
+        ramp.settle(1, OutcomeKind::Success, &policy, at(61));
+        assert_eq!((ramp.in_flight(), ramp.limit()), (0, 2));
+    }
+
+    #[test]
+    fn a_call_longer_than_a_short_window_is_waited_for() {
+        let policy = Policy::builder().window(Duration::from_secs(1)).build().unwrap();
+        let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
+        assert_eq!(ramp.ask(&policy, at(0)), STARTED);
+        for ms in (500..12_000).step_by(500) {
+            let now = Timestamp::from_millis(ms);
+            assert!(matches!(ramp.ask(&policy, now), RampAnswer::Refuse { .. }), "at {ms} ms");
+        }
+        assert_eq!(ramp.ask(&policy, at(12)), RampAnswer::Start { generation: 1 });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The record: all that is remembered of a circuit, apart from its window of counts.
 //!
-//! A record is plain data. Stores keep it and swap it whole; the functions in [`transitions`](crate::transitions)
-//! decide what the next one is.
+//! A record is plain data. Stores keep it and swap it whole; its functions in `transitions/` decide what the next one
+//! is.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -131,7 +131,26 @@ impl Lease {
     }
 }
 
-/// All that is remembered of a circuit, apart from its window of counts.
+/// All that is remembered of a circuit, apart from its window of counts, and the transition table: what comes next.
+///
+/// | row | from | when | to | in |
+/// | --- | --- | --- | --- | --- |
+/// | 0 | overridden | an ask | same | `ask` |
+/// | 1 | closed | a counted outcome makes a trip rule hold | open | `trip` |
+/// | 2 | open | an ask before `retry_at` | open | `ask` |
+/// | 3 | open | an ask from `retry_at` on | half-open, the asker has the lease | `ask` |
+/// | 4 | half-open | an ask while the lease is live | half-open | `ask` |
+/// | 5 | half-open | an ask while the lease is free or expired | half-open, the asker has the lease | `ask` |
+/// | 6 | half-open | the probe succeeded in time | half-open or closed | `probe` |
+/// | 7 | half-open | the probe failed in time | open | `probe` |
+/// | 8 | half-open | the probe was ignored or cancelled | half-open, the lease is free | `probe` |
+/// | 9 | any | an outcome whose epoch, nonce or lease is not current | same | `probe`, `circuit` |
+/// | 10 | at a trip | closed for `forgive_after` | trips count from 0 | `trip` |
+/// | 11 | at a trip | `disable_after` trips, no success for `disable_min` | disabled | `trip` |
+/// | 12 | any | force open, force closed, disable | that mode | `command` |
+/// | 13 | any | release, enable, reset | open or closed, automatic | `command` |
+///
+/// The last column is the source file that decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The state, which counts while the mode is automatic.

@@ -2,7 +2,7 @@
 //!
 //! A ring of ten buckets by absolute index (time divided by a tenth of the window): the current one and the nine
 //! before. Nothing older than the window is ever in the totals, whether the window is written to or only read. A call
-//! costs the same whatever the traffic. It counts and never judges; see [`TripRule`](crate::TripRule) for that.
+//! costs the same whatever the traffic. It counts and never judges: `rule` does.
 
 use core::time::Duration;
 
@@ -71,7 +71,7 @@ impl Bucket {
 
 /// A sliding window over the outcomes of one circuit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Window {
+pub(crate) struct Window {
     length: Duration,
     /// A bucket's width in microseconds: a tenth of the length, rounded down, so that ten never exceed it.
     width: u64,
@@ -83,9 +83,8 @@ pub struct Window {
 
 impl Window {
     /// An empty window of this length. A policy has checked that it is long enough to be divided by ten.
-    #[must_use]
     pub(crate) fn new(length: Duration) -> Self {
-        let width = (micros(length) / SPAN).max(1);
+        let width = micros(length) / SPAN;
         Self { length, width, head: 0, ring: [Bucket::default(); BUCKETS] }
     }
 
@@ -102,8 +101,7 @@ impl Window {
     }
 
     /// What the window holds at `now`.
-    #[must_use]
-    pub fn totals(&self, now: Timestamp) -> Totals {
+    pub(crate) fn totals(&self, now: Timestamp) -> Totals {
         let mut sum = Bucket::default();
         for index in self.oldest(self.index(now))..=self.head {
             sum.append(&self.ring[slot(index)]);

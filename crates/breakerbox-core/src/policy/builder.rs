@@ -159,9 +159,6 @@ impl PolicyBuilder {
         let mut policy = base;
         if let Some(window) = self.window {
             policy.window = non_zero("window", "60s", window)?;
-            if window < Duration::from_millis(1) {
-                return Err(PolicyError::new("window", Reason::WindowTooShort));
-            }
         }
         if let Some(calls) = self.min_calls {
             policy.min_calls = at_least_one("min_calls", calls)?;
@@ -266,6 +263,10 @@ fn small(field: &str, found: u64) -> Result<u32, PolicyError> {
 fn non_zero(field: &str, example: &'static str, found: Duration) -> Result<Duration, PolicyError> {
     if found.is_zero() {
         return Err(PolicyError::new(field, Reason::ZeroDuration { example }));
+    }
+    // Time is counted in microseconds: anything near that would round to nothing.
+    if found < Duration::from_millis(1) {
+        return Err(PolicyError::new(field, Reason::DurationTooShort));
     }
     bounded(field, found)
 }

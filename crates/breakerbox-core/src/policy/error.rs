@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::duration::DurationError;
+use super::file::POLICY_KEYS;
 use super::preset::UnknownPreset;
 use crate::found::Found;
 
@@ -67,15 +68,26 @@ pub enum PolicyErrorReason {
         /// A duration that would do.
         example: &'static str,
     },
-    /// The window is too short to be divided into buckets.
+    /// A duration is shorter than a millisecond.
     #[error("must be at least 1ms")]
-    WindowTooShort,
+    DurationTooShort,
     /// A duration is longer than a hundred years.
     #[error("is too long; the longest is 36500d")]
     DurationTooLong,
     /// A text is not a duration.
-    #[error("{0}")]
-    BadDuration(DurationError),
+    #[error("{found:?} {error}")]
+    BadDuration {
+        /// What was given, shortened if it is long.
+        found: String,
+        /// What is wrong with it.
+        error: DurationError,
+    },
+    /// A number is below zero.
+    #[error("must not be negative, but is {found}")]
+    Negative {
+        /// What was given.
+        found: i128,
+    },
     /// A value has the wrong type.
     #[error("must be {expected}, but is {found}")]
     WrongType {
@@ -120,7 +132,7 @@ pub enum PolicyErrorReason {
     #[error("has no input in sampling mode; leave it out or turn it \"off\"")]
     NotSampled,
     /// No field has this name.
-    #[error("is not a policy key{}", DidYouMean(*nearest))]
+    #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {
         /// The nearest key.
         nearest: Option<&'static str>,
@@ -143,5 +155,17 @@ pub(super) struct DidYouMean(pub(super) Option<&'static str>);
 impl fmt::Display for DidYouMean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |name| write!(f, "; did you mean {name}?"))
+    }
+}
+
+/// The nearest key, or all of them.
+struct DidYouMeanOrList(Option<&'static str>);
+
+impl fmt::Display for DidYouMeanOrList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(_) => DidYouMean(self.0).fmt(f),
+            None => write!(f, "; the keys are {}", POLICY_KEYS.join(", ")),
+        }
     }
 }

@@ -75,6 +75,7 @@ fn count(value: Found) -> Result<u64, Reason> {
     const EXPECTED: &str = "a whole number";
     match value {
         Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        Found::Integer(found) if found < 0 => Err(Reason::Negative { found }),
         Found::Integer(number) => {
             u64::try_from(number).map_err(|_| Reason::WrongType { expected: EXPECTED, found: value })
         }
@@ -85,7 +86,9 @@ fn count(value: Found) -> Result<u64, Reason> {
 fn duration(value: Found) -> Result<Duration, Reason> {
     match value {
         Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
-        Found::Text(text) => parse_duration(&text).map_err(Reason::BadDuration),
+        Found::Text(text) => {
+            parse_duration(&text).map_err(|error| Reason::BadDuration { found: text, error })
+        }
         found => Err(Reason::WrongType { expected: "a duration such as \"30s\"", found }),
     }
 }

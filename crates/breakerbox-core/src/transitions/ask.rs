@@ -40,26 +40,18 @@ impl Record {
             },
             State::HalfOpen => match self.lease {
                 Some(lease) if lease.is_live(now) => Answer::Refuse(Refusal::probing(lease.expires_at, now)),
-                _ => Answer::Probe(Box::new(Step::within_epoch(Self {
-                    version: draw.version(),
-                    lease: Some(lease(policy, draw, now)),
-                    ..self.clone()
-                }))),
+                _ => {
+                    let next = Self { lease: Some(lease(policy, draw, now)), ..self.clone() };
+                    Answer::Probe(Box::new(Step::within_epoch(next, draw)))
+                }
             },
         }
     }
 
     /// The circuit turned half-open, with or without a probe under way.
     pub(super) fn half_opened(&self, lease: Option<Lease>, draw: Draw, now: Timestamp) -> Step {
-        let next = Self {
-            state: State::HalfOpen,
-            version: draw.version(),
-            retry_at: None,
-            lease,
-            probe_successes: 0,
-            ..self.clone()
-        };
-        Step::transition(self, next, Cause::CoolOffOver, now)
+        let next = Self { state: State::HalfOpen, retry_at: None, lease, probe_successes: 0, ..self.clone() };
+        Step::transition(self, next, Cause::CoolOffOver, draw, now)
     }
 }
 

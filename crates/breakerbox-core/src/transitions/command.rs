@@ -6,12 +6,11 @@ use crate::time::Timestamp;
 use crate::token::Draw;
 
 impl Record {
-    /// Does what an operator says. None if there is nothing to do: an automatic circuit has no override that could be
-    /// released, and enabling a circuit that is not disabled must not disturb it.
+    /// Does what an operator says. Release and enable end any override, a disabled mode among them. None if there is
+    /// nothing to do: an automatic circuit has no override to end, and must not be disturbed.
     #[must_use]
     pub fn obey(&self, command: Command, by: &Attribution, draw: Draw, now: Timestamp) -> Option<Step> {
-        let mut next =
-            Self { version: draw.version(), retry_at: None, lease: None, probe_successes: 0, ..self.clone() };
+        let mut next = Self { retry_at: None, lease: None, ..self.clone() };
         match command {
             Command::ForceOpen | Command::Disable => {
                 next.state = State::Open;
@@ -44,6 +43,6 @@ impl Record {
                 next.mode = Mode::Automatic;
             }
         }
-        Some(Step::transition(self, next, Cause::Command { command, by: by.clone() }, now))
+        Some(Step::transition(self, next, Cause::Command { command, by: by.clone() }, draw, now))
     }
 }

@@ -24,29 +24,29 @@ impl Record {
         if !self.is_automatic() || self.state != State::HalfOpen || self.epoch != epoch {
             return None;
         }
-        let mut next = Self { version: draw.version(), lease: None, ..self.clone() };
+        let mut next = Self { lease: None, ..self.clone() };
         match outcome.kind {
-            OutcomeKind::Ignored => Some(Step::within_epoch(next)),
+            OutcomeKind::Ignored => Some(Step::within_epoch(next, draw)),
             _ if !lease.is_live(now) => None,
             OutcomeKind::Failure => {
                 next.note_outcome(true, now);
-                let step = next.tripped(Cause::ProbeFailed, outcome.retry_after, policy, draw, now);
-                Some(step)
+                Some(next.tripped(Cause::ProbeFailed, outcome.retry_after, policy, draw, now))
             }
             OutcomeKind::Success => {
                 next.note_outcome(false, now);
                 next.probe_successes = next.probe_successes.saturating_add(1);
                 if next.probe_successes < policy.probes() {
-                    return Some(Step::within_epoch(next));
+                    return Some(Step::within_epoch(next, draw));
                 }
-                Some(self.closed(next, Cause::ProbesSucceeded, now))
+                Some(next.closed(Cause::ProbesSucceeded, draw, now))
             }
         }
     }
 
     /// The circuit closed; its trips are remembered until they are forgiven.
-    pub(super) fn closed(&self, next: Self, cause: Cause, now: Timestamp) -> Step {
-        let next = Self { state: State::Closed, retry_at: None, lease: None, probe_successes: 0, ..next };
-        Step::transition(self, next, cause, now)
+    pub(super) fn closed(&self, cause: Cause, draw: Draw, now: Timestamp) -> Step {
+        let mut next = Self { state: State::Closed, retry_at: None, lease: None, ..self.clone() };
+        next.note_outcome(false, now);
+        Step::transition(self, next, cause, draw, now)
     }
 }

@@ -54,6 +54,7 @@ impl Record {
         if !self.is_automatic() {
             return Ok(None);
         }
+        let noted = Self { last_success: self.last_success_with(sample, now), ..self.clone() };
         Ok(match self.state {
             State::Closed => {
                 let totals = Totals {
@@ -62,16 +63,31 @@ impl Record {
                     latency_sum: sample.latency_sum.unwrap_or_default(),
                     ..Totals::default()
                 };
-                self.judge(&totals, None, policy, draw, now)
+                noted.judge(&totals, None, policy, draw, now)
             }
             State::Open if self.retry_at.is_some_and(|retry_at| now < retry_at) => None,
             State::Open => Some(self.half_opened(None, draw, now)),
             State::HalfOpen if calls < u64::from(policy.probes()) => None,
             State::HalfOpen if reaches(sample.successes, calls, policy.recovery_rate()) => {
-                let next = Self { version: draw.version(), ..self.clone() };
-                Some(self.closed(next, Cause::RecoveryRateMet, now))
+                Some(self.closed(Cause::RecoveryRateMet, draw, now))
             }
-            State::HalfOpen => Some(self.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
+            State::HalfOpen => Some(noted.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
         })
+    }
+
+    /// The latest success, as far as this sample tells. A half-open circuit's totals go back to the transition, so a
+    /// success among them may be that old; an open one's are not used.
+    #[must_use]
+    pub fn last_success_with(&self, sample: &Sample, now: Timestamp) -> Option<Timestamp> {
+        let seen_at = match self.state {
+            State::Closed => now,
+            State::HalfOpen => self.changed_at,
+            State::Open => return self.last_success,
+        };
+        match (self.is_automatic(), sample.successes, sample.failures) {
+            (false, _, _) | (_, 0, 0) => self.last_success,
+            (true, 0, _) => self.last_success.or(Some(seen_at)),
+            (true, _, _) => self.last_success.max(Some(seen_at)),
+        }
     }
 }

@@ -44,12 +44,10 @@ impl Record {
         let remembered = if self.is_forgiven(policy, now) { 0 } else { self.trips };
         let mut next = Self {
             state: State::Open,
-            version: draw.version(),
             opened_at: Some(now),
             retry_at: None,
             trips: remembered.saturating_add(1),
             lease: None,
-            probe_successes: 0,
             ..self.clone()
         };
         match next.reason_to_disable(policy, now) {
@@ -60,7 +58,7 @@ impl Record {
                 next.retry_at = Some(now + wait);
             }
         }
-        Step::transition(self, next, cause, now)
+        Step::transition(self, next, cause, draw, now)
     }
 
     fn reason_to_disable(&self, policy: &Policy, now: Timestamp) -> Option<Attribution> {

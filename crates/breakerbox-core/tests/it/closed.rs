@@ -1,6 +1,6 @@
 //! Closed: rows 1, 9, 10 and 11, every trip rule, and what the window does.
 
-use breakerbox_core::{Decision, Mode, Outcome, Policy, Status, Timestamp, TripRule, Verdict};
+use breakerbox_core::{Command, Decision, Mode, Outcome, Policy, Status, Timestamp, TripRule, Verdict};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs, simple};
 
@@ -147,11 +147,10 @@ fn row_10_a_circuit_that_flaps_keeps_its_trips() {
 
 #[test]
 fn row_10_only_time_spent_closed_forgives() {
-    let mut rig = Rig::new(simple());
-    rig.fail(3);
-    rig.now = at(10_000_000);
+    let (mut rig, _lost) = Rig::half_open(simple());
+    rig.now = at(700_000);
     rig.fail(1);
-    assert_eq!(rig.record().trips, 2, "hours open forgive nothing");
+    assert_eq!(rig.record().trips, 2, "more than ten minutes half-open forgive nothing");
 }
 
 #[test]
@@ -207,6 +206,15 @@ fn row_11_until_there_is_a_success_the_first_outcome_counts() {
 }
 
 #[test]
+fn row_11_a_first_outcome_that_is_a_failed_probe_counts_too() {
+    let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
+    rig.obey(Command::ForceOpen);
+    rig.obey(Command::Release);
+    rig.fail(1);
+    assert_eq!((rig.status(), rig.record().last_success), (Status::Open, Some(at(0))));
+}
+
+#[test]
 fn ignored_outcomes_count_nowhere() {
     let mut rig = Rig::new(simple());
     for _ in 0..3 {
@@ -257,16 +265,27 @@ fn a_policy_change_keeps_state_and_counts_and_applies_from_the_next_outcome() {
 #[test]
 fn a_policy_change_of_the_window_keeps_the_counts() {
     let mut rig = Rig::new(simple());
-    rig.fail(2);
-    rig.policy = simple().window(secs(3_600)).build().unwrap();
-    rig.now = at(3_000_000);
-    assert_eq!(rig.circuit.totals(rig.now).calls(), 0, "the old window has slid past them");
-    let mut rig = Rig::new(simple());
-    rig.fail(2);
-    rig.now = at(30_000);
+    rig.fail(1);
+    rig.now = at(50_000);
     rig.policy = simple().window(secs(3_600)).build().unwrap();
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Open);
+    rig.now = at(3_000_000);
+    rig.fail(1);
+    assert_eq!(rig.status(), Status::Open, "a minute would have forgotten the first two");
+
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.now = at(61_000);
+    rig.policy = simple().window(secs(3_600)).build().unwrap();
+    rig.fail(1);
+    assert_eq!(rig.circuit.totals(rig.now).failures, 1, "what the old window had lost stays lost");
+
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.now = at(7_000);
+    rig.policy = simple().window(secs(5)).build().unwrap();
+    rig.fail(1);
+    assert_eq!(rig.circuit.totals(rig.now).failures, 1, "too old for the new window");
 }
 
 #[test]

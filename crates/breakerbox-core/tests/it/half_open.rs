@@ -1,6 +1,6 @@
 //! Half-open: rows 4 to 9. One probe at a time, and only its own result counts.
 
-use breakerbox_core::{Cause, Outcome, Refusal, Status, Verdict};
+use breakerbox_core::{Cause, Draw, Epoch, Outcome, Refusal, Status, Verdict};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -52,7 +52,7 @@ fn row_06_enough_successes_close() {
     assert_eq!((change.from, change.to), (Status::HalfOpen, Status::Closed));
     assert_eq!((&change.cause, change.trips), (&Cause::ProbesSucceeded, 1));
     assert!(rig.record().epoch > epoch);
-    assert_eq!(rig.circuit.ramp().unwrap().in_flight_and_limit(), (0, 1), "the ramp begins");
+    assert_eq!(rig.ramp(), (0, 1), "the ramp begins");
     assert_eq!(rig.circuit.totals(rig.now).calls(), 0, "the window is empty");
     assert_eq!(rig.record().last_success, Some(rig.now));
 }
@@ -105,6 +105,23 @@ fn row_08_an_ignored_probe_frees_the_lease_and_counts_nothing() {
     assert_eq!((after.epoch, after.last_success), (before.epoch, before.last_success));
     assert_ne!(after.version, before.version);
     assert!(rig.changes.is_empty());
+}
+
+#[test]
+fn row_08_needs_the_nonce_and_no_live_lease() {
+    let (mut rig, probe) = Rig::half_open(simple());
+    rig.now = at(50_000);
+    assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted);
+    assert_eq!(rig.record().lease, None);
+}
+
+#[test]
+fn row_09_a_record_knows_an_old_epoch_by_itself() {
+    let (rig, _probe) = Rig::half_open(simple());
+    let (record, nonce) = (rig.record(), rig.record().lease.unwrap().nonce);
+    let settle = |epoch| record.settle_probe(epoch, nonce, &ok(), &rig.policy, Draw(9), rig.now);
+    assert!(settle(record.epoch).is_some());
+    assert_eq!(settle(Epoch(record.epoch.0 - 1)), None);
 }
 
 #[test]

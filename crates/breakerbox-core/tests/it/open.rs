@@ -1,6 +1,6 @@
 //! Open: rows 2 and 3, and a clock that steps back.
 
-use breakerbox_core::{Cause, Decision, LEASE_MARGIN, Refusal, Status, Verdict};
+use breakerbox_core::{Cause, Command, Decision, LEASE_MARGIN, Record, Refusal, Status, Verdict};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
 
@@ -66,9 +66,30 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
     assert_eq!(rig.refusal(), Refusal::Open { retry_at: at(1_030_000), retry_in: secs(30) });
     assert_eq!(rig.record().epoch, epoch, "no transition");
     assert_ne!(rig.record().version, version, "but a write");
+    let expected = Record {
+        opened_at: Some(at(1_000_000)),
+        retry_at: Some(at(1_030_000)),
+        last_success: Some(at(1_000_000)),
+        changed_at: at(1_000_000),
+        ..rig.record().clone()
+    };
+    assert_eq!(*rig.record(), expected);
+    assert_eq!(rig.refusal().retry_at(), Some(at(1_030_000)), "shifted once");
     rig.now = at(1_030_000);
     assert!(rig.permit().is_probe());
     assert!(rig.record().epoch > epoch, "the epoch grows although the clock went back");
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_disturb_a_closed_circuit() {
+    let mut rig = Rig::new(crate::rig::simple());
+    rig.now = at(10_000_000);
+    rig.obey(Command::Reset);
+    rig.now = at(1_000);
+    rig.fail(2);
+    assert_eq!(rig.record().changed_at, at(1_000));
+    rig.fail(1);
+    assert_eq!(rig.record().retry_at, Some(at(31_000)));
 }
 
 #[test]

@@ -111,11 +111,16 @@ fn every_mistake_names_its_field_and_what_to_do() {
     let table = [
         ("failure_rate = 0", "failure_rate: must be 1 to 100, but is 0"),
         ("failure_rate = 101", "failure_rate: must be 1 to 100, but is 101"),
-        ("failure_rate = -1", "failure_rate: must be a whole number or \"off\", but is -1"),
+        ("failure_rate = -1", "failure_rate: must not be negative, but is -1"),
         ("failure_rate = 0.5", "failure_rate: must be a whole number or \"off\", but is 0.5"),
         (
             "failure_rate = \"50%\"",
             "failure_rate: must be a whole number or \"off\", but is the text \"50%\"",
+        ),
+        ("failure_rate = 50.0", "failure_rate: must be a whole number or \"off\", but is 50.0"),
+        (
+            "failure_rate = 99999999999999999999",
+            "failure_rate: must be a whole number or \"off\", but is 99999999999999999999",
         ),
         ("failure_rate = true", "failure_rate: must be a whole number or \"off\", but is true"),
         ("failures = 0", "failures: must be at least 1, but is 0"),
@@ -131,10 +136,13 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ("window = 60", "window: must be a duration such as \"30s\", but is 60"),
         (
             "window = \"1 minute\"",
-            "window: has an unknown unit; the units are ms, s, m, h and d, such as \"30s\"",
+            "window: \"1 minute\" has an unknown unit; the units are ms, s, m, h and d, such as \"30s\"",
         ),
-        ("window = \"40000d\"", "window: is too long; the longest is 36500d"),
-        ("window = \"99999999999999999999999s\"", "window: is too long; the longest is 36500d"),
+        ("window = \"40000d\"", "window: \"40000d\" is too long; the longest is 36500d"),
+        (
+            "window = \"99999999999999999999999s\"",
+            "window: \"99999999999999999999999s\" is too long; the longest is 36500d",
+        ),
         ("mean_latency = \"0ms\"", "mean_latency: must be longer than zero, such as \"5s\""),
         ("mean_latency = 5", "mean_latency: must be a duration such as \"30s\", or \"off\", but is 5"),
         ("slow_rate = 50", "slow_rate: needs slow_call: from which latency on is a call slow?"),
@@ -155,7 +163,7 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ("disable_after = 0", "disable_after: must be 1 to 4294967295, but is 0"),
         ("recovery_rate = 0", "recovery_rate: must be 1 to 100, but is 0"),
         ("windw = \"1m\"", "windw: is not a policy key; did you mean window?"),
-        ("colour = 1", "colour: is not a policy key"),
+        ("colour = 1", &format!("colour: is not a policy key; the keys are {}", POLICY_KEYS.join(", "))),
         (
             "preset = \"convoi\"",
             "preset: \"convoi\" is not a preset; did you mean convoy? (presets: convoy, reminders, redis_lua, stoplight)",
@@ -201,6 +209,8 @@ fn durations_in_code_have_bounds_too() {
     let too_short = Policy::builder().window(std::time::Duration::from_micros(999)).build().unwrap_err();
     assert_eq!(too_short.to_string(), "window: must be at least 1ms");
     assert_eq!(too_short.field(), "window");
+    let too_short = Policy::builder().mean_latency(std::time::Duration::from_nanos(900)).build().unwrap_err();
+    assert_eq!(too_short.to_string(), "mean_latency: must be at least 1ms", "or every call would trip");
 }
 
 /// Every default and every preset's number that `docs/defaults.md` states is the one in the code.

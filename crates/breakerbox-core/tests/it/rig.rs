@@ -87,6 +87,13 @@ impl Rig {
         self.circuit.record()
     }
 
+    /// How many calls the ramp has in flight, and how many it allows.
+    #[track_caller]
+    pub(crate) fn ramp(&self) -> (u32, u32) {
+        let ramp = self.circuit.ramp().expect("a ramp");
+        (ramp.in_flight(), ramp.limit())
+    }
+
     pub(crate) fn ask(&mut self) -> Decision {
         let draw = self.draw();
         let Asked { decision, change } = self.circuit.ask(&self.policy, draw, self.now);

@@ -120,10 +120,64 @@ fn repeated_trips_disable() {
 
 #[test]
 fn a_recent_success_prevents_disabling() {
-    let mut rig = sampled(Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60)));
-    rig.sample(1, 0);
-    rig.now = at(59_999);
-    assert_eq!(rig.sample(0, 10).unwrap().to, Status::Open);
+    for (trips_at, to) in [(69_999, Status::Open), (70_000, Status::Disabled)] {
+        let mut rig = sampled(convoy_that_gives_up());
+        rig.sample(0, 1);
+        rig.now = at(10_000);
+        rig.sample(1, 0);
+        rig.now = at(trips_at);
+        assert_eq!(rig.sample(0, 10).unwrap().to, to, "{trips_at}");
+    }
+}
+
+/// Disabled at the first trip, if there was no success for a minute.
+fn convoy_that_gives_up() -> PolicyBuilder {
+    Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60))
+}
+
+#[test]
+fn until_there_is_a_success_the_first_sample_counts() {
+    for (trips_at, to) in [(60_999, Status::Open), (61_000, Status::Disabled)] {
+        let mut rig = sampled(convoy_that_gives_up());
+        rig.now = at(1_000);
+        rig.sample(0, 1);
+        rig.now = at(trips_at);
+        assert_eq!(rig.sample(0, 10).unwrap().to, to, "{trips_at}");
+    }
+}
+
+#[test]
+fn an_old_success_since_half_open_does_not_stay_new() {
+    let mut rig = sampled(convoy_that_gives_up().disable_after(2).probes(5).recovery_rate(50));
+    rig.sample(0, 10);
+    rig.now = at(30_000);
+    rig.sample(0, 0);
+    for hour in 1..100 {
+        rig.now = at(hour * 3_600_000);
+        assert_eq!(rig.sample(1, 0), None, "the one success of the first hour, again and again");
+    }
+    assert_eq!(rig.record().last_success, Some(at(30_000)), "at the transition or later: nobody knows");
+    assert_eq!(rig.sample(1, 10).unwrap().to, Status::Disabled);
+}
+
+#[test]
+fn what_must_not_count_leaves_no_trace() {
+    let unchanged = |rig: &mut Rig, sample: Sample| {
+        let (before, draw) = (rig.record().clone(), rig.draw());
+        let sampled = rig.circuit.sample(&sample, &rig.policy, draw, rig.now);
+        assert_eq!(*rig.record(), before);
+        sampled
+    };
+    let good = Sample { successes: 9, failures: 0, latency_sum: None };
+    let mut overridden = convoy();
+    overridden.obey(Command::ForceClosed);
+    assert_eq!(unchanged(&mut overridden, good), Ok(None));
+    let mut cooling = opened();
+    cooling.now = at(10_000);
+    assert_eq!(unchanged(&mut cooling, good), Ok(None), "this tick's totals are not used");
+    let mut latency = sampled(Policy::builder().preset(Preset::Reminders));
+    assert_eq!(unchanged(&mut latency, good), Err(MissingLatencySum));
+    assert_eq!(unchanged(&mut latency, Sample::default()), Ok(None), "no calls need no latencies");
 }
 
 #[test]

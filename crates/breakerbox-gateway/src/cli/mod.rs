@@ -4,16 +4,21 @@
 //! or the arguments are wrong, and the message says what to change.
 
 mod policy;
-mod replacement;
 mod replay;
+mod report_file;
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// One circuit breaker per endpoint, shared by the whole fleet.
 #[derive(Parser)]
-#[command(name = "breakerbox", version, about, arg_required_else_help = true)]
+#[command(
+    name = "breakerbox",
+    version,
+    about = "One circuit breaker per endpoint, shared by the whole fleet"
+)]
+#[command(arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,12 +49,47 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::Environment(message)) => {
-            eprintln!("breakerbox: {message}");
+            say(&format!("breakerbox: {}", one_line(&message)));
             ExitCode::from(1)
         }
         Err(Failure::Input(message)) => {
-            eprintln!("breakerbox: {message}");
+            say(&format!("breakerbox: {}", one_line(&message)));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Prints to standard error. If nobody can hear us, that is no reason to fail.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A message that can't disturb a terminal and is not longer than anybody reads, whatever input it quotes.
+fn one_line(message: &str) -> String {
+    const LONGEST: usize = 600;
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let mut line: String = message.chars().take(LONGEST).map(escaped).collect();
+    if message.chars().nth(LONGEST).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// What it means that standard output can't be written to.
+fn output_failed(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Environment(format!("can't write to standard output: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_can_not_disturb_a_terminal() {
+        assert_eq!(one_line("a\u{1b}[31m\nb é"), "a\\u{1b}[31m\\nb é");
+        assert_eq!(one_line(&"x".repeat(1_000_000)).chars().count(), 601);
     }
 }

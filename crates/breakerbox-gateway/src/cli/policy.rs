@@ -1,5 +1,7 @@
 //! Reading a policy file, with the line of whatever is wrong in it.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use breakerbox_core::{PolicyBuilder, PolicyError, Preset};
@@ -14,11 +16,10 @@ pub(super) struct GivenPolicy {
 }
 
 impl GivenPolicy {
-    /// Reads the file, TOML or, by its name, JSON.
+    /// Reads the file, TOML or, if its name ends so, JSON.
     pub(super) fn from_file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Environment(format!("can't read the policy {name}: {error}")))?;
+        let text = read(path, &name)?;
         let parsed = if path.extension().is_some_and(|extension| extension == "json") {
             serde_json::from_str(&text).map_err(|error| {
                 let message = error.to_string();
@@ -28,7 +29,11 @@ impl GivenPolicy {
         } else {
             toml::from_str(&text).map_err(|error| {
                 let offset = error.span().map_or(0, |span| span.start);
-                (line_of(&text, offset), error.message().to_owned())
+                let line = line_of(text.as_bytes(), offset);
+                let shown = text.lines().nth(line - 1).unwrap_or_default().trim();
+                let hint =
+                    if error.message() == "duplicate key" { format!(": {shown}") } else { String::new() };
+                (line, format!("{}{hint}", error.message()))
             })
         };
         match parsed {
@@ -64,22 +69,40 @@ impl GivenPolicy {
                 Some(line) => format!("{name}: line {line}: {error}"),
                 None => format!("{name}: {error}"),
             },
-            None => format!("policy: {error}"),
+            None => error.to_string(),
         })
     }
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+/// The text of a policy file, which is small.
+fn read(path: &Path, name: &str) -> Result<String, Failure> {
+    const LARGEST: u64 = 1024 * 1024;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::Environment(format!("can't read the policy {name}: {error}")))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Failure::Input(format!("{name}: is larger than 1 MiB; is it a policy?")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line = line_of(error.as_bytes(), error.utf8_error().valid_up_to());
+        Failure::Input(format!("{name}: line {line}: is not UTF-8"))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(String::from).unwrap_or(text))
 }
 
-/// The line on which a key of the policy stands, in TOML or JSON.
+fn line_of(text: &[u8], offset: usize) -> usize {
+    text.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The line on which a key of the policy stands: at its beginning in TOML, in quotes anywhere in JSON.
 fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    let quoted = format!("\"{key}\"");
+    let is_followed_by = |rest: &str, sign| rest.trim_start().starts_with(sign);
     let names = |line: &str| {
-        let name = line.trim_start_matches(|c: char| c.is_whitespace() || "{,\"'".contains(c));
-        name.strip_prefix(key).is_some_and(|rest| {
-            rest.trim_start_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).starts_with(['=', ':'])
-        })
+        let bare = line.trim_start().strip_prefix(key).is_some_and(|rest| is_followed_by(rest, '='));
+        let in_quotes = line.split(&quoted).skip(1);
+        bare || in_quotes.into_iter().any(|rest| is_followed_by(rest, ':') || is_followed_by(rest, '='))
     };
     text.lines().position(names).map(|line| line + 1)
 }
@@ -95,5 +118,6 @@ mod tests {
         assert_eq!(line_of_key(toml, "cool_off_max"), Some(2));
         assert_eq!(line_of_key(toml, "window"), None);
         assert_eq!(line_of_key("{ \"probes\": 0,\n \"jitter\" : 7 }", "jitter"), Some(2));
+        assert_eq!(line_of_key("{\"window\":\"1m\",\"probes\":0}", "probes"), Some(1));
     }
 }

@@ -1,16 +1,16 @@
 //! `breakerbox replay`: tune a policy on past traffic before trusting it.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Read};
+use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use breakerbox_core::{Policy, PolicyBuilder, Preset};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Failure;
 use super::policy::GivenPolicy;
-use super::replacement::Replacement;
+use super::report_file::ReportFile;
+use super::{Failure, output_failed, say};
 use crate::replay::engine::{Engine, EngineError, Finished, Limits};
 use crate::replay::input::{Format, Line, ReadError, Reader};
 use crate::replay::{Report, page};
@@ -27,7 +27,8 @@ use crate::replay::{Report, page};
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
-/// CSV with the same columns works too. Times never go back, and one file holds one kind.
+/// CSV with the same columns works too (samples: at_ms,key,successes,failures,latency_sum_ms). Times never go back, and
+/// one file holds one kind.
 ///
 /// Exit codes: 0, replayed; 1, a file can't be read or written; 2, the traffic, the policy or an argument is wrong.
 #[derive(Args)]
@@ -37,7 +38,7 @@ pub(super) struct Arguments {
     #[arg(default_value = "-", value_name = "TRAFFIC")]
     traffic: PathBuf,
 
-    /// The policy to try, TOML or JSON; without one, the defaults
+    /// The policy to try, TOML or (if its name ends in .json) JSON; without one, the defaults
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -49,11 +50,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FORMAT")]
     format: Option<FormatName>,
 
-    /// Print a line for each call too: what it would have been told
+    /// Print a line for each call too: what it would have been told (samples have none)
     #[arg(long)]
     decisions: bool,
 
-    /// Write the summary as JSON to this file, instead of a table to standard error
+    /// Write the summary as JSON to this file, instead of a table to standard error; "-" is standard output
     #[arg(long, value_name = "FILE")]
     summary_json: Option<PathBuf>,
 
@@ -61,7 +62,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// How many keys the traffic may have; each takes about 1 KB of memory
+    /// How many keys the traffic may have; each takes about 1 KB of memory, with --html up to 12 KB
     #[arg(long, value_name = "N", default_value_t = Limits::default().keys)]
     max_keys: usize,
 }
@@ -85,8 +86,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let given = given_policy(arguments)?;
     // Whatever the traffic turns out to be, a policy that is wrong for calls is wrong. Say so before reading.
     given.builder().build().map_err(|error| given.refused(&error))?;
-    let summary_file = arguments.summary_json.as_deref().map(Replacement::create).transpose()?;
-    let page_file = arguments.html.as_deref().map(Replacement::create).transpose()?;
+    let summary_file = arguments.summary_json.as_deref().map(ReportFile::at).transpose()?;
+    let page_file = arguments.html.as_deref().map(ReportFile::at).transpose()?;
+    keep_files_apart(arguments, summary_file.as_ref(), page_file.as_ref())?;
     let source = Source::open(&arguments.traffic)?;
     let name = source.name.clone();
 
@@ -95,12 +97,36 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress.finish_and_clear();
     let (mut finished, policy) = replayed?;
 
-    match summary_file {
-        Some(file) => file.write_whole(|output| finished.write_json(output))?,
-        None => eprintln!("\n{}", finished.to_text().trim_end()),
+    let summary = match summary_file {
+        Some(file) => file.write(|output| finished.write_json(output)),
+        None => {
+            say(&format!("\n{}", finished.to_text().trim_end()));
+            Ok(())
+        }
+    };
+    // One report that can't be written is no reason to lose the other.
+    let page = page_file
+        .map_or(Ok(()), |file| file.write(|output| page::write(&mut finished, &policy, &name, output)));
+    summary.and(page)
+}
+
+/// A report must not be written over the traffic, nor over the other report.
+fn keep_files_apart(
+    arguments: &Arguments,
+    summary: Option<&ReportFile>,
+    page: Option<&ReportFile>,
+) -> Result<(), Failure> {
+    for (flag, file) in [("--summary-json", summary), ("--html", page)] {
+        if file.is_some_and(|file| file.is_same_as(&arguments.traffic)) {
+            return Err(Failure::Input(format!(
+                "{flag}: would be written over the traffic; name another file"
+            )));
+        }
     }
-    if let Some(file) = page_file {
-        file.write_whole(|output| page::write(&mut finished, &policy, &name, output))?;
+    if let (Some(summary), Some(path)) = (summary, &arguments.html) {
+        if summary.is_same_as(path) {
+            return Err(Failure::Input("--html: is the same file as --summary-json; name another".into()));
+        }
     }
     Ok(())
 }
@@ -121,8 +147,9 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     };
     let format = arguments.format.map(Format::from).or(source.format);
     let limits = Limits { keys: arguments.max_keys, ..Limits::default() };
-    let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let report = Report::new(output, arguments.decisions);
+    // Whoever closes our output early, as `head` does, has seen enough of it; but reports may still be wanted.
+    let wanted = arguments.summary_json.is_some() || arguments.html.is_some();
+    let report = Report::new(standard_output(), arguments.decisions).outlives_output(wanted);
     let mut reader = Reader::new(BufReader::with_capacity(1 << 20, source.input), format).map_err(refused)?;
 
     // The first line tells whether the traffic is calls or samples, and with it which rules have input.
@@ -152,17 +179,16 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     Ok((finished, policy))
 }
 
+/// Standard output: line by line for a person, in larger pieces for anything else.
+fn standard_output() -> Box<dyn Write> {
+    let output = io::stdout();
+    if output.is_terminal() { Box::new(output) } else { Box::new(BufWriter::with_capacity(1 << 16, output)) }
+}
+
 fn stopped(error: &EngineError, source: &str, line: u64) -> Failure {
     match error {
         EngineError::Report(error) => output_failed(error),
         other => Failure::Input(format!("{source}: line {line}: {other}")),
-    }
-}
-
-fn output_failed(error: &io::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::BrokenPipe => Failure::OutputClosed,
-        _ => Failure::Environment(format!("can't write to standard output: {error}")),
     }
 }
 
@@ -178,6 +204,9 @@ struct Source {
 impl Source {
     fn open(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
+            if io::stdin().is_terminal() {
+                say("breakerbox: reading traffic from standard input; end it with Ctrl-D");
+            }
             let progress = progress(None);
             let input = Box::new(progress.wrap_read(io::stdin()));
             return Ok(Self { name: "standard input".into(), input, format: None, progress });

@@ -1,23 +1,23 @@
 //! Virtual time: past calls ask and settle as if they were made now, one circuit for each key.
 //!
 //! A permit is settled at its call's start plus its latency, before a call that starts at that same time. A probe that
-//! would take longer than `probe_timeout` fails there. Samples are evaluated tick by tick, for the keys that a tick
-//! names; an empty tick changes nothing.
+//! would take longer than `probe_timeout` fails there. Samples are evaluated tick by tick; a key that a tick does not
+//! name had no calls, and an empty tick changes nothing.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Change, Circuit, Decision, Draw, Outcome, OutcomeKind, Permit, Policy, Timestamp,
+    Asked, Change, Circuit, Decision, Draw, Outcome, OutcomeKind, Permit, Policy, Sample, Timestamp,
 };
 
 use super::input::{Call, Tick};
-use super::report::Report;
+use super::report::{Report, rule_name};
 use super::summary::Tally;
-use super::timeline::{Shown, Timeline};
+use super::timeline::{Shown, Stretch, Timeline};
 
 /// What a replay may keep in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum EngineError {
     /// There are too many keys.
-    #[error("key: is the one after {0} others; --max-keys allows for more, at about 1 KB of memory each")]
+    #[error("key: is one more than --max-keys {0} allows; each takes about 1 KB of memory")]
     TooManyKeys(usize),
     /// There are too many calls in flight.
     #[error("latency_ms: more than {0} calls are in flight; is latency_ms in milliseconds?")]
@@ -78,6 +78,8 @@ pub struct Engine<W> {
     by_key: HashMap<Arc<str>, usize>,
     lives: Vec<KeyLife>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
+    /// In sampling: the open circuits, by when they turn half-open.
+    cooling_off: BTreeSet<(Timestamp, usize)>,
     draws: u128,
     started_ms: Option<u64>,
     now: Timestamp,
@@ -116,6 +118,7 @@ impl<W: io::Write> Engine<W> {
             by_key: HashMap::new(),
             lives: Vec::new(),
             in_flight: BinaryHeap::new(),
+            cooling_off: BTreeSet::new(),
             draws: 0,
             started_ms: None,
             now: Timestamp::ZERO,
@@ -136,7 +139,9 @@ impl<W: io::Write> Engine<W> {
         state.tally.asked(&decision, call.outcome);
         if let Some(timeline) = &mut state.timeline {
             let admitted = matches!(decision, Decision::Admitted(_));
-            timeline.call(call.at_ms, Shown::of(admitted, call.outcome));
+            if let Some(shown) = Shown::of(admitted, call.outcome) {
+                timeline.call(call.at_ms, shown);
+            }
         }
         self.report.decision(&state.key, &decision, self.now)?;
         match decision {
@@ -153,15 +158,32 @@ impl<W: io::Write> Engine<W> {
         self.advance(tick.at_ms)?;
         for (key, sample) in &tick.samples {
             let life = self.life(key)?;
-            let draw = self.draw();
-            self.lives[life].tally.ticks += 1;
-            let change = self.lives[life]
-                .circuit
-                .sample(sample, &self.policy, draw, self.now)
-                .map_err(|reason| EngineError::MissingLatencySum { key: key.clone(), reason })?;
-            self.changed(life, change.as_ref())?;
+            self.lives[life].tally.samples += 1;
+            self.sample(life, sample)?;
+        }
+        // Open circuits get no calls, so most ticks do not name them: their time comes all the same.
+        while !tick.samples.is_empty() {
+            let Some((_, life)) = self.cooling_off.first().copied().filter(|(at, _)| *at <= self.now) else {
+                break;
+            };
+            self.sample(life, &Sample::default())?;
         }
         Ok(())
+    }
+
+    fn sample(&mut self, life: usize, sample: &Sample) -> Result<(), EngineError> {
+        let draw = self.draw();
+        let state = &mut self.lives[life];
+        let retry_at = state.circuit.record().retry_at;
+        let change = state
+            .circuit
+            .sample(sample, &self.policy, draw, self.now)
+            .map_err(|reason| EngineError::MissingLatencySum { key: state.key.to_string(), reason })?;
+        if let Some(change) = &change {
+            retry_at.map(|at| self.cooling_off.remove(&(at, life)));
+            self.cooling_off.extend(change.retry_at.map(|at| (at, life)));
+        }
+        self.changed(life, change.as_ref())
     }
 
     /// Settles what is still in flight and hands out what is known.
@@ -258,7 +280,11 @@ impl<W: io::Write> Engine<W> {
         let life = &mut self.lives[life];
         life.tally.changed(change);
         if let Some(timeline) = &mut life.timeline {
-            timeline.change(change.at.as_millis_ceil(), change.to);
+            timeline.change(Stretch {
+                from_ms: change.at.as_millis_ceil(),
+                status: Some(change.to),
+                rule: rule_name(&change.cause),
+            });
         }
         self.report.transition(&life.key, change)?;
         Ok(())

@@ -7,13 +7,14 @@ use std::time::Duration;
 use breakerbox_core::{Policy, Status, format_duration};
 
 use super::engine::{Finished, KeyLife};
-use super::summary::readable;
-use super::timeline::{Shown, Stretch, Timeline};
+use super::summary::{counted, readable};
+use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 
-/// How many keys are drawn; a browser shows more only slowly.
+/// How many keys are drawn, and how many stretches of states in all; a browser shows more only slowly.
 const KEYS: usize = 2_000;
+const STRETCHES: usize = 50_000;
 
 /// How many transitions are listed below a timeline.
 const LISTED: usize = 200;
@@ -24,6 +25,7 @@ const HEIGHT: f64 = 72.0;
 const BAND: f64 = 16.0;
 const GAP: f64 = 4.0;
 const THINNEST: f64 = 2.0;
+const MOST_WIDENED: usize = 60;
 
 /// Writes the page. Keys come most troubled first.
 ///
@@ -38,15 +40,19 @@ pub fn write(finished: &mut Finished, policy: &Policy, source: &str, output: imp
     let span = Span { from: finished.started_ms, to: finished.ended_ms.max(finished.started_ms + 1) };
     head(finished, policy, source, &mut output)?;
     let lives = finished.most_troubled();
+    let mut stretches = 0;
+    let mut drawn = 0;
     for life in lives.iter().take(KEYS) {
+        stretches += life.timeline.as_ref().map_or(0, |timeline| timeline.stretches().len());
+        if stretches > STRETCHES {
+            break;
+        }
         key_section(life, span, &mut output)?;
+        drawn += 1;
     }
-    if lives.len() > KEYS {
-        let hidden = lives.len() - KEYS;
-        writeln!(
-            output,
-            "<p>{hidden} more keys are not drawn. <code>--summary-json</code> has them all.</p>"
-        )?;
+    if lives.len() > drawn {
+        let hidden = counted(lives.len() - drawn, "more key");
+        writeln!(output, "<p>Not drawn: {hidden}. <code>--summary-json</code> lists them all.</p>")?;
     }
     writeln!(output, "</main></body></html>")?;
     output.flush()
@@ -80,17 +86,17 @@ fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Wr
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>Replay of {source}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
-         <h1>Replay of {source}</h1>\n<p>{keys} keys over {span}, from at_ms {from} to {to}. Trips at {rules}.</p>",
+         <h1>Replay of {source}</h1>\n<p>{keys} over {span}, from at_ms {from} to {to}. Trips at {rules}.</p>",
         source = Escaped(source),
-        keys = finished.lives.len(),
+        keys = counted(finished.lives.len(), "key"),
         span = readable(span),
         from = finished.started_ms,
         to = finished.ended_ms,
         rules = Escaped(&rules(policy)),
     )?;
     let mut numbers = Vec::new();
-    if total.ticks > 0 {
-        numbers.push(("ticks", total.ticks.to_string()));
+    if total.samples > 0 {
+        numbers.push(("samples", total.samples.to_string()));
     } else {
         numbers.push(("calls", total.calls.to_string()));
         numbers.push(("refused", total.refused.to_string()));
@@ -108,7 +114,7 @@ fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Wr
         ("many", "many changes"),
     ];
     legend("The band: states", &states, output)?;
-    if total.ticks == 0 {
+    if total.samples == 0 {
         legend("The bars: calls", &Shown::ALL.map(|shown| (class(shown), label(shown))), output)?;
     }
     Ok(())
@@ -129,8 +135,8 @@ fn key_section(life: &KeyLife, span: Span, output: &mut impl Write) -> io::Resul
     let tally = &life.tally;
     writeln!(output, "<section><h2>{}</h2>", Escaped(&life.key))?;
     let mut numbers = Vec::new();
-    if tally.ticks > 0 {
-        numbers.push(("ticks", tally.ticks.to_string()));
+    if tally.samples > 0 {
+        numbers.push(("samples", tally.samples.to_string()));
     } else {
         numbers.push(("calls", tally.calls.to_string()));
         numbers.push(("refused", tally.refused.to_string()));
@@ -165,25 +171,24 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut impl Write)
          viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">"
     )?;
     // Before its first transition a circuit is closed.
-    let closed = (span.from, Some(Status::Closed));
+    let closed = Stretch { from_ms: span.from, status: Some(Status::Closed), rule: None };
     let begins: Vec<Stretch> = std::iter::once(closed).chain(timeline.stretches().iter().copied()).collect();
-    // Probes are short and matter most: they are drawn last, and never thinner than can be seen.
+    // Probes are short and matter most: they are drawn last and, unless there are many, never too thin to be seen.
+    let half_open = |stretch: &Stretch| stretch.status == Some(Status::HalfOpen);
+    let widened = begins.iter().filter(|stretch| half_open(stretch)).count() <= MOST_WIDENED;
     for probing in [false, true] {
-        for (n, (from, status)) in begins.iter().enumerate() {
-            let to = begins.get(n + 1).map_or(span.to, |next| next.0);
-            let (x, mut width) = (span.x(*from), span.x(to) - span.x(*from));
-            if (*status == Some(Status::HalfOpen)) != probing {
-                continue;
-            }
-            if probing {
+        for (n, stretch) in begins.iter().enumerate().filter(|(_, stretch)| half_open(stretch) == probing) {
+            let (from, to) = (stretch.from_ms, begins.get(n + 1).map_or(span.to, |next| next.from_ms));
+            let (x, mut width) = (span.x(from), span.x(to) - span.x(from));
+            if probing && widened {
                 width = width.max(THINNEST);
             }
             writeln!(
                 output,
                 "<rect class=\"{}\" x=\"{x:.2}\" y=\"0\" width=\"{width:.2}\" height=\"{BAND}\"><title>{} from {} for {}</title></rect>",
-                status.map_or("many", Status::name),
-                state_label(*status),
-                span.since_start(*from),
+                stretch.status.map_or("many", Status::name),
+                state_label(stretch.status),
+                span.since_start(from),
                 readable(Duration::from_millis(to - from)),
             )?;
         }
@@ -202,23 +207,22 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut impl Write)
 /// The calls as stacked bars, the tallest as high as there is room. One path for each kind of call keeps the page
 /// small.
 fn bars(timeline: &Timeline, span: Span, output: &mut impl Write) -> io::Result<()> {
-    let total = |cell: &[u32; 4]| cell.iter().map(|count| f64::from(*count)).sum::<f64>();
+    let total = |cell: &Cell| cell.counts.iter().map(|count| f64::from(*count)).sum::<f64>();
     let tallest = timeline.cells().iter().map(total).fold(1.0, f64::max);
     let height = |count: u32| f64::from(count) / tallest * (HEIGHT - BAND - GAP);
-    let mut from = span.from;
     let mut paths = Shown::ALL.map(|_| String::new());
     for cell in timeline.cells() {
+        let from = span.from.saturating_add(cell.index.saturating_mul(timeline.cell_ms()));
         let to = from.saturating_add(timeline.cell_ms());
         let (x, width) = (span.x(from), span.x(to) - span.x(from));
         let mut y = HEIGHT;
         for (shown, path) in Shown::ALL.into_iter().zip(&mut paths) {
-            let height = height(cell[shown as usize]);
+            let height = height(cell.counts[shown as usize]);
             if height > 0.0 {
                 y -= height;
                 path.push_str(&format!("M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z"));
             }
         }
-        from = to;
     }
     for (shown, path) in Shown::ALL.into_iter().zip(&paths).filter(|(_, path)| !path.is_empty()) {
         writeln!(output, "<path class=\"{}\" d=\"{path}\"/>", class(shown))?;
@@ -232,11 +236,12 @@ fn transitions(stretches: &[Stretch], span: Span, output: &mut impl Write) -> io
     }
     writeln!(
         output,
-        "<details><summary>Transitions</summary><table><tr><th>after</th><th>at_ms</th><th>to</th></tr>"
+        "<details><summary>Transitions</summary><table><tr><th>after</th><th>at_ms</th><th>to</th><th>rule</th></tr>"
     )?;
-    for (at_ms, status) in stretches.iter().take(LISTED) {
-        let (after, label) = (span.since_start(*at_ms), state_label(*status));
-        writeln!(output, "<tr><td>{after}</td><td>{at_ms}</td><td>{label}</td></tr>")?;
+    for Stretch { from_ms, status, rule } in stretches.iter().take(LISTED) {
+        let (after, label, rule) =
+            (span.since_start(*from_ms), state_label(*status), rule.unwrap_or_default());
+        writeln!(output, "<tr><td>{after}</td><td>{from_ms}</td><td>{label}</td><td>{rule}</td></tr>")?;
     }
     writeln!(output, "</table>")?;
     if stretches.len() > LISTED {

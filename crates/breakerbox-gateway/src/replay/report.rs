@@ -12,6 +12,8 @@ pub struct Report<W> {
     output: W,
     decisions: bool,
     line: Vec<u8>,
+    outlives_output: bool,
+    closed: bool,
 }
 
 #[derive(Serialize)]
@@ -36,7 +38,14 @@ struct DecisionLine<'a> {
 impl<W: Write> Report<W> {
     /// A report to `output`, with a line for each call if `decisions`. The output should be buffered.
     pub const fn new(output: W, decisions: bool) -> Self {
-        Self { output, decisions, line: Vec::new() }
+        Self { output, decisions, line: Vec::new(), outlives_output: false, closed: false }
+    }
+
+    /// Whether the replay goes on, without printing, when whoever reads the output goes away.
+    #[must_use]
+    pub fn outlives_output(mut self, goes_on: bool) -> Self {
+        self.outlives_output = goes_on;
+        self
     }
 
     pub(super) fn transition(&mut self, key: &str, change: &Change) -> io::Result<()> {
@@ -45,7 +54,7 @@ impl<W: Write> Report<W> {
             key,
             from: change.from.name(),
             to: change.to.name(),
-            rule: rule(&change.cause),
+            rule: rule_name(&change.cause),
             retry_at_ms: change.retry_at.map(Timestamp::as_millis_ceil),
         };
         self.write(&line)
@@ -64,19 +73,34 @@ impl<W: Write> Report<W> {
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.output.flush()
+        let flushed = self.output.flush();
+        self.unless_closed(flushed)
     }
 
     fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        if self.closed {
+            return Ok(());
+        }
         self.line.clear();
         serde_json::to_writer(&mut self.line, line)?;
         self.line.push(b'\n');
-        self.output.write_all(&self.line)
+        let written = self.output.write_all(&self.line);
+        self.unless_closed(written)
+    }
+
+    fn unless_closed(&mut self, result: io::Result<()>) -> io::Result<()> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && self.outlives_output => {
+                self.closed = true;
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
 /// Which rule opened the circuit. A failed probe and a missed recovery rate are rules of half-open.
-fn rule(cause: &Cause) -> Option<&'static str> {
+pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),
         Cause::ProbeFailed => Some("probe"),

@@ -20,7 +20,7 @@ pub struct Tally {
     pub refused: u64,
     /// Probes.
     pub probes: u64,
-    /// Calls that were let through and failed.
+    /// Calls that were let through and, as the traffic says, failed.
     pub failed_calls_admitted: u64,
     /// Refused calls that would have failed.
     pub failed_calls_saved: u64,
@@ -28,8 +28,8 @@ pub struct Tally {
     pub good_calls_delayed: u64,
     /// Results that came too late to count.
     pub late_results: u64,
-    /// Ticks of a sampler.
-    pub ticks: u64,
+    /// Samples of this key: one for each tick that names it.
+    pub samples: u64,
     /// Transitions to open or disabled.
     pub trips: u64,
     /// How long the circuit was open.
@@ -77,6 +77,11 @@ impl Tally {
         self.since = None;
     }
 
+    /// Five failures in a row are enough to ask why.
+    fn only_failed_and_never_tripped(&self) -> bool {
+        self.trips == 0 && self.failed_calls_admitted >= 5 && self.failed_calls_admitted == self.calls
+    }
+
     fn leave_state(&mut self, now: Timestamp) {
         let Some((status, since)) = self.since else { return };
         match status {
@@ -96,7 +101,7 @@ impl Tally {
         self.failed_calls_saved += other.failed_calls_saved;
         self.good_calls_delayed += other.good_calls_delayed;
         self.late_results += other.late_results;
-        self.ticks += other.ticks;
+        self.samples += other.samples;
         self.trips += other.trips;
         self.time_open += other.time_open;
         self.time_half_open += other.time_half_open;
@@ -109,8 +114,8 @@ impl Serialize for Tally {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut map = serializer.serialize_map(None)?;
-        if self.ticks > 0 {
-            map.serialize_entry("ticks", &self.ticks)?;
+        if self.samples > 0 {
+            map.serialize_entry("samples", &self.samples)?;
         } else {
             map.serialize_entry("calls", &self.calls)?;
             map.serialize_entry("admitted", &self.admitted)?;
@@ -138,12 +143,13 @@ impl Finished {
         total
     }
 
-    /// The keys that people should look at first: most trips, then most refused calls, then by name.
+    /// The keys that people should look at first: most trips, then most refused calls, then most failures, then by name.
     #[must_use]
     pub fn most_troubled(&self) -> Vec<&KeyLife> {
         let mut lives: Vec<_> = self.lives.iter().collect();
         lives.sort_by(|a, b| {
-            let order = |life: &KeyLife| (life.tally.trips, life.tally.refused);
+            let order =
+                |life: &KeyLife| (life.tally.trips, life.tally.refused, life.tally.failed_calls_admitted);
             order(b).cmp(&order(a)).then_with(|| a.key.cmp(&b.key))
         });
         lives
@@ -184,7 +190,7 @@ impl Finished {
     pub fn to_text(&self) -> String {
         const SHOWN: usize = 20;
         let total = self.total();
-        let columns = if total.ticks > 0 { SAMPLE_COLUMNS } else { CALL_COLUMNS };
+        let columns = if total.samples > 0 { SAMPLE_COLUMNS } else { CALL_COLUMNS };
         let row = |name: String, tally: &Tally| {
             let cells = columns.iter().map(|(_, cell)| cell(tally));
             std::iter::once(name).chain(cells).collect::<Vec<_>>()
@@ -197,11 +203,19 @@ impl Finished {
         table.push(row("total".into(), &total));
 
         let span = Duration::from_millis(self.ended_ms.saturating_sub(self.started_ms));
-        let mut text = format!("{} keys over {}\n\n", self.lives.len(), readable(span));
+        let mut text = format!("{} over {}\n\n", counted(self.lives.len(), "key"), readable(span));
         text.push_str(&aligned(&table));
         if lives.len() > SHOWN {
             let hidden = lives.len() - SHOWN;
-            text.push_str(&format!("\n{hidden} more keys are in the total; --summary-json has them all\n"));
+            let more = counted(hidden, "more key");
+            text.push_str(&format!("\nThe total has {more}. --summary-json lists them all.\n"));
+        }
+        let missed = self.lives.iter().filter(|life| life.tally.only_failed_and_never_tripped()).count();
+        if missed > 0 {
+            let keys = counted(missed, "key");
+            text.push_str(&format!(
+                "\n{keys} failed on every call and never tripped: too few calls within the window. Make it longer?\n"
+            ));
         }
         text
     }
@@ -213,6 +227,7 @@ const CALL_COLUMNS: Columns = &[
     ("calls", |t| t.calls.to_string()),
     ("admitted", |t| t.admitted.to_string()),
     ("refused", |t| t.refused.to_string()),
+    ("failed calls let through", |t| t.failed_calls_admitted.to_string()),
     ("failed calls saved", |t| t.failed_calls_saved.to_string()),
     ("good calls delayed", |t| t.good_calls_delayed.to_string()),
     ("trips", |t| t.trips.to_string()),
@@ -221,7 +236,7 @@ const CALL_COLUMNS: Columns = &[
 ];
 
 const SAMPLE_COLUMNS: Columns = &[
-    ("ticks", |t| t.ticks.to_string()),
+    ("samples", |t| t.samples.to_string()),
     ("trips", |t| t.trips.to_string()),
     ("time open", |t| readable(t.time_open)),
     ("half-open", |t| readable(t.time_half_open)),
@@ -241,6 +256,11 @@ fn aligned(table: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// "1 key", "2 keys".
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// A duration for people: from a minute on, nobody reads milliseconds.

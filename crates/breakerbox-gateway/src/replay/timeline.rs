@@ -6,10 +6,10 @@
 use breakerbox_core::{OutcomeKind, Status};
 
 /// How many cells of calls a key has at the most.
-const CELLS: usize = 120;
+const CELLS: u64 = 120;
 
 /// How many stretches of states a key has at the most.
-const STRETCHES: usize = 600;
+const STRETCHES: usize = 300;
 
 /// How a call is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,25 +28,44 @@ impl Shown {
     /// All of them, in the order in which they are stacked.
     pub const ALL: [Self; 4] = [Self::Good, Self::Failed, Self::Delayed, Self::Saved];
 
-    pub(super) const fn of(admitted: bool, outcome: OutcomeKind) -> Self {
+    /// None for a refused call that says nothing about the destination.
+    pub(super) const fn of(admitted: bool, outcome: OutcomeKind) -> Option<Self> {
         match (admitted, outcome) {
-            (true, OutcomeKind::Failure) => Self::Failed,
-            (true, _) => Self::Good,
-            (false, OutcomeKind::Failure) => Self::Saved,
-            (false, _) => Self::Delayed,
+            (true, OutcomeKind::Failure) => Some(Self::Failed),
+            (true, _) => Some(Self::Good),
+            (false, OutcomeKind::Failure) => Some(Self::Saved),
+            (false, OutcomeKind::Success) => Some(Self::Delayed),
+            (false, OutcomeKind::Ignored) => None,
         }
     }
 }
 
-/// A stretch of time in one state; none where many changes were merged.
-pub type Stretch = (u64, Option<Status>);
+/// A stretch of time in one state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// When it begins.
+    pub from_ms: u64,
+    /// The state; none where many changes were merged.
+    pub status: Option<Status>,
+    /// Which rule caused it.
+    pub rule: Option<&'static str>,
+}
+
+/// The calls of one cell of time. Cells without calls are not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// How many cells it is from the beginning.
+    pub index: u64,
+    /// How many calls, by [`Shown`].
+    pub counts: [u32; 4],
+}
 
 /// One key over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     origin_ms: u64,
     cell_ms: u64,
-    cells: Vec<[u32; 4]>,
+    cells: Vec<Cell>,
     /// Where each stretch begins. Before the first, the circuit is closed.
     stretches: Vec<Stretch>,
 }
@@ -57,21 +76,16 @@ impl Timeline {
     }
 
     pub(super) fn call(&mut self, at_ms: u64, shown: Shown) {
-        let mut cell = (at_ms - self.origin_ms) / self.cell_ms;
-        while cell >= CELLS as u64 {
+        while (at_ms - self.origin_ms) / self.cell_ms >= CELLS {
             self.widen_cells();
-            cell /= 2;
         }
-        let cell = usize::try_from(cell).expect("below the number of cells");
-        if cell >= self.cells.len() {
-            self.cells.resize(cell + 1, [0; 4]);
-        }
-        let count = &mut self.cells[cell][shown as usize];
-        *count = count.saturating_add(1);
+        let mut counts = [0; 4];
+        counts[shown as usize] = 1;
+        self.add(Cell { index: (at_ms - self.origin_ms) / self.cell_ms, counts });
     }
 
-    pub(super) fn change(&mut self, at_ms: u64, to: Status) {
-        self.stretches.push((at_ms, Some(to)));
+    pub(super) fn change(&mut self, stretch: Stretch) {
+        self.stretches.push(stretch);
         if self.stretches.len() > STRETCHES {
             self.merge_stretches();
         }
@@ -90,9 +104,9 @@ impl Timeline {
         self.cell_ms
     }
 
-    /// The cells: calls by how they are drawn.
+    /// The cells that have calls.
     #[must_use]
-    pub fn cells(&self) -> &[[u32; 4]] {
+    pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
@@ -104,17 +118,27 @@ impl Timeline {
 
     fn widen_cells(&mut self) {
         self.cell_ms = self.cell_ms.saturating_mul(2);
-        let merged = self.cells.chunks(2).map(|pair| {
-            let second = pair.get(1).copied().unwrap_or_default();
-            std::array::from_fn(|i| pair[0][i].saturating_add(second[i]))
-        });
-        self.cells = merged.collect();
+        for cell in std::mem::take(&mut self.cells) {
+            self.add(Cell { index: cell.index / 2, ..cell });
+        }
+    }
+
+    /// Adds to the last cell, or after it: calls come in order of time.
+    fn add(&mut self, cell: Cell) {
+        match self.cells.last_mut().filter(|last| last.index == cell.index) {
+            Some(last) => {
+                for (count, more) in last.counts.iter_mut().zip(cell.counts) {
+                    *count = count.saturating_add(more);
+                }
+            }
+            None => self.cells.push(cell),
+        }
     }
 
     /// Merges the earlier half into one stretch of many changes; the latest stay sharp.
     fn merge_stretches(&mut self) {
         let half = STRETCHES / 2;
-        let merged = self.stretches.first().map(|(at_ms, _)| (*at_ms, None));
+        let merged = self.stretches.first().map(|first| Stretch { status: None, rule: None, ..*first });
         self.stretches = merged.into_iter().chain(self.stretches[half..].iter().copied()).collect();
     }
 }
@@ -130,33 +154,34 @@ mod tests {
             timeline.call(at_ms, if at_ms % 10 == 0 { Shown::Failed } else { Shown::Good });
         }
         assert_eq!(timeline.cell_ms(), 16);
-        assert!(timeline.cells().len() <= CELLS);
-        let sum = |shown: Shown| timeline.cells().iter().map(|cell| cell[shown as usize]).sum::<u32>();
+        assert!(timeline.cells().len() as u64 <= CELLS);
+        let sum = |shown: Shown| timeline.cells().iter().map(|cell| cell.counts[shown as usize]).sum::<u32>();
         assert_eq!((sum(Shown::Good), sum(Shown::Failed)), (900, 100));
-        assert_eq!(timeline.cells()[0][Shown::Failed as usize], 2, "at 1,000 and 1,010 ms");
+        assert_eq!(timeline.cells()[0].counts[Shown::Failed as usize], 2, "at 1,000 and 1,010 ms");
     }
 
     #[test]
-    fn a_call_long_after_the_first_still_has_a_cell() {
+    fn a_call_long_after_the_first_still_has_a_cell_and_the_time_between_costs_nothing() {
         let mut timeline = Timeline::new(0);
         timeline.call(0, Shown::Good);
         timeline.call(super::super::input::MAX_MILLIS, Shown::Good);
-        assert!(timeline.cells().len() <= CELLS);
+        let places: Vec<_> = timeline.cells().iter().map(|cell| cell.index).collect();
+        assert_eq!(places.len(), 2);
+        assert!(places[1] < CELLS && places[1] >= CELLS / 2);
     }
 
     #[test]
     fn many_changes_are_merged_and_shown_as_such() {
         let mut timeline = Timeline::new(0);
-        for n in 0..100_000 {
-            timeline.change(n, if n % 2 == 0 { Status::Open } else { Status::Closed });
+        for from_ms in 0..100_000 {
+            let status = Some(if from_ms % 2 == 0 { Status::Open } else { Status::Closed });
+            timeline.change(Stretch { from_ms, status, rule: None });
         }
-        assert!(timeline.stretches().len() <= STRETCHES);
-        assert_eq!(timeline.stretches()[0], (0, None), "from the first on: many changes");
-        assert_eq!(
-            timeline.stretches().last(),
-            Some(&(99_999, Some(Status::Closed))),
-            "the latest stay sharp"
-        );
-        assert!(timeline.stretches().is_sorted_by_key(|(at_ms, _)| *at_ms));
+        let stretches = timeline.stretches();
+        assert!(stretches.len() <= STRETCHES);
+        assert_eq!((stretches[0].from_ms, stretches[0].status), (0, None), "from the first on: many changes");
+        let last = stretches.last().unwrap();
+        assert_eq!((last.from_ms, last.status), (99_999, Some(Status::Closed)), "the latest stay sharp");
+        assert!(stretches.is_sorted_by_key(|stretch| stretch.from_ms));
     }
 }

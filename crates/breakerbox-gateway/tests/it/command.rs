@@ -47,6 +47,10 @@ impl Replay {
         self.file("policy.toml", toml).arg("--policy").arg("policy.toml")
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Runs with this on standard input.
     pub(crate) fn run(mut self, input: impl AsRef<[u8]>) -> Ran {
         let mut child =

@@ -64,40 +64,21 @@ fn a_disabled_circuit_says_so() {
 
 #[test]
 fn a_permit_settles_after_its_latency_and_before_a_call_at_that_time() {
-    // The third failure settles at 100, just before the call at 100 asks.
-    let traffic = failures(&[0, 1]) + &call(2, "e1", "failure", 98) + &failures(&[99, 100]);
-    let lines = Replay::new().policy(SIMPLE).arg("--decisions").lines(traffic);
-    let told: Vec<_> = lines
-        .iter()
-        .map(|line| (line["at_ms"].as_u64().unwrap(), line["decision"].as_str().unwrap_or("transition")))
-        .collect();
-    assert_eq!(
-        told,
-        [
-            (0, "admitted"),
-            (1, "admitted"),
-            (2, "admitted"),
-            (99, "admitted"),
-            (99, "transition"),
-            (100, "open")
-        ],
-        "the call at 99 settles first, at 99"
-    );
+    let traffic = |last| failures(&[0, 1]) + &call(2, "e1", "failure", 98) + &failures(&[last]);
+    let told = |last| {
+        let lines = Replay::new().policy(SIMPLE).arg("--decisions").lines(traffic(last));
+        decisions(&lines).last().unwrap().to_string()
+    };
+    assert_eq!(told(99), "admitted", "the third failure is still in flight");
+    assert_eq!(told(100), "open", "it settles just before");
 }
 
 #[test]
 fn settlements_at_the_same_time_keep_the_order_of_their_calls() {
-    // Success and failures all settle at 100: the success came first, so the run of failures is 3.
-    let traffic = call(0, "e1", "success", 100)
-        + &call(1, "e1", "failure", 99)
-        + &call(2, "e1", "failure", 98)
-        + &call(3, "e1", "failure", 97);
-    assert_eq!(Replay::new().policy(SIMPLE).lines(traffic).len(), 1);
-    let traffic = call(0, "e1", "failure", 100)
-        + &call(1, "e1", "failure", 99)
-        + &call(2, "e1", "success", 98)
-        + &call(3, "e1", "failure", 97);
-    assert_eq!(Replay::new().policy(SIMPLE).lines(traffic).len(), 0);
+    let third = r#"{"at_ms":3,"key":"e1","outcome":"failure","latency_ms":97,"retry_after_ms":90000}"#;
+    let traffic = call(1, "e1", "failure", 99) + &call(2, "e1", "failure", 98) + third + "\n";
+    let lines = Replay::new().policy(SIMPLE).lines(traffic);
+    assert_eq!(lines[0]["retry_at_ms"], 90_100, "the third of three that settle at 100 trips");
 }
 
 #[test]
@@ -180,6 +161,24 @@ fn samples_are_evaluated_tick_by_tick() {
 }
 
 #[test]
+fn a_key_that_a_tick_does_not_name_had_no_calls() {
+    let tick = |at_ms: u64, key: &str, failures: u64| {
+        format!(
+            "{{\"at_ms\":{at_ms},\"samples\":{{\"{key}\":{{\"successes\":9,\"failures\":{failures}}}}}}}\n"
+        )
+    };
+    let traffic =
+        tick(0, "e1", 90) + &tick(29_999, "e2", 0) + &tick(30_000, "e2", 0) + &tick(90_000, "e2", 0);
+    let lines = Replay::new().args(&["--preset", "convoy"]).lines(traffic);
+    let told: Vec<_> = lines.iter().map(|line| (line["at_ms"].as_u64(), line["to"].as_str())).collect();
+    assert_eq!(
+        told,
+        [(Some(0), Some("open")), (Some(30_000), Some("half_open"))],
+        "its cool-off is over all the same"
+    );
+}
+
+#[test]
 fn an_empty_tick_changes_nothing() {
     let traffic = "{\"at_ms\":0,\"samples\":{\"e1\":{\"successes\":0,\"failures\":50}}}\n\
                    {\"at_ms\":900000,\"samples\":{}}\n";
@@ -218,10 +217,11 @@ fn csv_says_the_same_as_json() {
 
 #[test]
 fn csv_samples_have_a_row_for_each_key_and_tick() {
-    let csv = "at_ms,key,successes,failures,latency_sum_ms\n0,a,0,10,\n0,b,10,0,500\n30000,a,0,0,\n";
+    let csv = "at_ms,key,successes,failures,latency_sum_ms\n0,b,10,0,500\n0,a,0,10,\n30000,b,1,0,\n30000,a,0,9,\n40000,a,1,0,5\n";
     let lines = Replay::new().arg("--preset").arg("convoy").lines(csv);
     let told: Vec<_> = lines.iter().map(|line| (line["key"].as_str(), line["to"].as_str())).collect();
-    assert_eq!(told, [(Some("a"), Some("open")), (Some("a"), Some("half_open"))]);
+    let a = |to| (Some("a"), Some(to));
+    assert_eq!(told, [a("open"), a("half_open"), a("closed")], "rows of one time are one tick");
 }
 
 #[test]
@@ -245,6 +245,8 @@ fn the_format_is_told_by_name_by_flag_or_by_the_first_character() {
     let csv = "at_ms,key,outcome\n0,e1,failure\n1,e1,failure\n2,e1,failure\n";
     assert_eq!(Replay::new().policy(SIMPLE).file("t.csv", csv).arg("t.csv").lines("").len(), 1);
     assert_eq!(Replay::new().policy(SIMPLE).file("t.log", csv).arg("t.log").lines("").len(), 1);
+    let quoted = csv.replacen("at_ms,key,outcome", "\"at_ms\",\"key\",\"outcome\"", 1);
+    assert_eq!(Replay::new().policy(SIMPLE).lines(format!("\n\n{quoted}")).len(), 1);
     let refused = Replay::new().arg("--format").arg("jsonl").run(csv);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("line 1: is not JSON"), "{}", refused.stderr);
@@ -264,4 +266,17 @@ fn a_policy_can_be_json_and_can_be_combined_with_a_preset() {
         .args(&["--policy", "p.json", "--preset", "stoplight"])
         .lines(failures(&[0, 0]));
     assert_eq!(lines[0]["retry_at_ms"], 60_000, "stoplight's cool-off");
+}
+
+#[test]
+fn whole_numbers_may_be_written_with_a_fraction_of_zero() {
+    let line = "{\"at_ms\":1730000000000.0,\"key\":\"e1\",\"outcome\":\"failure\",\"latency_ms\":1e3}\n";
+    let lines = Replay::new().policy(SIMPLE).lines(line.repeat(3));
+    assert_eq!(lines[0]["at_ms"], 1_730_000_001_000_u64);
+}
+
+#[test]
+fn white_space_may_be_part_of_a_key() {
+    let csv = "at_ms, key ,outcome\n 0 ,\" a\", failure \n0,\" a\",failure\n0,\" a\",failure\n";
+    assert_eq!(Replay::new().policy(SIMPLE).lines(csv)[0]["key"], " a");
 }

@@ -69,10 +69,10 @@ fn the_table_on_standard_error_is_for_people() {
     let expected = "
 2 keys over 40s5ms
 
-key    calls  admitted  refused  failed calls saved  good calls delayed  trips  time open  disabled
-e1         9         5        4                   2                   1      1        30s        0s
-e2         1         1        0                   0                   0      0         0s        0s
-total     10         6        4                   2                   1      1        30s        0s
+key    calls  admitted  refused  failed calls let through  failed calls saved  good calls delayed  trips  time open  disabled
+e1         9         5        4                         3                   2                   1      1        30s        0s
+e2         1         1        0                         0                   0                   0      0         0s        0s
+total     10         6        4                         3                   2                   1      1        30s        0s
 ";
     assert_eq!(ran.stderr, expected);
 }
@@ -85,7 +85,7 @@ fn the_table_shows_the_most_troubled_keys_of_many() {
     let rows: Vec<_> = ran.stderr.lines().collect();
     assert!(rows[4].starts_with("zz-broken"), "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("31 more keys are in the total; --summary-json has them all"),
+        ran.stderr.contains("The total has 31 more keys. --summary-json lists them all."),
         "{}",
         ran.stderr
     );
@@ -125,7 +125,115 @@ fn the_page_is_bounded_however_many_keys_there_are() {
     let ran = Replay::new().args(&["--html", "page.html"]).run(traffic);
     let page = ran.read("page.html");
     assert_eq!(page.matches("<section>").count(), 2_000);
-    assert!(page.contains("100 more keys are not drawn"));
+    assert!(page.contains("Not drawn: 100 more keys."));
+}
+
+#[test]
+fn the_page_is_bounded_however_much_keys_flap() {
+    let policy = SIMPLE.replace("= 3", "= 1") + "cool_off = \"1ms\"\ncool_off_factor = 1\n";
+    let mut traffic = String::new();
+    for n in 0..250 {
+        for key in 0..500 {
+            let outcome = if n % 2 == 0 { "failure" } else { "success" };
+            traffic += &call(n * 10, &format!("key-{key}"), outcome, 0);
+        }
+    }
+    let ran = Replay::new().policy(&policy).args(&["--html", "page.html"]).run(traffic);
+    let page = ran.read("page.html");
+    let drawn = page.matches("<section>").count();
+    assert!((50..500).contains(&drawn) && page.contains("Not drawn: "), "{drawn}");
+    assert!(page.len() < 15_000_000, "{} bytes", page.len());
+}
+
+#[test]
+fn a_refused_call_that_says_nothing_is_not_drawn() {
+    let traffic: String = [0, 0, 0].map(|at_ms| call(at_ms, "e1", "failure", 0)).concat();
+    let ran = Replay::new()
+        .policy(SIMPLE)
+        .args(&["--html", "p.html"])
+        .run(traffic.clone() + &call(9, "e1", "ignored", 0));
+    assert!(!ran.read("p.html").contains("<path class=\"delayed\""));
+    let ran =
+        Replay::new().policy(SIMPLE).args(&["--html", "p.html"]).run(traffic + &call(9, "e1", "success", 0));
+    assert!(ran.read("p.html").contains("<path class=\"delayed\""));
+}
+
+#[test]
+fn late_results_and_disabled_time_are_counted() {
+    let policy = format!("{SIMPLE}disable_after = 1\n");
+    let traffic = call(0, "e1", "failure", 500)
+        + &call(1, "e1", "failure", 0)
+        + &call(1, "e1", "failure", 0)
+        + &call(1, "e1", "failure", 0)
+        + &call(2_001, "e2", "success", 0);
+    let ran = Replay::new().policy(&policy).args(&["--summary-json", "s.json"]).run(traffic);
+    let summary: Value = serde_json::from_str(&ran.read("s.json")).unwrap();
+    for tally in [&summary["keys"]["e1"], &summary["total"]] {
+        assert_eq!(tally["late_results"], 1);
+        assert_eq!(tally["trips"], 1, "a transition to disabled is a trip too");
+        assert_eq!((&tally["time_disabled_ms"], &tally["time_open_ms"]), (&json!(2_000), &json!(0)));
+    }
+}
+
+#[test]
+fn keys_that_only_fail_and_never_trip_are_pointed_out() {
+    let traffic: String = (0..6).map(|n| call(n * 60_000, "quiet", "failure", 0)).collect();
+    let ran = Replay::new().run(traffic);
+    assert!(ran.stderr.contains("1 key failed on every call and never tripped"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_summary_can_go_to_standard_output() {
+    for name in ["-", "/dev/stdout"] {
+        let ran = Replay::new().policy(SIMPLE).args(&["--summary-json", name]).run(one_outage());
+        let (transitions, summary) = ran.stdout.split_once("\n{\n").unwrap();
+        assert_eq!(transitions.lines().count(), 3);
+        let summary: Value = serde_json::from_str(&format!("{{{summary}")).unwrap();
+        assert_eq!(summary["total"]["calls"], 10);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_followed() {
+    let replay = Replay::new().file("real.json", "old");
+    std::os::unix::fs::symlink("real.json", replay.folder().join("link.json")).unwrap();
+    let ran = replay.args(&["--summary-json", "link.json"]).run(one_outage());
+    assert!(ran.path("link.json").is_symlink());
+    assert!(ran.read("real.json").contains("\"calls\": 10"));
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_closes_the_output_early_still_gets_the_reports() {
+    use std::process::{Command, Stdio};
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], standard_error: Stdio| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_breakerbox"))
+            .args(["replay", "--decisions"])
+            .arg(root().join("examples/traffic.jsonl"))
+            .args(arguments)
+            .current_dir(&folder)
+            .stdout(Stdio::piped())
+            .stderr(standard_error)
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        child.wait().unwrap().code()
+    };
+    assert_eq!(run(&[], Stdio::null()), Some(0), "nobody reads: nothing is wrong");
+    assert_eq!(run(&["--summary-json", "s.json", "--html", "p.html"], Stdio::null()), Some(0));
+    let summary: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("s.json")).unwrap()).unwrap();
+    assert_eq!(summary["total"]["calls"], story().lines().count());
+    assert!(folder.path().join("p.html").exists());
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    assert_eq!(
+        run(&["--summary-json", "/dev/full"], full()),
+        Some(1),
+        "a full disk is an error, not a panic"
+    );
+    assert_eq!(run(&["--no-such-flag"], full()), Some(2));
 }
 
 #[test]
@@ -133,7 +241,7 @@ fn the_page_shows_samples_and_an_empty_replay_too() {
     let samples = std::fs::read_to_string(root().join("examples/samples.jsonl")).unwrap();
     let ran = Replay::new().args(&["--preset", "convoy", "--html", "page.html"]).run(samples);
     assert!(ran.read("page.html").contains("class=\"disabled\""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("ticks"));
+    assert!(ran.stderr.contains("samples"));
     let ran = Replay::new().args(&["--html", "page.html"]).run("");
     assert_eq!(ran.code, 0);
     assert!(ran.read("page.html").contains("0 keys"));

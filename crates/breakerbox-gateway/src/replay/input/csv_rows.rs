@@ -2,9 +2,10 @@
 //! row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent field.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::BufRead;
 
-use breakerbox_core::Found;
+use breakerbox_core::{Found, Sample};
 use csv_core::ReadRecordResult;
 
 use super::fields::{
@@ -12,38 +13,103 @@ use super::fields::{
     twice, unknown,
 };
 use super::lines::Lines;
-use super::{Line, ReadError};
+use super::{Line, ReadError, Tick};
 
-/// More columns than there are fields: a row with more has its cells in the wrong places.
-const MAX_CELLS: usize = CALL_FIELDS.len() + SAMPLE_FIELDS.len();
+/// Many more than there are fields.
+const MAX_CELLS: usize = 64;
 
 pub(super) struct CsvRows<R> {
     lines: Lines<R>,
     cells: Cells,
     columns: Vec<&'static str>,
+    /// The first row of the next tick, which ended the tick before.
+    next_tick: Option<Result<Row, ReadError>>,
+}
+
+/// One key at one tick.
+struct Row {
+    line: u64,
+    at_ms: u64,
+    key: String,
+    sample: Sample,
 }
 
 impl<R: BufRead> CsvRows<R> {
-    pub(super) fn new(input: R) -> Result<Self, ReadError> {
-        let mut lines = Lines::new(input);
+    pub(super) fn new(input: R, lines_before: u64) -> Result<Self, ReadError> {
+        let mut lines = Lines::new(input, lines_before);
         let mut cells = Cells::new();
         let mut columns = Vec::new();
         if lines.advance()? {
             let header = lines.text().and_then(|text| cells.split(text)).and_then(|()| read_header(&cells));
             columns = header.map_err(|fault| fault.at_line(lines.number()))?;
         }
-        Ok(Self { lines, cells, columns })
+        Ok(Self { lines, cells, columns, next_tick: None })
     }
 
-    /// The next row.
+    /// The next call; or the next tick, which is all rows of one time.
     pub(super) fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
-        if !self.lines.advance()? {
+        if is_sampled(&self.columns) {
+            return self.next_tick();
+        }
+        if !self.advance()? {
             return Ok(None);
         }
         let number = self.lines.number();
+        let call = read_fields(&self.columns, &self.cells).and_then(|(fields, _)| fields.finish());
+        call.map(|call| Some((number, call))).map_err(|fault| fault.at_line(number))
+    }
+
+    fn next_tick(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
+        let first = match self.next_tick.take() {
+            Some(row) => row?,
+            None => match self.next_row()? {
+                Some(row) => row,
+                None => return Ok(None),
+            },
+        };
+        let (mut line, at_ms) = (first.line, first.at_ms);
+        let mut seen = HashSet::from([first.key.clone()]);
+        let mut samples = vec![(first.key, first.sample)];
+        loop {
+            match self.next_row() {
+                Ok(Some(row)) if row.at_ms == at_ms => {
+                    if !seen.insert(row.key.clone()) {
+                        return Err(twice(&row.key).at_line(row.line));
+                    }
+                    line = row.line;
+                    samples.push((row.key, row.sample));
+                }
+                Ok(None) => break,
+                // The tick before a bad row is whole.
+                other => {
+                    self.next_tick = other.transpose();
+                    break;
+                }
+            }
+        }
+        Ok(Some((line, Line::Tick(Tick { at_ms, samples }))))
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>, ReadError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let line = self.lines.number();
+        let row = read_fields(&self.columns, &self.cells).and_then(|(fields, sample)| {
+            let at_ms = fields.at_ms.ok_or_else(|| missing("at_ms"))?;
+            let key = fields.key.ok_or_else(|| missing("key"))?.into_owned();
+            Ok(Row { line, at_ms, key, sample: sample.finish()? })
+        });
+        row.map(Some).map_err(|fault| fault.at_line(line))
+    }
+
+    /// Reads the next row into the cells. False at the end.
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        if !self.lines.advance()? {
+            return Ok(false);
+        }
         let split = self.lines.text().and_then(|text| self.cells.split(text));
-        let row = split.and_then(|()| read_row(&self.columns, &self.cells));
-        row.map(|line| Some((number, line))).map_err(|fault| fault.at_line(number))
+        split.map(|()| true).map_err(|fault| fault.at_line(self.lines.number()))
     }
 }
 
@@ -81,13 +147,10 @@ impl Cells {
         Err(Fault::of_line(reason))
     }
 
-    /// The cells, without the white space around them.
     fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends);
         let cell = |(start, end): (usize, usize)| {
-            std::str::from_utf8(&self.text[start..end])
-                .expect("parts of a text, cut at commas and quotes")
-                .trim()
+            std::str::from_utf8(&self.text[start..end]).expect("parts of a text, cut at commas and quotes")
         };
         starts.zip(self.ends).take(self.count).map(cell)
     }
@@ -97,7 +160,10 @@ impl Cells {
 fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
     let known = || CALL_FIELDS.into_iter().chain(SAMPLE_FIELDS);
     let mut columns = Vec::new();
-    for name in cells.iter() {
+    for name in cells.iter().map(str::trim) {
+        if name.is_empty() {
+            return Err(Fault::of_line("has a column without a name; is there a comma too many?"));
+        }
         let column = known().find(|column| *column == name).ok_or_else(|| unknown(name, known()))?;
         if columns.contains(&column) {
             return Err(twice(name));
@@ -123,19 +189,21 @@ fn is_sampled(columns: &[&str]) -> bool {
     columns.iter().any(|column| SAMPLE_FIELDS.contains(column))
 }
 
-fn read_row<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<Line<'a>, Fault> {
+fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields<'a>, SampleFields), Fault> {
     if cells.count != columns.len() {
         let reason = format!("has {} cells, but the header has {}", cells.count, columns.len());
         return Err(Fault::of_line(reason));
     }
     let mut fields = Fields::default();
     let mut sample = SampleFields::default();
-    for (&name, cell) in columns.iter().zip(cells.iter()).filter(|(_, cell)| !cell.is_empty()) {
+    for (&name, raw) in columns.iter().zip(cells.iter()).filter(|(_, cell)| !cell.is_empty()) {
+        let cell = raw.trim();
         match name {
             "at_ms" => fields.at_ms = Some(millis(name, &number(cell))?),
             "key" => {
-                check_key(name, cell)?;
-                fields.key = Some(Cow::Borrowed(cell));
+                // As it is: white space may be part of a key.
+                check_key(name, raw)?;
+                fields.key = Some(Cow::Borrowed(raw));
             }
             "outcome" => fields.outcome = Some(outcome(name, &Found::Text(cell.into()))?),
             "latency_ms" => fields.latency_ms = Some(millis(name, &number(cell))?),
@@ -145,11 +213,7 @@ fn read_row<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<Line<'a>, 
             _ => sample.latency_sum_ms = Some(millis(name, &number(cell))?),
         }
     }
-    if is_sampled(columns) {
-        let key = fields.key.take().ok_or_else(|| missing("key"))?;
-        fields.samples = Some(vec![(key.into_owned(), sample.finish()?)]);
-    }
-    fields.finish()
+    Ok((fields, sample))
 }
 
 fn number(cell: &str) -> Found {

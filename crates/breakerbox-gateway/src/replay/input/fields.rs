@@ -110,13 +110,18 @@ pub(super) fn count(field: &str, found: &Found) -> Result<u64, Fault> {
 }
 
 fn whole(field: &str, found: &Found, expected: &str) -> Result<u64, Fault> {
-    let Found::Integer(number) = found else {
-        return Err(Fault::new(field, format!("must be {expected}, but is {found}")));
+    let number = match found {
+        Found::Integer(number) => *number,
+        // Many programs write whole numbers as 12.0.
+        #[allow(clippy::cast_possible_truncation)] // Whole, and in range or refused below.
+        Found::Float(number) if number.fract() == 0.0 => *number as i128,
+        _ => return Err(Fault::new(field, format!("must be {expected}, but is {found}"))),
     };
-    match u64::try_from(*number) {
+    let hint = if field == "at_ms" { "; is it in milliseconds?" } else { "" };
+    match u64::try_from(number) {
         Ok(number) if number <= MAX_MILLIS => Ok(number),
-        Ok(_) => Err(Fault::new(field, format!("must be at most {MAX_MILLIS}, but is {number}"))),
-        Err(_) => Err(Fault::new(field, format!("must not be negative, but is {number}"))),
+        _ if number < 0 => Err(Fault::new(field, format!("must not be negative, but is {number}"))),
+        _ => Err(Fault::new(field, format!("must be at most {MAX_MILLIS}, but is {number}{hint}"))),
     }
 }
 

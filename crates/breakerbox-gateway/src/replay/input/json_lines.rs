@@ -21,8 +21,8 @@ pub(super) struct JsonLines<R> {
 }
 
 impl<R: BufRead> JsonLines<R> {
-    pub(super) const fn new(input: R) -> Self {
-        Self { lines: Lines::new(input) }
+    pub(super) const fn new(input: R, lines_before: u64) -> Self {
+        Self { lines: Lines::new(input, lines_before) }
     }
 
     /// The next line that is not blank.
@@ -73,7 +73,8 @@ impl Faults {
                 None => Fault::of_line(reason),
             };
         }
-        Fault::of_line(format!("is not JSON: {reason} (column {})", error.column()))
+        let hint = if error.is_eof() { "; a line holds one whole object" } else { "" };
+        Fault::of_line(format!("is not JSON: {reason} (column {}){hint}", error.column()))
     }
 }
 
@@ -158,7 +159,7 @@ impl<'de> Visitor<'de> for SamplesSeed<'_> {
         let mut samples = Vec::new();
         let mut seen = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
-            check_key("samples", &key).map_err(|fault| faults.put(fault))?;
+            check_key("samples: a key", &key).map_err(|fault| faults.put(fault))?;
             let sample = map.next_value_seed(SampleSeed { key: &key, faults })?;
             if !seen.insert(key.clone()) {
                 return Err(faults.put(twice(&format!("samples.{key}"))));

@@ -12,8 +12,9 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    pub(super) const fn new(input: R) -> Self {
-        Self { input, buffer: Vec::new(), number: 0 }
+    /// Lines of `input`, after so many that were read already.
+    pub(super) const fn new(input: R, lines_before: u64) -> Self {
+        Self { input, buffer: Vec::new(), number: lines_before }
     }
 
     /// Reads on to the next line that is not blank. False at the end.

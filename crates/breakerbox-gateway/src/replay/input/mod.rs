@@ -115,13 +115,15 @@ impl<R: BufRead> Reader<R> {
     /// If the input can't be read, or a CSV header is wrong.
     pub fn new(mut input: R, format: Option<Format>) -> Result<Self, ReadError> {
         skip_byte_order_mark(&mut input)?;
+        refuse_compressed(&mut input)?;
+        let lines_before = skip_blank_lines(&mut input)?;
         let format = match format {
             Some(format) => format,
             None => guess_format(&mut input)?,
         };
         let rows = match format {
-            Format::JsonLines => Rows::Json(json_lines::JsonLines::new(input)),
-            Format::Csv => Rows::Csv(Box::new(csv_rows::CsvRows::new(input)?)),
+            Format::JsonLines => Rows::Json(json_lines::JsonLines::new(input, lines_before)),
+            Format::Csv => Rows::Csv(Box::new(csv_rows::CsvRows::new(input, lines_before)?)),
         };
         Ok(Self { rows, order: Order::default(), line: 0 })
     }
@@ -156,11 +158,36 @@ fn skip_byte_order_mark<R: BufRead>(input: &mut R) -> io::Result<()> {
     Ok(())
 }
 
+fn refuse_compressed<R: BufRead>(input: &mut R) -> Result<(), ReadError> {
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    let start = input.fill_buf()?;
+    if start.starts_with(GZIP) || start.starts_with(ZSTD) {
+        let reason = "is compressed; unpack it first, such as with gzip -dc or zstd -dc, and pipe it in";
+        return Err(Fault::of_line(reason).at_line(1));
+    }
+    Ok(())
+}
+
+/// Skips blank lines, and the white space before the first character. Returns how many lines that were.
+fn skip_blank_lines<R: BufRead>(input: &mut R) -> io::Result<u64> {
+    let mut lines = 0;
+    loop {
+        let buffer = input.fill_buf()?;
+        let blank = buffer.len() - buffer.trim_ascii_start().len();
+        lines += buffer[..blank].iter().filter(|byte| **byte == b'\n').count() as u64;
+        let is_all = blank == buffer.len() && blank > 0;
+        input.consume(blank);
+        if !is_all {
+            return Ok(lines);
+        }
+    }
+}
+
 /// By the first character that is there: JSON lines begin with a brace, and a header does not.
 fn guess_format<R: BufRead>(input: &mut R) -> io::Result<Format> {
-    let first = input.fill_buf()?.trim_ascii_start().first();
-    Ok(match first {
-        None | Some(b'{' | b'[' | b'"') => Format::JsonLines,
+    Ok(match input.fill_buf()?.first() {
+        None | Some(b'{' | b'[') => Format::JsonLines,
         Some(_) => Format::Csv,
     })
 }
