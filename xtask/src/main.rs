@@ -23,8 +23,9 @@ enum Command {
     Test,
     /// Measure, and print figures with what they are compared to
     Bench {
-        #[command(subcommand)]
-        what: bench::What,
+        /// What to measure, and its options; --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        what: Vec<String>,
     },
     /// Feed a fuzz target with hostile input for a while (needs cargo-fuzz)
     Fuzz(fuzz::Arguments),

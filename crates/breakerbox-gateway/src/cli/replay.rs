@@ -123,10 +123,10 @@ fn keep_files_apart(
             )));
         }
     }
-    if let (Some(summary), Some(path)) = (summary, &arguments.html) {
-        if summary.is_same_as(path) {
-            return Err(Failure::Input("--html: is the same file as --summary-json; name another".into()));
-        }
+    if let (Some(summary), Some(path)) = (summary, &arguments.html)
+        && summary.is_same_as(path)
+    {
+        return Err(Failure::Input("--html: is the same file as --summary-json; name another".into()));
     }
     Ok(())
 }

@@ -1,0 +1,20 @@
+//! What every figure needs: a median, and the machine it was measured on.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+/// The middle one.
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// What the figures were measured on.
+pub(crate) fn machine() -> String {
+    let cores = thread::available_parallelism().map_or(0, usize::from);
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("an unknown processor");
+    format!("{cores} cores of {}", model.trim_start_matches([' ', '\t', ':']))
+}
