@@ -4,16 +4,19 @@
 //! counts of a window and a process's own ramp. A circuit takes its policy with each step, so that a policy can change
 //! at any time: state and counts stay, no deadline moves, and the new numbers apply from the next outcome on.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use crate::change::{Cause, Change, Command, Step};
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::ramp::{Ramp, RampAnswer};
-use crate::record::{Attribution, Record, Status};
+use crate::record::{Attribution, Record, State, Status, note_outcome};
+use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::{Draw, Epoch};
 use crate::transitions::{Answer, MissingLatencySum, Sample};
 use crate::window::{Totals, Window};
 
@@ -25,7 +28,7 @@ use crate::window::{Totals, Window};
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
 /// let mut draws = (1..).map(Draw); // A real caller draws random bits.
-/// let mut circuit = Circuit::new(None, &policy, draws.next().unwrap(), Timestamp::ZERO);
+/// let mut circuit = Circuit::new(None, &policy, Timestamp::ZERO);
 ///
 /// for second in 1..=2 {
 ///     let now = Timestamp::from_millis(second * 1_000);
@@ -44,9 +47,18 @@ use crate::window::{Totals, Window};
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Circuit {
-    record: Record,
+    memory: Memory,
     window: Window,
-    ramp: Option<Ramp>,
+    ramp: Option<Box<Ramp>>,
+}
+
+/// Most circuits never trip: they need no record.
+#[derive(Clone, PartialEq, Debug)]
+enum Memory {
+    /// Nothing has ever happened to the circuit.
+    Pristine { tenant: Option<Arc<str>>, born_at: Timestamp, last_success: Option<Timestamp> },
+    /// All else.
+    Lived(Box<Record>),
 }
 
 /// What came of an ask.
@@ -88,27 +100,64 @@ impl Settled {
 impl Circuit {
     /// A circuit that nothing has happened to: closed.
     #[must_use]
-    pub fn new(tenant: Option<Arc<str>>, policy: &Policy, draw: Draw, now: Timestamp) -> Self {
-        Self::from_record(Record::new(tenant, draw, now), policy, now)
+    pub fn new(tenant: Option<Arc<str>>, policy: &Policy, now: Timestamp) -> Self {
+        let memory = Memory::Pristine { tenant, born_at: now, last_success: None };
+        Self { memory, window: Window::new(policy), ramp: None }
     }
 
     /// A circuit that is known from elsewhere. If it closed less than a window ago, this process ramps up too.
     #[must_use]
     pub fn from_record(record: Record, policy: &Policy, now: Timestamp) -> Self {
         let ramp = if record.closed_recently(policy, now) { Ramp::begin(policy, now) } else { None };
-        Self { record, window: Window::new(policy.window()), ramp }
+        let memory = Memory::Lived(Box::new(record));
+        Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
     }
 
-    /// The record as it is.
+    /// The record as it is; made up, with a version of zero, if nothing has happened that would be worth one.
     #[must_use]
-    pub const fn record(&self) -> &Record {
-        &self.record
+    pub fn record(&self) -> Record {
+        match &self.memory {
+            Memory::Lived(record) => Record::clone(record),
+            Memory::Pristine { tenant, born_at, last_success } => {
+                Record { last_success: *last_success, ..Record::new(tenant.clone(), Draw(0), *born_at) }
+            }
+        }
+    }
+
+    /// Whether nothing would be lost with this circuit once its window is empty.
+    #[must_use]
+    pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
+        match &self.memory {
+            Memory::Pristine { .. } => true,
+            Memory::Lived(record) => record.is_forgettable(policy, now),
+        }
+    }
+
+    /// The epoch that permits of now belong to.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        match &self.memory {
+            Memory::Pristine { born_at, .. } => Record::first_epoch(*born_at),
+            Memory::Lived(record) => record.epoch,
+        }
     }
 
     /// The state as it is reported.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.record.status()
+        match &self.memory {
+            Memory::Pristine { .. } => Status::Closed,
+            Memory::Lived(record) => record.status(),
+        }
+    }
+
+    /// While open: from when on an ask may probe.
+    #[must_use]
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        match &self.memory {
+            Memory::Pristine { .. } => None,
+            Memory::Lived(record) => record.retry_at,
+        }
     }
 
     /// What the window holds.
@@ -119,23 +168,55 @@ impl Circuit {
 
     /// The ramp, while there is one.
     #[must_use]
-    pub const fn ramp(&self) -> Option<&Ramp> {
-        self.ramp.as_ref()
+    pub fn ramp(&self) -> Option<&Ramp> {
+        self.ramp.as_deref()
+    }
+
+    /// Whether quick successes may be counted aside and handed in later, all at once: the circuit admits everything, and
+    /// no success below the policy's [harmless latency](Policy::harmless_latency) could change it. Holds until the next
+    /// step of this circuit, or the end of the [current bucket](Self::bucket_ends_at).
+    #[must_use]
+    pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
+        let admits_all = match &self.memory {
+            Memory::Pristine { .. } => true,
+            Memory::Lived(record) => record.is_automatic() && record.state == State::Closed,
+        };
+        admits_all
+            && self.ramp.is_none()
+            && !TripRule::successes_could_break(policy, &self.window.totals(now))
+    }
+
+    /// When the window's current bucket ends.
+    #[must_use]
+    pub fn bucket_ends_at(&self, now: Timestamp) -> Timestamp {
+        self.window.bucket_ends_at(now)
+    }
+
+    /// Counts successes that were counted aside while the circuit was [at ease](Self::is_at_ease), in this epoch.
+    pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
+        if successes > 0 {
+            self.note_outcome(false, now);
+            self.window.fit(policy, now);
+            self.window.record_successes(successes, latency_sum, now);
+        }
     }
 
     /// Asks for a permit.
     pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Asked {
-        if let Some(rebased) = self.record.rebased(draw, now) {
-            self.record = rebased;
+        let Memory::Lived(record) = &mut self.memory else {
+            return Asked { decision: self.admit(policy, now), change: None };
+        };
+        if let Some(rebased) = record.rebased(draw, now) {
+            **record = rebased;
         }
-        match self.record.ask(policy, draw, now) {
+        match record.ask(policy, draw, now) {
             Answer::Admit => Asked { decision: self.admit(policy, now), change: None },
             Answer::Refuse(refusal) => Asked { decision: Decision::Refused(refusal), change: None },
             Answer::Probe(step) => {
                 let change = self.apply(*step, policy, now);
                 let deadline = now + policy.probe_timeout();
                 let kind = PermitKind::Probe { nonce: draw.nonce(), deadline };
-                let permit = Permit::new(self.record.epoch, kind, now);
+                let permit = Permit::new(self.epoch(), kind, now);
                 Asked { decision: Decision::Admitted(permit), change }
             }
         }
@@ -153,10 +234,11 @@ impl Circuit {
         let Permit { epoch, kind, .. } = permit;
         match kind {
             PermitKind::Uncounted => Settled::UNCOUNTED,
-            _ if epoch != self.record.epoch => Settled::LATE,
-            _ if !self.record.is_automatic() => Settled::UNCOUNTED,
+            _ if epoch != self.epoch() => Settled::LATE,
+            _ if !self.is_automatic() => Settled::UNCOUNTED,
             PermitKind::Probe { nonce, .. } => {
-                let Some(step) = self.record.settle_probe(epoch, nonce, outcome, policy, draw, now) else {
+                let settled = self.record().settle_probe(epoch, nonce, outcome, policy, draw, now);
+                let Some(step) = settled else {
                     return Settled::LATE;
                 };
                 let verdict = match outcome.kind {
@@ -191,7 +273,7 @@ impl Circuit {
         draw: Draw,
         now: Timestamp,
     ) -> Option<Change> {
-        let step = self.record.obey(command, by, draw, now)?;
+        let step = self.record().obey(command, by, draw, now)?;
         self.apply(step, policy, now)
     }
 
@@ -206,8 +288,9 @@ impl Circuit {
         draw: Draw,
         now: Timestamp,
     ) -> Result<Option<Change>, MissingLatencySum> {
-        let Some(step) = self.record.sample(sample, policy, draw, now)? else {
-            self.record.last_success = self.record.last_success_with(sample, now);
+        let record = self.record();
+        let Some(step) = record.sample(sample, policy, draw, now)? else {
+            *self.last_success_mut() = record.last_success_with(sample, now);
             return Ok(None);
         };
         Ok(self.apply(step, policy, now))
@@ -226,7 +309,7 @@ impl Circuit {
             }
             None => PermitKind::Call,
         };
-        Decision::Admitted(Permit::new(self.record.epoch, kind, now))
+        Decision::Admitted(Permit::new(self.epoch(), kind, now))
     }
 
     /// Counts the outcome of an ordinary call, and trips if a rule now holds.
@@ -234,22 +317,45 @@ impl Circuit {
         if outcome.kind == OutcomeKind::Ignored {
             return Settled::UNCOUNTED;
         }
-        self.record.note_outcome(outcome.kind == OutcomeKind::Failure, now);
-        self.window.fit(policy.window(), now);
+        self.note_outcome(outcome.kind == OutcomeKind::Failure, now);
+        self.window.fit(policy, now);
         self.window.record(outcome, policy.slow_call(), now);
         let totals = self.window.totals(now);
-        let step = self.record.judge(&totals, outcome.retry_after, policy, draw, now);
-        let change = step.and_then(|step| self.apply(step, policy, now));
+        let mut change = None;
+        if TripRule::first_broken(policy, &totals).is_some() {
+            let step = self.record().judge(&totals, outcome.retry_after, policy, draw, now);
+            change = step.and_then(|step| self.apply(step, policy, now));
+        }
         Settled { verdict: Verdict::Counted, change }
     }
 
     /// Makes a step's record this circuit's own. A new epoch begins with an empty window.
     fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
-        self.record = step.record;
+        self.memory = Memory::Lived(Box::new(step.record));
         if let Some(change) = &step.change {
             self.window.clear();
-            self.ramp = if change.cause == Cause::ProbesSucceeded { Ramp::begin(policy, now) } else { None };
+            let ramps = change.cause == Cause::ProbesSucceeded;
+            self.ramp = if ramps { Ramp::begin(policy, now).map(Box::new) } else { None };
         }
         step.change
+    }
+
+    fn is_automatic(&self) -> bool {
+        match &self.memory {
+            Memory::Pristine { .. } => true,
+            Memory::Lived(record) => record.is_automatic(),
+        }
+    }
+
+    fn last_success_mut(&mut self) -> &mut Option<Timestamp> {
+        match &mut self.memory {
+            Memory::Pristine { last_success, .. } => last_success,
+            Memory::Lived(record) => &mut record.last_success,
+        }
+    }
+
+    /// Takes note of a counted outcome. Not a write: the version stays.
+    fn note_outcome(&mut self, failed: bool, now: Timestamp) {
+        note_outcome(self.last_success_mut(), failed, now);
     }
 }

@@ -185,7 +185,7 @@ impl Record {
     pub fn new(tenant: Option<Arc<str>>, draw: Draw, now: Timestamp) -> Self {
         Self {
             state: State::Closed,
-            epoch: Epoch::default().next(now),
+            epoch: Self::first_epoch(now),
             version: draw.version(),
             opened_at: None,
             retry_at: None,
@@ -227,11 +227,9 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Takes note of a counted outcome. Not a write: the version stays.
-    pub fn note_outcome(&mut self, failed: bool, now: Timestamp) {
-        if !failed || self.last_success.is_none() {
-            self.last_success = Some(now);
-        }
+    /// The epoch of a circuit that was first seen at `now`.
+    pub(crate) fn first_epoch(now: Timestamp) -> Epoch {
+        Epoch::default().next(now)
     }
 
     /// Whether nothing would be lost with this record: it is closed, nobody overrode it, and it remembers no trip
@@ -246,6 +244,13 @@ impl Record {
     /// Whether the circuit has been closed for long enough for its trips to be forgotten.
     pub(crate) fn is_forgiven(&self, policy: &Policy, now: Timestamp) -> bool {
         self.state == State::Closed && now.since(self.changed_at) >= policy.forgive_after()
+    }
+}
+
+/// Takes note of a counted outcome: of a success, and of the very first one.
+pub(crate) fn note_outcome(last_success: &mut Option<Timestamp>, failed: bool, now: Timestamp) {
+    if !failed || last_success.is_none() {
+        *last_success = Some(now);
     }
 }
 

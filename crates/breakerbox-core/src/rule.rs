@@ -47,6 +47,24 @@ impl TripRule {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
     }
 
+    /// Whether any number of further successes, each below the policy's [harmless
+    /// latency](Policy::harmless_latency), could make a rule hold: they can complete the evidence that the rates and the
+    /// mean wait for. If not, such successes may be counted later, all at once.
+    #[must_use]
+    pub fn successes_could_break(policy: &Policy, totals: &Totals) -> bool {
+        let calls = totals.calls();
+        let with_more = policy.min_calls().max(calls.saturating_add(1));
+        let could_reach = |part: u64, limit: Option<u8>| {
+            part > 0 && limit.is_some_and(|limit| reaches(part, with_more, limit))
+        };
+        let mean_is_there = policy.mean_latency().is_some_and(|limit| {
+            calls > 0 && totals.latency_sum.as_micros() >= u128::from(micros(limit)) * u128::from(calls)
+        });
+        could_reach(totals.failures, policy.failure_rate())
+            || could_reach(totals.slow, policy.slow_rate())
+            || mean_is_there
+    }
+
     fn holds(self, policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
         let enough = calls >= policy.min_calls();
@@ -126,6 +144,48 @@ mod tests {
         for (what, policy, totals, holds) in table {
             assert_eq!(TripRule::first_broken(policy, &totals).is_some(), holds, "{what}");
         }
+    }
+
+    /// Tries many further successes one by one: the shortcut must never say no where one of them would trip.
+    #[test]
+    fn successes_that_could_break_a_rule_are_foretold() {
+        let limit = Duration::from_millis(100);
+        let policies = [
+            only(|p| p.failure_rate(50)),
+            only(|p| p.failure_rate(1)),
+            only(|p| p.mean_latency(limit)),
+            only(|p| p.slow_call(limit).slow_rate(30)),
+            only(|p| p.failures(3).consecutive_failures(3)),
+        ];
+        let mut foretold = [0, 0];
+        for policy in &policies {
+            for successes in 0..12 {
+                for failures in 0..12 {
+                    for slow in [0, failures / 2, failures] {
+                        for mean_ms in [0, 99, 100, 150] {
+                            let start = totals(successes, failures, slow, mean_ms, failures);
+                            if TripRule::first_broken(policy, &start).is_some() {
+                                continue;
+                            }
+                            let trips = (1..40).any(|more| {
+                                let latency_sum = start.latency_sum + Duration::from_millis(99) * more;
+                                let more = Totals {
+                                    successes: successes + u64::from(more),
+                                    failure_run: 0,
+                                    latency_sum,
+                                    ..start
+                                };
+                                TripRule::first_broken(policy, &more).is_some()
+                            });
+                            let could = TripRule::successes_could_break(policy, &start);
+                            assert!(could || !trips, "{policy:?} {start:?}");
+                            foretold[usize::from(could)] += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(foretold[0] > foretold[1], "the shortcut is worth having: {foretold:?}");
     }
 
     #[test]

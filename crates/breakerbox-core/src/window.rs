@@ -4,9 +4,11 @@
 //! before. Nothing older than the window is ever in the totals, whether the window is written to or only read. A call
 //! costs the same whatever the traffic. It counts and never judges: `rule` does.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::outcome::{Outcome, OutcomeKind};
+use crate::policy::Policy;
 use crate::time::{Timestamp, micros};
 
 /// How many buckets a window has.
@@ -20,9 +22,9 @@ pub struct Totals {
     pub successes: u64,
     /// Calls that failed.
     pub failures: u64,
-    /// Calls, whatever their outcome, that took at least `slow_call`.
+    /// Calls, whatever their outcome, that took at least `slow_call`, if the policy has one.
     pub slow: u64,
-    /// The sum of all latencies.
+    /// The sum of all latencies, if the policy has a rule for them.
     pub latency_sum: Duration,
     /// How many of the latest outcomes are failures, without a success between them.
     pub failure_run: u64,
@@ -36,56 +38,71 @@ impl Totals {
     }
 }
 
+/// The outcomes of a tenth of the window. Small, because there are ten for each circuit, and of those a million.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Bucket {
-    successes: u64,
-    failures: u64,
-    slow: u64,
-    latency_micros: u64,
+    successes: u32,
+    failures: u32,
     /// Failures since this bucket's last success.
-    trailing: u64,
+    trailing: u32,
+}
+
+/// The latencies of a tenth of the window; kept only for policies that look at them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Latencies {
+    slow: u32,
+    sum_micros: u64,
 }
 
 impl Bucket {
-    fn count(&mut self, failed: bool, slow: bool, latency: Duration) {
+    fn count(&mut self, failed: bool) {
         if failed {
-            self.failures += 1;
-            self.trailing += 1;
+            self.failures = self.failures.saturating_add(1);
+            self.trailing = self.trailing.saturating_add(1);
         } else {
-            self.successes += 1;
-            self.trailing = 0;
+            self.succeed(1);
         }
-        self.slow += u64::from(slow);
-        self.latency_micros = self.latency_micros.saturating_add(micros(latency));
+    }
+
+    fn succeed(&mut self, times: u32) {
+        self.successes = self.successes.saturating_add(times);
+        self.trailing = 0;
     }
 
     /// Adds a bucket that is later than this one.
     fn append(&mut self, later: &Self) {
-        self.trailing = if later.successes > 0 { later.trailing } else { self.trailing + later.trailing };
-        self.successes += later.successes;
-        self.failures += later.failures;
-        self.slow += later.slow;
-        self.latency_micros = self.latency_micros.saturating_add(later.latency_micros);
+        let before = if later.successes > 0 { 0 } else { self.trailing };
+        self.trailing = before.saturating_add(later.trailing);
+        self.successes = self.successes.saturating_add(later.successes);
+        self.failures = self.failures.saturating_add(later.failures);
+    }
+}
+
+impl Latencies {
+    fn append(&mut self, later: &Self) {
+        self.slow = self.slow.saturating_add(later.slow);
+        self.sum_micros = self.sum_micros.saturating_add(later.sum_micros);
     }
 }
 
 /// A sliding window over the outcomes of one circuit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
-    length: Duration,
     /// A bucket's width in microseconds: a tenth of the length, rounded down, so that ten never exceed it.
     width: u64,
     /// The absolute index of the newest bucket.
     head: u64,
     /// The bucket with absolute index `i` is at `i % 10`.
     ring: [Bucket; BUCKETS],
+    /// The same for latencies.
+    latencies: Option<Box<[Latencies; BUCKETS]>>,
 }
 
 impl Window {
-    /// An empty window of this length. A policy has checked that it is long enough to be divided by ten.
-    pub(crate) fn new(length: Duration) -> Self {
-        let width = micros(length) / SPAN;
-        Self { length, width, head: 0, ring: [Bucket::default(); BUCKETS] }
+    /// An empty window of the policy's length, which is long enough to be divided by ten.
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let latencies = policy.looks_at_latency().then(Box::default);
+        Self { width: width(policy), head: 0, ring: [Bucket::default(); BUCKETS], latencies }
     }
 
     /// Counts a call that settled at `now`. Ignored outcomes count nowhere.
@@ -95,44 +112,76 @@ impl Window {
             OutcomeKind::Failure => true,
             OutcomeKind::Ignored => return,
         };
-        let slow = slow_call.is_some_and(|limit| outcome.latency >= limit);
         self.slide_to(now);
-        self.ring[slot(self.head)].count(failed, slow, outcome.latency);
+        self.ring[slot(self.head)].count(failed);
+        let slow = u32::from(slow_call.is_some_and(|limit| outcome.latency >= limit));
+        self.add_latencies(Latencies { slow, sum_micros: micros(outcome.latency) });
+    }
+
+    /// Counts many successes at once, none of them slow.
+    pub(crate) fn record_successes(&mut self, successes: u32, latency_sum: Duration, now: Timestamp) {
+        if successes > 0 {
+            self.slide_to(now);
+            self.ring[slot(self.head)].succeed(successes);
+            self.add_latencies(Latencies { slow: 0, sum_micros: micros(latency_sum) });
+        }
+    }
+
+    fn add_latencies(&mut self, more: Latencies) {
+        if let Some(latencies) = &mut self.latencies {
+            latencies[slot(self.head)].append(&more);
+        }
     }
 
     /// What the window holds at `now`.
     pub(crate) fn totals(&self, now: Timestamp) -> Totals {
         let mut sum = Bucket::default();
+        let mut latency = Latencies::default();
         for index in self.oldest(self.index(now))..=self.head {
             sum.append(&self.ring[slot(index)]);
+            if let Some(latencies) = &self.latencies {
+                latency.append(&latencies[slot(index)]);
+            }
         }
         Totals {
-            successes: sum.successes,
-            failures: sum.failures,
-            slow: sum.slow,
-            latency_sum: Duration::from_micros(sum.latency_micros),
-            failure_run: sum.trailing,
+            successes: sum.successes.into(),
+            failures: sum.failures.into(),
+            slow: latency.slow.into(),
+            latency_sum: Duration::from_micros(latency.sum_micros),
+            failure_run: sum.trailing.into(),
         }
+    }
+
+    /// When the bucket that `now` belongs to ends.
+    pub(crate) fn bucket_ends_at(&self, now: Timestamp) -> Timestamp {
+        let next = self.index(now).max(self.head).saturating_add(1);
+        Timestamp::from_micros(next.saturating_mul(self.width))
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.ring = [Bucket::default(); BUCKETS];
+        if let Some(latencies) = &mut self.latencies {
+            **latencies = Default::default();
+        }
     }
 
-    /// Changes the length and keeps the counts. Each old bucket goes where its beginning lies, so that nothing stays
-    /// longer than the new window; what is already too old for it goes at once.
-    pub(crate) fn fit(&mut self, length: Duration, now: Timestamp) {
-        if length == self.length {
+    /// Follows a change of the policy and keeps the counts. Each old bucket goes where its beginning lies, so that
+    /// nothing stays longer than the new window; what is already too old for it goes at once.
+    pub(crate) fn fit(&mut self, policy: &Policy, now: Timestamp) {
+        if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;
         }
-        let mut fitted = Self::new(length);
+        let mut fitted = Self::new(policy);
         fitted.head = fitted.index(now).max(self.head.saturating_mul(self.width) / fitted.width);
         let first = fitted.oldest(fitted.head);
         for index in self.oldest(self.index(now))..=self.head {
             let target = index.saturating_mul(self.width) / fitted.width;
             if target >= first {
                 fitted.ring[slot(target)].append(&self.ring[slot(index)]);
+                if let (Some(latencies), Some(old)) = (&mut fitted.latencies, &self.latencies) {
+                    latencies[slot(target)].append(&old[slot(index)]);
+                }
             }
         }
         *self = fitted;
@@ -156,6 +205,9 @@ impl Window {
         if index > self.head {
             for stale in (self.head + 1..=index).take(BUCKETS) {
                 self.ring[slot(stale)] = Bucket::default();
+                if let Some(latencies) = &mut self.latencies {
+                    latencies[slot(stale)] = Latencies::default();
+                }
             }
             self.head = index;
         } else if self.head - index >= SPAN {
@@ -163,6 +215,11 @@ impl Window {
             self.head = index;
         }
     }
+}
+
+/// A bucket's width in microseconds.
+fn width(policy: &Policy) -> u64 {
+    micros(policy.window()) / SPAN
 }
 
 fn slot(index: u64) -> usize {
@@ -173,7 +230,12 @@ fn slot(index: u64) -> usize {
 mod tests {
     use super::*;
 
-    const LENGTH: Duration = Duration::from_secs(10);
+    /// A policy with a window of this many seconds that looks at latencies.
+    fn policy(seconds: u64) -> Policy {
+        Policy::builder().window(Duration::from_secs(seconds)).slow_call(SLOW).slow_rate(50).build().unwrap()
+    }
+
+    const SLOW: Duration = Duration::from_millis(30);
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)
@@ -188,9 +250,9 @@ mod tests {
     }
 
     fn filled(outcomes: &[(u64, Outcome)]) -> Window {
-        let mut window = Window::new(LENGTH);
+        let mut window = Window::new(&policy(10));
         for (ms, outcome) in outcomes {
-            window.record(outcome, Some(Duration::from_millis(30)), at(*ms));
+            window.record(outcome, Some(SLOW), at(*ms));
         }
         window
     }
@@ -257,11 +319,45 @@ mod tests {
     fn another_length_keeps_the_counts_that_fit() {
         let outcomes = [(1_000, ok()), (4_000, bad()), (9_000, bad())];
         let mut longer = filled(&outcomes);
-        longer.fit(LENGTH * 6, at(9_000));
+        longer.fit(&policy(60), at(9_000));
         assert_eq!(longer.totals(at(9_000)), filled(&outcomes).totals(at(9_000)));
         let mut shorter = filled(&outcomes);
-        shorter.fit(LENGTH / 2, at(9_000));
+        shorter.fit(&policy(5), at(9_000));
         assert_eq!(shorter.totals(at(9_000)).calls(), 1, "only what began within the new length stays");
         assert_eq!(shorter.totals(at(9_000)).failure_run, 1);
+    }
+
+    #[test]
+    fn many_successes_at_once_are_as_good_as_one_by_one() {
+        let mut one_by_one = filled(&[(0, bad())]);
+        let mut at_once = one_by_one.clone();
+        for _ in 0..7 {
+            one_by_one.record(&ok(), Some(SLOW), at(3_000));
+        }
+        at_once.record_successes(7, ok().latency * 7, at(3_000));
+        assert_eq!(at_once, one_by_one);
+        at_once.record_successes(0, Duration::ZERO, at(9_000));
+        assert_eq!(at_once, one_by_one, "none is nothing");
+    }
+
+    #[test]
+    fn a_bucket_ends_where_the_next_begins() {
+        let window = filled(&[(5_000, bad())]);
+        assert_eq!(window.bucket_ends_at(at(5_999)), at(6_000));
+        assert_eq!(window.bucket_ends_at(at(6_000)), at(7_000));
+        assert_eq!(window.bucket_ends_at(at(4_000)), at(6_000), "the head's, if that is later");
+    }
+
+    #[test]
+    fn without_a_rule_for_it_latency_costs_nothing_and_can_be_asked_for_later() {
+        let plain = Policy::builder().window(Duration::from_secs(10)).build().unwrap();
+        let mut window = Window::new(&plain);
+        window.record(&bad(), None, at(0));
+        assert_eq!(window.totals(at(0)).latency_sum, Duration::ZERO);
+        window.fit(&policy(10), at(1));
+        window.record(&bad(), Some(SLOW), at(1));
+        let totals = window.totals(at(1));
+        assert_eq!((totals.failures, totals.slow, totals.latency_sum), (2, 1, Duration::from_millis(30)));
+        assert!(core::mem::size_of::<Window>() <= 144);
     }
 }

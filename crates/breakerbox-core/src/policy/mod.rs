@@ -224,6 +224,21 @@ impl Policy {
         self.recovery_rate
     }
 
+    /// Whether any rule or count needs to know how long calls take.
+    #[must_use]
+    pub const fn looks_at_latency(&self) -> bool {
+        self.mean_latency.is_some() || self.slow_call.is_some()
+    }
+
+    /// The latency below which a success is harmless: it is not slow, and brings no mean up to its limit.
+    #[must_use]
+    pub fn harmless_latency(&self) -> Option<Duration> {
+        match (self.mean_latency, self.slow_call) {
+            (Some(mean), Some(slow)) => Some(mean.min(slow)),
+            (mean, slow) => mean.or(slow),
+        }
+    }
+
     /// How long the `trips`-th trip keeps the circuit open.
     pub(crate) fn cool_off_after(&self, trips: u32, draw: Draw) -> Duration {
         self.cool_off.delay(trips, draw)

@@ -95,10 +95,10 @@ fn row_09_a_failure_in_flight_at_the_trip_moves_no_deadline() {
     let mut rig = Rig::new(simple());
     let before = rig.permit();
     rig.fail(3);
-    let record = rig.record().clone();
+    let record = rig.record();
     rig.now = at(10_000);
     assert_eq!(rig.settle(before, &failed().with_retry_after(secs(500))), Verdict::Late);
-    assert_eq!(*rig.record(), record);
+    assert_eq!(rig.record(), record);
     assert_eq!(rig.changes.len(), 1);
 }
 

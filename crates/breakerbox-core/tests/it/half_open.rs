@@ -98,7 +98,7 @@ fn row_07_retry_after_is_heard_from_a_probe_too() {
 #[test]
 fn row_08_an_ignored_probe_frees_the_lease_and_counts_nothing() {
     let (mut rig, probe) = Rig::half_open(simple());
-    let before = rig.record().clone();
+    let before = rig.record();
     assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted);
     let after = rig.record();
     assert_eq!((after.lease, after.probe_successes), (None, 0));
@@ -148,9 +148,9 @@ fn row_09_a_result_after_the_lease_changes_nothing_whether_or_not_somebody_asked
             let (mut rig, probe) = Rig::half_open(simple());
             rig.now = at(42_000);
             let _next = somebody_asks.then(|| rig.permit());
-            let before = rig.record().clone();
+            let before = rig.record();
             assert_eq!(rig.settle(probe, &outcome), Verdict::Late);
-            assert_eq!(*rig.record(), before);
+            assert_eq!(rig.record(), before);
             assert!(rig.changes.is_empty());
         }
     }
@@ -164,9 +164,9 @@ fn row_09_the_probe_of_an_earlier_round_changes_nothing() {
         rig.fail(1);
         rig.now = rig.record().retry_at.unwrap();
         let _second = rig.permit();
-        let before = rig.record().clone();
+        let before = rig.record();
         assert_eq!(rig.settle(first, &outcome), Verdict::Late);
-        assert_eq!(*rig.record(), before);
+        assert_eq!(rig.record(), before);
     }
 }
 
@@ -177,8 +177,8 @@ fn row_09_calls_admitted_while_closed_do_not_decide_a_recovery() {
     rig.fail(3);
     rig.now = at(30_000);
     let _probe = rig.permit();
-    let before = rig.record().clone();
+    let before = rig.record();
     assert_eq!(rig.settle(old_success, &ok()), Verdict::Late);
     assert_eq!(rig.settle(old_failure, &failed()), Verdict::Late);
-    assert_eq!(*rig.record(), before);
+    assert_eq!(rig.record(), before);
 }

@@ -17,7 +17,7 @@ fn row_02_an_ask_before_retry_at_is_told_when_to_come_back() {
 #[test]
 fn row_03_the_first_ask_from_retry_at_on_is_the_probe() {
     let mut rig = Rig::open();
-    let before = rig.record().clone();
+    let before = rig.record();
     rig.now = at(30_000);
     let permit = rig.permit();
     assert!(permit.is_probe());
@@ -51,9 +51,9 @@ fn row_09_a_late_success_does_not_close() {
     let mut rig = Rig::new(crate::rig::simple());
     let late = rig.permit();
     rig.fail(3);
-    let record = rig.record().clone();
+    let record = rig.record();
     assert_eq!(rig.settle(late, &ok()), Verdict::Late);
-    assert_eq!(*rig.record(), record);
+    assert_eq!(rig.record(), record);
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
         retry_at: Some(at(1_030_000)),
         last_success: Some(at(1_000_000)),
         changed_at: at(1_000_000),
-        ..rig.record().clone()
+        ..rig.record()
     };
-    assert_eq!(*rig.record(), expected);
+    assert_eq!(rig.record(), expected);
     assert_eq!(rig.refusal().retry_at(), Some(at(1_030_000)), "shifted once");
     rig.now = at(1_030_000);
     assert!(rig.permit().is_probe());

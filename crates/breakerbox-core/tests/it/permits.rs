@@ -15,7 +15,7 @@ fn a_permit_dropped_within_the_grace_is_cancelled() {
 
 #[test]
 fn a_permit_dropped_later_is_a_failure_that_took_that_long() {
-    let mut rig = Rig::new(simple());
+    let mut rig = Rig::new(simple().mean_latency(ms(9_000)));
     let permit = rig.permit();
     rig.now = at(1_000);
     assert_eq!(rig.drop_permit(permit), Verdict::Counted);

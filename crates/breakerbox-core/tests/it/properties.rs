@@ -81,7 +81,7 @@ proptest! {
         let policy = Policy::builder().window(ms(window_ms)).failure_rate(None)
             .consecutive_failures(u64::MAX).slow_call(SLOW).build().unwrap();
         let mut now = Timestamp::from_micros(start.into());
-        let mut circuit = Circuit::new(None, &policy, Draw(0), now);
+        let mut circuit = Circuit::new(None, &policy, now);
         let mut naive = Naive { width: window_ms * 1_000 / 10, outcomes: vec![] };
         for (step, outcome, look_ahead) in life {
             now = now + step;
@@ -94,6 +94,75 @@ proptest! {
             let later = now + look_ahead;
             prop_assert_eq!(circuit.totals(later), naive.totals(SLOW, later), "expires on read");
         }
+    }
+}
+
+// ---- Successes that are counted aside ----
+
+/// A circuit that hears of quick successes late and all at once, as a caller with counters of its own would do it.
+struct Aside {
+    circuit: Circuit,
+    at_ease_until: Timestamp,
+    successes: u32,
+    latency_sum: Duration,
+}
+
+impl Aside {
+    /// Hands in what was counted aside, all of it in the bucket that is ending.
+    fn hand_in(&mut self, policy: &Policy) {
+        let last_moment = Timestamp::from_micros(self.at_ease_until.as_micros().saturating_sub(1));
+        self.circuit.count_aside(self.successes, self.latency_sum, policy, last_moment);
+        (self.successes, self.latency_sum) = (0, Duration::ZERO);
+    }
+
+    fn settle(
+        &mut self,
+        permit: Permit,
+        outcome: &Outcome,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Change> {
+        let harmless = policy.harmless_latency().is_none_or(|limit| outcome.latency < limit);
+        if now < self.at_ease_until && outcome.kind == OutcomeKind::Success && harmless {
+            self.successes += 1;
+            self.latency_sum += outcome.latency;
+            return None;
+        }
+        self.hand_in(policy);
+        let change = self.circuit.settle(permit, outcome, policy, Draw(3), now).change;
+        self.at_ease_until = if self.circuit.is_at_ease(policy, now) {
+            self.circuit.bucket_ends_at(now)
+        } else {
+            Timestamp::ZERO
+        };
+        change
+    }
+}
+
+proptest! {
+    /// Until the first trip: from then on the circuit is not at ease and everything is counted one by one.
+    #[test]
+    fn counting_aside_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
+        let policy = policy(n);
+        let fresh = || Circuit::new(None, &policy, Timestamp::ZERO);
+        let mut plain = fresh();
+        let mut aside = Aside { circuit: fresh(), at_ease_until: Timestamp::ZERO, successes: 0, latency_sum: Duration::ZERO };
+        let mut now = Timestamp::ZERO;
+        for (step, outcome) in life {
+            now = now + step;
+            let (asked, asked_aside) = (plain.ask(&policy, Draw(1), now), aside.circuit.ask(&policy, Draw(1), now));
+            let (Decision::Admitted(permit), Decision::Admitted(permit_aside)) = (asked.decision, asked_aside.decision)
+            else {
+                return Err(TestCaseError::fail("closed until the first trip"));
+            };
+            let change = plain.settle(permit, &outcome, &policy, Draw(3), now).change;
+            prop_assert_eq!(&change, &aside.settle(permit_aside, &outcome, &policy, now));
+            if change.is_some() {
+                return Ok(());
+            }
+        }
+        aside.hand_in(&policy);
+        prop_assert_eq!(plain.totals(now), aside.circuit.totals(now));
     }
 }
 
@@ -204,7 +273,7 @@ struct Out {
 impl Life {
     fn new(first_policy: usize) -> Self {
         let policy = policy(first_policy);
-        let circuit = Circuit::new(None, &policy, Draw(0), Timestamp::ZERO);
+        let circuit = Circuit::new(None, &policy, Timestamp::ZERO);
         Self { circuit, policy, now: Timestamp::ZERO, draws: 0, permits: vec![] }
     }
 
@@ -214,7 +283,7 @@ impl Life {
         Draw(self.draws.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 
-    fn record(&self) -> &Record {
+    fn record(&self) -> Record {
         self.circuit.record()
     }
 
@@ -294,7 +363,7 @@ impl Life {
         prop_assert_eq!(new.epoch > old.epoch, change.is_some(), "{:?}", change);
         prop_assert!(new.epoch >= old.epoch);
         // The version changes with every write (an outcome's time is noted without one).
-        let written = Record { last_success: old.last_success, ..new.clone() } != *old;
+        let written = Record { last_success: old.last_success, ..new.clone() } != old;
         prop_assert_eq!(written, new.version != old.version);
         if let Some(change) = change {
             prop_assert!(is_legal(change), "{:?}", change);

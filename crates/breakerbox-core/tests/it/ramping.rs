@@ -91,7 +91,7 @@ fn it_ends_at_once_when_the_policy_turns_it_off() {
 #[test]
 fn a_process_that_first_sees_a_circuit_closed_a_moment_ago_ramps_too() {
     let rig = recovered();
-    let seen = |now| Circuit::from_record(rig.record().clone(), &rig.policy, at(now));
+    let seen = |now| Circuit::from_record(rig.record(), &rig.policy, at(now));
     assert!(seen(30_000).ramp().is_some());
     assert!(seen(89_999).ramp().is_some());
     assert!(seen(90_000).ramp().is_none());

@@ -50,7 +50,7 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(policy: Policy) -> Self {
-        let circuit = Circuit::new(None, &policy, Draw(0), Timestamp::ZERO);
+        let circuit = Circuit::new(None, &policy, Timestamp::ZERO);
         Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), draws: 0 }
     }
 
@@ -83,7 +83,7 @@ impl Rig {
         self.circuit.status()
     }
 
-    pub(crate) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> Record {
         self.circuit.record()
     }
 

@@ -163,9 +163,9 @@ fn an_old_success_since_half_open_does_not_stay_new() {
 #[test]
 fn what_must_not_count_leaves_no_trace() {
     let unchanged = |rig: &mut Rig, sample: Sample| {
-        let (before, draw) = (rig.record().clone(), rig.draw());
+        let (before, draw) = (rig.record(), rig.draw());
         let sampled = rig.circuit.sample(&sample, &rig.policy, draw, rig.now);
-        assert_eq!(*rig.record(), before);
+        assert_eq!(rig.record(), before);
         sampled
     };
     let good = Sample { successes: 9, failures: 0, latency_sum: None };
