@@ -33,8 +33,14 @@ impl Permit {
         Self { epoch, kind, started_at }
     }
 
+    /// A permit for an ordinary call, from a caller who knew by itself that the circuit [is at
+    /// ease](crate::Circuit::is_at_ease) in this epoch.
+    pub const fn at_ease(epoch: Epoch, started_at: Timestamp) -> Self {
+        Self::new(epoch, PermitKind::Call, started_at)
+    }
+
     /// A permit for a call that counts nowhere.
-    pub(crate) const fn uncounted(started_at: Timestamp) -> Self {
+    pub const fn uncounted(started_at: Timestamp) -> Self {
         Self::new(Epoch(0), PermitKind::Uncounted, started_at)
     }
 

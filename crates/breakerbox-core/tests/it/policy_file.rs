@@ -180,6 +180,22 @@ fn every_mistake_names_its_field_and_what_to_do() {
 }
 
 #[test]
+fn the_edges_of_the_ranges_are_inside() {
+    let text = r#"
+        cool_off = "10m"
+        cool_off_factor = 1
+        forgive_after = "36500d"
+        jitter = 100
+        failure_rate = 100
+        recovery_rate = 1
+        window = "1ms"
+    "#;
+    let policy = toml::from_str::<PolicyBuilder>(text).unwrap().build().unwrap();
+    assert_eq!((policy.cool_off(), policy.cool_off_max()), (secs(600), secs(600)));
+    assert_eq!((policy.jitter(), policy.failure_rate(), policy.recovery_rate()), (100, Some(100), 1));
+}
+
+#[test]
 fn what_may_be_zero_may_be_zero() {
     let text = "disable_min = \"0s\"\ncancel_grace = \"0s\"\njitter = 0";
     let policy = toml::from_str::<PolicyBuilder>(text).unwrap().build().unwrap();

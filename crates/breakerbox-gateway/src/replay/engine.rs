@@ -261,7 +261,6 @@ impl<W: io::Write> Engine<W> {
         if self.lives.len() >= self.limits.keys {
             return Err(EngineError::TooManyKeys(self.limits.keys));
         }
-        let draw = self.draw();
         let key: Arc<str> = key.into();
         let life = self.lives.len();
         let origin_ms = self.started_ms.unwrap_or_default();
