@@ -130,6 +130,14 @@ fn a_recent_success_prevents_disabling() {
     }
 }
 
+#[test]
+fn a_success_in_the_tick_that_trips_is_recent_too() {
+    let mut rig = sampled(convoy_that_gives_up());
+    rig.sample(1, 0);
+    rig.now = at(100_000);
+    assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
+}
+
 /// Disabled at the first trip, if there was no success for a minute.
 fn convoy_that_gives_up() -> PolicyBuilder {
     Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60))

@@ -1,0 +1,254 @@
+//! The registry that a service builds once and asks for circuits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use breakerbox_core::{Key, KeyError, MAX_KEY_LENGTH, Policy, Refusal};
+
+use crate::circuit::Circuit;
+use crate::clock::{AnyClock, Clock};
+use crate::observe::{CircuitChange, Observers};
+use crate::registry::Registry;
+
+/// How many circuits a registry holds unless it is told otherwise.
+pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
+
+/// Circuits by key. Build one for a service, clone it freely, and keep it for as long as the service runs.
+#[derive(Clone)]
+pub struct Breakerbox(Arc<Shared>);
+
+/// What all handles share.
+pub(crate) struct Shared {
+    pub(crate) clock: AnyClock,
+    pub(crate) observers: Observers,
+    registry: Registry,
+    policies: RwLock<Policies>,
+    dry_run: bool,
+    refused: Option<RefusalObserver>,
+    late: AtomicU64,
+}
+
+/// Who hears of calls that dry-run let through.
+type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
+
+/// Which policy governs which key: its own, its tenant's, or the default.
+struct Policies {
+    default: Arc<Policy>,
+    by_tenant: HashMap<Box<str>, Arc<Policy>>,
+    by_key: HashMap<Box<str>, Arc<Policy>>,
+}
+
+impl Policies {
+    fn of(&self, key: &str) -> Arc<Policy> {
+        let of_tenant = || self.by_tenant.get(tenant_of(key)?);
+        Arc::clone(self.by_key.get(key).or_else(of_tenant).unwrap_or(&self.default))
+    }
+}
+
+/// The tenant that a key begins with, as [`Key::of`] writes it.
+fn tenant_of(key: &str) -> Option<&str> {
+    Some(key.split_once(' ')?.0)
+}
+
+impl Breakerbox {
+    /// Starts with the default policy, the system's clock and room for a million circuits.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The circuit of this key. Keep the handle where the same key is asked for often.
+    ///
+    /// # Errors
+    /// If the key is empty or too long.
+    #[inline]
+    pub fn circuit(&self, key: &str) -> Result<Circuit, KeyError> {
+        if key.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if key.len() > MAX_KEY_LENGTH {
+            return Err(KeyError::TooLong { length: key.len() });
+        }
+        let policy = || self.0.policies().of(key);
+        let cell = self.0.registry.find_or_add(key, policy, &self.0.clock);
+        Ok(Circuit::new(Arc::clone(&self.0), cell, self.0.dry_run))
+    }
+
+    /// The circuit of a tenant's endpoint, host, or whole tenant.
+    #[must_use]
+    pub fn circuit_of(&self, key: &Key) -> Circuit {
+        self.circuit(key.text()).expect("a key is neither empty nor too long")
+    }
+
+    /// Changes the policy of all keys that have none of their own, at once and without losing state.
+    pub fn set_policy(&self, policy: Policy) {
+        self.change_policies(|policies| policies.default = Arc::new(policy));
+    }
+
+    /// Changes the policy of a tenant's keys; none: the default's again.
+    pub fn set_tenant_policy(&self, tenant: &str, policy: Option<Policy>) {
+        self.change_policies(|policies| put(&mut policies.by_tenant, tenant, policy));
+    }
+
+    /// Changes the policy of one key; none: its tenant's or the default's again.
+    pub fn set_key_policy(&self, key: &str, policy: Option<Policy>) {
+        self.change_policies(|policies| put(&mut policies.by_key, key, policy));
+    }
+
+    fn change_policies(&self, change: impl FnOnce(&mut Policies)) {
+        let mut policies = self.0.policies.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut policies);
+        // Still under the lock, so that of two changes the later one stays.
+        self.0.registry.for_each(|cell| {
+            let policy = policies.of(cell.key());
+            if !Arc::ptr_eq(&policy, &cell.policy()) {
+                cell.set_policy(policy, &self.0.clock);
+            }
+        });
+    }
+
+    /// Lets go of what idle circuits do not need. Worth calling now and then where keys come and go.
+    pub fn tidy(&self) {
+        self.0.registry.for_each(|cell| {
+            cell.tidy(&self.0.clock);
+        });
+    }
+
+    /// How many circuits there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.registry.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What happened that nobody was told of.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            late_results: self.0.late.load(Ordering::Relaxed),
+            uncontrolled: self.0.registry.uncontrolled(),
+            observer_panics: self.0.observers.panics(),
+        }
+    }
+}
+
+fn put(policies: &mut HashMap<Box<str>, Arc<Policy>>, name: &str, policy: Option<Policy>) {
+    match policy {
+        Some(policy) => policies.insert(name.into(), Arc::new(policy)),
+        None => policies.remove(name),
+    };
+}
+
+impl Shared {
+    fn policies(&self) -> std::sync::RwLockReadGuard<'_, Policies> {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn would_have_refused(&self, key: &str, refusal: &Refusal) {
+        if let Some(observer) = &self.refused {
+            observer(key, refusal);
+        }
+    }
+}
+
+/// What happened that nobody was told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Results that came after their epoch or lease, and changed nothing.
+    pub late_results: u64,
+    /// Asks for a circuit that found no room for one.
+    pub uncontrolled: u64,
+    /// Observers that panicked.
+    pub observer_panics: u64,
+}
+
+impl fmt::Debug for Breakerbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breakerbox").field("circuits", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Breakerbox`].
+#[must_use]
+pub struct Builder {
+    policy: Policy,
+    clock: AnyClock,
+    observers: Observers,
+    max_circuits: usize,
+    dry_run: bool,
+    refused: Option<RefusalObserver>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            clock: AnyClock::System,
+            observers: Observers::default(),
+            max_circuits: DEFAULT_MAX_CIRCUITS,
+            dry_run: false,
+            refused: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The policy of all keys that get none of their own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Another clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = AnyClock::Custom(Arc::new(clock));
+        self
+    }
+
+    /// Somebody who hears of every change, after the fact, in the thread that caused it. It should be quick.
+    pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
+        self.observers.add(Box::new(observer));
+        self
+    }
+
+    /// How many circuits there may be; a million if nothing is said.
+    pub fn max_circuits(mut self, max: usize) -> Self {
+        self.max_circuits = max;
+        self
+    }
+
+    /// Observe only: circuits live their whole life, every call is admitted, and `refused` hears of those that would have
+    /// been refused. They count nowhere.
+    pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
+        self.dry_run = true;
+        self.refused = Some(Box::new(refused));
+        self
+    }
+
+    /// The registry.
+    #[must_use]
+    pub fn build(self) -> Breakerbox {
+        let policies =
+            Policies { default: Arc::new(self.policy), by_tenant: HashMap::new(), by_key: HashMap::new() };
+        Breakerbox(Arc::new(Shared {
+            clock: self.clock,
+            observers: self.observers,
+            registry: Registry::new(self.max_circuits),
+            policies: RwLock::new(policies),
+            dry_run: self.dry_run,
+            refused: self.refused,
+            late: AtomicU64::new(0),
+        }))
+    }
+}

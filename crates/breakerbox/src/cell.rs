@@ -1,0 +1,440 @@
+//! One circuit in this process, shared by all its threads.
+//!
+//! The core decides, under a lock. Most calls never get there: while the circuit is [at
+//! ease](breakerbox_core::Circuit::is_at_ease), an ask is one load and a success one compare-and-swap of a tally, handed to the
+//! core when its bucket of the window ends, or before anything else happens.
+//!
+//! | field | says |
+//! | --- | --- |
+//! | `gate` | the epoch, and what an ask may do without the lock |
+//! | `until` | at ease: until when successes may be counted aside; open: the time to come back |
+//! | `tally` | successes counted aside, their latencies, and a mark of the epoch they belong to |
+//! | `cold` | the circuit itself, and its policy |
+//!
+//! What is guaranteed: a success is counted in the epoch of its permit or not at all, since the tally's mark changes with
+//! the epoch and a swap on an old mark fails. Nobody waits for anything but the lock, and no code of the caller runs
+//! under it.
+
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
+
+use breakerbox_core::{
+    self as core, Attribution, Change, Command, Draw, Epoch, Outcome, Policy, Refusal, Settled, Status,
+    Timestamp, Totals,
+};
+
+use crate::clock::Clock;
+use crate::spread::Spread;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// What an ask may do without the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Go ahead.
+    AtEase,
+    /// Turn back, if it is not yet time.
+    Open,
+    /// Take the lock.
+    Locked,
+}
+
+/// The gate's word: the epoch, whether latencies matter, and the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Gate(u64);
+
+impl Gate {
+    const EPOCH_SHIFT: u32 = 3;
+    const TIMED: u64 = 0b100;
+
+    const fn new(epoch: Epoch, timed: bool, way: Way) -> Self {
+        let timed = if timed { Self::TIMED } else { 0 };
+        Self(epoch.0 << Self::EPOCH_SHIFT | timed | way as u64)
+    }
+
+    const fn way(self) -> Way {
+        match self.0 & 0b11 {
+            0 => Way::AtEase,
+            1 => Way::Open,
+            _ => Way::Locked,
+        }
+    }
+
+    const fn is_timed(self) -> bool {
+        self.0 & Self::TIMED != 0
+    }
+
+    const fn epoch(self) -> Epoch {
+        Epoch(self.0 >> Self::EPOCH_SHIFT)
+    }
+}
+
+/// The tally's word: a mark of the epoch, how many successes, and how long they took together in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tally(u64);
+
+impl Tally {
+    const MARK_SHIFT: u32 = 48;
+    const COUNT_SHIFT: u32 = 32;
+    const MOST: u64 = u16::MAX as u64;
+    const LONGEST: u64 = u32::MAX as u64;
+
+    const fn empty(epoch: Epoch) -> Self {
+        Self(epoch.0 << Self::MARK_SHIFT)
+    }
+
+    const fn count(self) -> u64 {
+        self.0 >> Self::COUNT_SHIFT & Self::MOST
+    }
+
+    const fn micros(self) -> u64 {
+        self.0 & Self::LONGEST
+    }
+
+    /// With one more success; none if it belongs to another epoch, or there is no room.
+    const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
+        let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
+        let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();
+        if same_epoch && room { Some(Self(self.0 + (1 << Self::COUNT_SHIFT) + micros)) } else { None }
+    }
+}
+
+/// How many tries at the shared tally mean that threads are in each other's way.
+const CONTENDED: u32 = 3;
+
+/// One circuit in this process.
+pub(crate) struct Cell {
+    gate: AtomicU64,
+    until: AtomicU64,
+    tally: AtomicU64,
+    /// From which latency on, in microseconds, a success is not harmless.
+    harmless: AtomicU64,
+    /// More tallies, once threads are in each other's way.
+    spread: OnceLock<Box<Spread>>,
+    cold: Mutex<Cold>,
+    key: Box<str>,
+}
+
+/// What is behind the lock.
+struct Cold {
+    /// None until something happens, and again after a quiet time.
+    circuit: Option<Box<core::Circuit>>,
+    policy: Arc<Policy>,
+    born_at: Timestamp,
+}
+
+/// What a permit holds of its circuit. Small, because every call has one.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Given out without the lock.
+    AtEase { gate: u64, started_at: Timestamp },
+    /// Given out by the core: a probe, a call on the ramp, or one that may complete the evidence.
+    Decided(Box<core::Permit>),
+}
+
+impl Held {
+    pub(crate) fn started_at(&self) -> Timestamp {
+        match self {
+            Self::AtEase { started_at, .. } => *started_at,
+            Self::Decided(permit) => permit.started_at(),
+        }
+    }
+
+    /// A probe's deadline.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        match self {
+            Self::AtEase { .. } => None,
+            Self::Decided(permit) => permit.deadline(),
+        }
+    }
+
+    fn into_permit(self) -> core::Permit {
+        match self {
+            Self::AtEase { gate, started_at } => core::Permit::at_ease(Gate(gate).epoch(), started_at),
+            Self::Decided(permit) => *permit,
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(key: &str, policy: Arc<Policy>, now: Timestamp) -> Self {
+        let cell = Self {
+            gate: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+            tally: AtomicU64::new(0),
+            harmless: AtomicU64::new(0),
+            spread: OnceLock::new(),
+            cold: Mutex::new(Cold { circuit: None, policy, born_at: now }),
+            key: key.into(),
+        };
+        cell.publish(&mut cell.lock(), now);
+        cell
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Answers an ask without the lock. None: it takes the core to decide.
+    #[inline]
+    pub(crate) fn ask_aside(&self, clock: &impl Clock) -> Option<Result<Held, Refusal>> {
+        let gate = Gate(self.gate.load(Ordering::Acquire));
+        match gate.way() {
+            Way::AtEase => {
+                let started_at = if gate.is_timed() { clock.now() } else { clock.recent() };
+                Some(Ok(Held::AtEase { gate: gate.0, started_at }))
+            }
+            Way::Open => {
+                let retry_at = Timestamp::from_micros(self.until.load(Ordering::Acquire));
+                let now = clock.recent();
+                // Looked at again, because the time may have been a later epoch's.
+                let refused = now < retry_at && self.gate.load(Ordering::Relaxed) == gate.0;
+                refused.then(|| Err(Refusal::Open { retry_at, retry_in: retry_at.since(now) }))
+            }
+            Way::Locked => None,
+        }
+    }
+
+    /// Asks the core.
+    #[cold]
+    pub(crate) fn ask(&self, clock: &impl Clock) -> core::Asked {
+        self.step(clock, |circuit, policy, now| circuit.ask(policy, draw(), now))
+    }
+
+    /// Counts a success without the lock. False: it takes the core to hear of it.
+    #[inline]
+    pub(crate) fn count_aside(&self, held: &Held, clock: &impl Clock) -> bool {
+        let Held::AtEase { gate, started_at } = *held else { return false };
+        let (now, micros) = if Gate(gate).is_timed() {
+            let now = clock.now();
+            (now, now.as_micros().saturating_sub(started_at.as_micros()))
+        } else {
+            (clock.recent(), 0)
+        };
+        let mut tries = 0;
+        let tally = self.tally();
+        while self.gate.load(Ordering::Acquire) == gate
+            && now.as_micros() < self.until.load(Ordering::Relaxed)
+            && micros < self.harmless.load(Ordering::Relaxed)
+        {
+            let seen = tally.load(Ordering::Relaxed);
+            let Some(Tally(next)) = Tally(seen).with(Gate(gate).epoch(), micros) else { return false };
+            if tally.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                if tries >= CONTENDED {
+                    self.spread_out(Gate(gate).epoch());
+                }
+                return true;
+            }
+            tries += 1;
+        }
+        false
+    }
+
+    /// Settles a permit by the core.
+    #[cold]
+    pub(crate) fn settle(
+        &self,
+        held: Held,
+        clock: &impl Clock,
+        outcome: impl FnOnce(Duration) -> Outcome,
+    ) -> Settled {
+        self.step(clock, |circuit, policy, now| {
+            let outcome = outcome(now.since(held.started_at()));
+            circuit.settle(held.into_permit(), &outcome, policy, draw(), now)
+        })
+    }
+
+    /// Settles a permit whose holder went away.
+    #[cold]
+    pub(crate) fn settle_dropped(&self, held: Held, clock: &impl Clock) -> Settled {
+        self.step(clock, |circuit, policy, now| {
+            circuit.settle_dropped(held.into_permit(), policy, draw(), now)
+        })
+    }
+
+    pub(crate) fn obey(&self, command: Command, by: &Attribution, clock: &impl Clock) -> Option<Change> {
+        self.step(clock, |circuit, policy, now| circuit.obey(command, by, policy, draw(), now))
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.lock().circuit.as_ref().map_or(Status::Closed, |circuit| circuit.status())
+    }
+
+    pub(crate) fn record(&self, clock: &impl Clock) -> core::Record {
+        self.step(clock, |circuit, _, _| circuit.record())
+    }
+
+    pub(crate) fn totals(&self, clock: &impl Clock) -> Totals {
+        self.step(clock, |circuit, _, now| circuit.totals(now))
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.lock().policy)
+    }
+
+    /// Changes the policy. State and counts stay.
+    pub(crate) fn set_policy(&self, policy: Arc<Policy>, clock: &impl Clock) {
+        let mut cold = self.lock();
+        let now = clock.now();
+        self.hand_in(&mut cold, now);
+        cold.policy = policy;
+        self.publish(&mut cold, now);
+    }
+
+    /// Lets go of what an idle circuit does not need. True if nothing would be lost with the whole cell.
+    pub(crate) fn tidy(&self, clock: &impl Clock) -> bool {
+        let mut cold = self.lock();
+        let now = clock.now();
+        self.hand_in(&mut cold, now);
+        let Cold { circuit, policy, born_at } = &mut *cold;
+        let idle = match circuit.as_deref() {
+            None => true,
+            Some(circuit) => circuit.is_forgettable(policy, now) && circuit.totals(now).calls() == 0,
+        };
+        if let Some(forgotten) = circuit.take_if(|_| idle) {
+            // Epochs only grow, also over a time that nobody remembers.
+            *born_at = (*born_at).max(Timestamp::from_micros(forgotten.epoch().0));
+        }
+        self.publish(&mut cold, now);
+        idle
+    }
+
+    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
+    fn step<R>(
+        &self,
+        clock: &impl Clock,
+        step: impl FnOnce(&mut core::Circuit, &Policy, Timestamp) -> R,
+    ) -> R {
+        let mut cold = self.lock();
+        let now = clock.now();
+        self.hand_in(&mut cold, now);
+        let Cold { circuit, policy, born_at } = &mut *cold;
+        let circuit = circuit.get_or_insert_with(|| Box::new(new_circuit(&self.key, policy, *born_at)));
+        let result = step(circuit, policy, now);
+        self.publish(&mut cold, now);
+        result
+    }
+
+    /// Gives the core what was counted aside.
+    fn hand_in(&self, cold: &mut Cold, now: Timestamp) {
+        let gate = Gate(self.gate.load(Ordering::Relaxed));
+        let empty = Tally::empty(gate.epoch());
+        let (mut successes, mut micros) = (0, 0);
+        for tally in self.tallies() {
+            let counted = Tally(tally.swap(empty.0, Ordering::AcqRel));
+            successes += counted.count();
+            micros += counted.micros();
+        }
+        if successes == 0 {
+            return;
+        }
+        // They belong to the bucket that was current, which may have ended since.
+        let last_moment = Timestamp::from_micros(self.until.load(Ordering::Relaxed).saturating_sub(1));
+        let at = if gate.way() == Way::AtEase { now.min(last_moment) } else { now };
+        let Cold { circuit, policy, born_at } = cold;
+        let circuit = circuit.get_or_insert_with(|| Box::new(new_circuit(&self.key, policy, *born_at)));
+        let successes = u32::try_from(successes).unwrap_or(u32::MAX);
+        circuit.count_aside(successes, Duration::from_micros(micros), policy, at);
+    }
+
+    /// Says at the gate what may now be done without the lock.
+    fn publish(&self, cold: &mut Cold, now: Timestamp) {
+        let Cold { circuit, policy, born_at } = cold;
+        let (epoch, way, until) = match circuit.as_deref() {
+            None => {
+                let fresh = new_circuit(&self.key, policy, *born_at);
+                (fresh.epoch(), Way::AtEase, fresh.bucket_ends_at(now))
+            }
+            Some(circuit) if circuit.is_at_ease(policy, now) => {
+                (circuit.epoch(), Way::AtEase, circuit.bucket_ends_at(now))
+            }
+            Some(circuit) => match circuit.retry_at() {
+                Some(retry_at) => (circuit.epoch(), Way::Open, retry_at),
+                None => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
+            },
+        };
+        let before = Gate(self.gate.load(Ordering::Relaxed));
+        let gate = Gate::new(epoch, policy.looks_at_latency(), way);
+        if gate.epoch() != before.epoch() {
+            // From here on, whoever still counts for the old epoch fails.
+            let empty = Tally::empty(epoch);
+            self.tallies().for_each(|tally| tally.store(empty.0, Ordering::Release));
+        }
+        let harmless = policy
+            .harmless_latency()
+            .map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        self.harmless.store(harmless, Ordering::Relaxed);
+        self.until.store(until.as_micros(), Ordering::Release);
+        self.gate.store(gate.0, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cold> {
+        // Nothing under the lock panics; if it did, the circuit would still be whole.
+        self.cold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This thread's tally.
+    #[inline]
+    fn tally(&self) -> &AtomicU64 {
+        self.spread.get().map_or(&self.tally, |spread| spread.of_this_thread())
+    }
+
+    /// All tallies.
+    fn tallies(&self) -> impl Iterator<Item = &AtomicU64> {
+        std::iter::once(&self.tally).chain(self.spread.get().into_iter().flat_map(|spread| spread.all()))
+    }
+
+    /// Gives threads tallies of their own. Under the lock, so that the new ones bear the right mark.
+    #[cold]
+    fn spread_out(&self, epoch: Epoch) {
+        let _cold = self.lock();
+        if Gate(self.gate.load(Ordering::Relaxed)).epoch() == epoch {
+            self.spread.get_or_init(|| Box::new(Spread::new(Tally::empty(epoch).0)));
+        }
+    }
+}
+
+fn new_circuit(key: &str, policy: &Policy, born_at: Timestamp) -> core::Circuit {
+    let tenant = key.split_once(' ').map(|(tenant, _)| Arc::from(tenant));
+    core::Circuit::new(tenant, policy, born_at)
+}
+
+fn draw() -> Draw {
+    Draw(rand::random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_keeps_what_it_is_given() {
+        for way in [Way::AtEase, Way::Open, Way::Locked] {
+            for timed in [false, true] {
+                let gate = Gate::new(Epoch(1 << 60), timed, way);
+                assert_eq!((gate.epoch(), gate.is_timed(), gate.way()), (Epoch(1 << 60), timed, way));
+            }
+        }
+    }
+
+    #[test]
+    fn the_tally_adds_up_until_there_is_no_room() {
+        let epoch = Epoch(0x1234_5678);
+        let one = Tally::empty(epoch).with(epoch, 250).unwrap();
+        let two = one.with(epoch, 50).unwrap();
+        assert_eq!((two.count(), two.micros()), (2, 300));
+        assert_eq!(two.with(Epoch(0x1234_5679), 1), None, "another epoch");
+        assert_eq!(two.with(epoch, u64::from(u32::MAX)), None, "no room for the time");
+        let mut full = Tally::empty(epoch);
+        for _ in 0..u16::MAX {
+            full = full.with(epoch, 0).unwrap();
+        }
+        assert_eq!(full.with(epoch, 0), None, "no room for one more");
+        assert_eq!((full.count(), full.micros()), (65_535, 0));
+    }
+
+    #[test]
+    fn a_cell_is_small() {
+        assert!(size_of::<Cell>() <= 96, "{}", size_of::<Cell>());
+        assert!(size_of::<core::Circuit>() <= 200, "{}", size_of::<core::Circuit>());
+    }
+}

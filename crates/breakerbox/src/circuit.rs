@@ -1,0 +1,138 @@
+//! A handle to one circuit: ask, settle, look, and order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breakerbox_core::{
+    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settled, Status, Totals,
+    Verdict,
+};
+
+use crate::breakerbox::Shared;
+use crate::cell::{Cell, Held};
+use crate::clock::AnyClock;
+use crate::permit::Permit;
+
+/// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
+#[derive(Clone)]
+pub struct Circuit {
+    shared: Arc<Shared>,
+    /// None if there was no room for it: every call is admitted and none is counted.
+    cell: Option<Arc<Cell>>,
+    dry_run: bool,
+}
+
+impl Circuit {
+    pub(crate) const fn new(shared: Arc<Shared>, cell: Option<Arc<Cell>>, dry_run: bool) -> Self {
+        Self { shared, cell, dry_run }
+    }
+
+    /// Asks for a permit to make one call now. Never waits.
+    ///
+    /// # Errors
+    /// A refusal is not an error of the caller: it says why there is no permit, and when to ask again.
+    #[inline]
+    pub fn ask(&self) -> Result<Permit<'_>, Refusal> {
+        let Some(cell) = &self.cell else { return Ok(Permit::new(self, None)) };
+        match cell.ask_aside(self.clock()) {
+            Some(Ok(held)) => Ok(Permit::new(self, Some(held))),
+            Some(Err(refusal)) if !self.dry_run => Err(refusal),
+            _ => match self.ask_the_core(cell) {
+                Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
+                Err(refusal) => Err(*refusal),
+            },
+        }
+    }
+
+    /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
+    #[cold]
+    fn ask_the_core(&self, cell: &Cell) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        let core::Asked { decision, change } = cell.ask(self.clock());
+        if let Some(change) = change {
+            self.changed(change);
+        }
+        match decision {
+            Decision::Admitted(permit) => Ok(Some(Box::new(permit))),
+            Decision::Refused(refusal) if self.dry_run => {
+                self.shared.would_have_refused(cell.key(), &refusal);
+                Ok(None)
+            }
+            Decision::Refused(refusal) => Err(Box::new(refusal)),
+        }
+    }
+
+    /// The key, if the circuit is one that is kept.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.cell.as_deref().map(Cell::key)
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.cell.as_ref().map_or(Status::Closed, |cell| cell.status())
+    }
+
+    /// All that is remembered of the circuit; none if there was no room for it.
+    #[must_use]
+    pub fn record(&self) -> Option<Record> {
+        self.cell.as_ref().map(|cell| cell.record(self.clock()))
+    }
+
+    /// What the window holds.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.cell.as_ref().map_or_else(Totals::default, |cell| cell.totals(self.clock()))
+    }
+
+    /// The policy that governs it.
+    #[must_use]
+    pub fn policy(&self) -> Option<Arc<Policy>> {
+        self.cell.as_ref().map(|cell| cell.policy())
+    }
+
+    /// Does what an operator says: force open, force closed, disable, release, enable, reset. Returns the change; none if
+    /// there was nothing to do.
+    pub fn obey(&self, command: Command, by: &Attribution) -> Option<Change> {
+        let change = self.cell.as_ref()?.obey(command, by, self.clock())?;
+        self.changed(change.clone());
+        Some(change)
+    }
+
+    #[inline]
+    pub(crate) fn clock(&self) -> &AnyClock {
+        &self.shared.clock
+    }
+
+    #[inline]
+    pub(crate) fn cell(&self) -> Option<&Cell> {
+        self.cell.as_deref()
+    }
+
+    /// Tells the observers what settling a permit changed.
+    pub(crate) fn settled(&self, settled: Settled) -> Verdict {
+        if let Some(change) = settled.change {
+            self.changed(change);
+        }
+        if settled.verdict == Verdict::Late {
+            self.shared.count_late();
+        }
+        settled.verdict
+    }
+
+    #[cold]
+    fn changed(&self, change: Change) {
+        if let Some(cell) = &self.cell {
+            self.shared.observers.tell(cell.key(), change);
+        }
+    }
+}
+
+impl fmt::Debug for Circuit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Circuit")
+            .field("key", &self.key())
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}

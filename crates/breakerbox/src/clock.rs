@@ -1,0 +1,201 @@
+//! Where the time comes from.
+//!
+//! A real clock is read often, so it has two faces. [`Clock::now`] is exact. [`Clock::recent`] may be a few
+//! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in both,
+//! so that users' tests decide to the microsecond.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+
+/// Tells the time.
+pub trait Clock: Send + Sync + 'static {
+    /// The time, exactly. It never goes back.
+    fn now(&self) -> Timestamp;
+
+    /// The time, never later than it is, and a few milliseconds earlier at the most.
+    fn recent(&self) -> Timestamp {
+        self.now()
+    }
+}
+
+/// The clock of this machine: monotonic, and counted from the first time anybody asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        precise()
+    }
+
+    #[inline]
+    fn recent(&self) -> Timestamp {
+        match RECENT.load(Ordering::Relaxed) {
+            ASLEEP => wake_the_ticker(),
+            micros => {
+                // Written only when it is not yet set, so that busy threads share the line instead of fighting for it.
+                if !ASKED.load(Ordering::Relaxed) {
+                    ASKED.store(true, Ordering::Relaxed);
+                }
+                Timestamp::from_micros(micros)
+            }
+        }
+    }
+}
+
+/// The system's clock without a detour, or somebody else's.
+pub(crate) enum AnyClock {
+    System,
+    Custom(Arc<dyn Clock>),
+}
+
+impl Clock for AnyClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        match self {
+            Self::System => SystemClock.now(),
+            Self::Custom(clock) => clock.now(),
+        }
+    }
+
+    #[inline]
+    fn recent(&self) -> Timestamp {
+        match self {
+            Self::System => SystemClock.recent(),
+            Self::Custom(clock) => clock.recent(),
+        }
+    }
+}
+
+/// How old the recent time gets.
+const TICK: Duration = Duration::from_millis(2);
+
+/// After how many ticks without a question the ticker goes to sleep.
+const PATIENCE: u32 = 250;
+
+/// The recent time in microseconds, or [`ASLEEP`].
+static RECENT: AtomicU64 = AtomicU64::new(ASLEEP);
+const ASLEEP: u64 = 0;
+
+/// Whether anybody asked for the recent time since the ticker last looked.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
+    let clock = quanta::Clock::new();
+    let start = clock.now();
+    (clock, start)
+});
+
+/// The thread that keeps the recent time; none if it could not be started.
+static TICKER: LazyLock<Option<Thread>> = LazyLock::new(|| {
+    let ticker = thread::Builder::new().name("breakerbox-clock".into()).spawn(tick);
+    ticker.ok().map(|handle| handle.thread().clone())
+});
+
+fn precise() -> Timestamp {
+    let (clock, start) = &*ORIGIN;
+    let elapsed = clock.now().duration_since(*start);
+    // From 1, because 0 means that the ticker sleeps.
+    Timestamp::from_micros(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).saturating_add(1))
+}
+
+#[cold]
+fn wake_the_ticker() -> Timestamp {
+    ASKED.store(true, Ordering::Relaxed);
+    if let Some(ticker) = &*TICKER {
+        ticker.unpark();
+    }
+    precise()
+}
+
+/// Keeps the recent time while anybody asks for it.
+fn tick() {
+    let mut unasked = 0;
+    loop {
+        RECENT.store(precise().as_micros(), Ordering::Relaxed);
+        thread::sleep(TICK);
+        unasked = if ASKED.swap(false, Ordering::Relaxed) { 0 } else { unasked + 1 };
+        if unasked >= PATIENCE {
+            // From here on askers read the exact clock and wake us. An unpark that came before is not lost.
+            RECENT.store(ASLEEP, Ordering::Relaxed);
+            thread::park();
+            unasked = 0;
+        }
+    }
+}
+
+/// A clock that stands still until it is told otherwise, for tests.
+///
+/// ```
+/// use breakerbox::{Clock, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(30));
+/// assert_eq!(clock.now().since(before), Duration::from_secs(30));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that stands at one second.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(1_000_000)))
+    }
+
+    /// Moves the time on. All clones of this clock move with it.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(now.saturating_add(by))).ok();
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recent_time_is_never_ahead_and_follows() {
+        let clock = SystemClock;
+        let start = clock.now();
+        let limit = start + Duration::from_secs(20);
+        for _ in 0..100_000 {
+            assert!(clock.recent() <= clock.now());
+        }
+        while clock.recent() < start + Duration::from_millis(50) {
+            assert!(clock.now() < limit, "it follows the exact time");
+        }
+    }
+
+    #[test]
+    fn a_ticker_that_fell_asleep_is_woken_by_a_question() {
+        let clock = SystemClock;
+        let limit = clock.now() + Duration::from_secs(20);
+        while RECENT.load(Ordering::Relaxed) != ASLEEP {
+            assert!(clock.now() < limit, "without questions it falls asleep");
+            thread::sleep(TICK);
+        }
+        clock.recent();
+        while RECENT.load(Ordering::Relaxed) == ASLEEP {
+            assert!(clock.now() < limit, "and a question wakes it");
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Permits: the right to make one call, settled once.
+
+use std::time::Duration;
+
+use breakerbox_core::{Outcome, Timestamp, Verdict};
+
+use crate::cell::{Cell, Held};
+use crate::circuit::Circuit;
+use crate::clock::Clock;
+
+/// The right to make one call. Settle it with what the call turned out to be; a permit that is dropped within the policy's
+/// `cancel_grace` is cancelled and counts nowhere, one that is dropped later is a failure.
+///
+/// ```
+/// use breakerbox::{Breakerbox, Refusal};
+///
+/// let breakers = Breakerbox::builder().build();
+/// let circuit = breakers.circuit("https://hooks.example.com/in")?;
+/// match circuit.ask() {
+///     Ok(permit) => {
+///         // Make the call, then say how it went.
+///         permit.success();
+///     }
+///     Err(Refusal::Open { retry_in, .. }) => println!("ask again in {retry_in:?}"),
+///     Err(other) => println!("not now: {other:?}"),
+/// }
+/// # Ok::<(), breakerbox::KeyError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once is cancelled"]
+pub struct Permit<'c> {
+    circuit: &'c Circuit,
+    /// Taken when the permit is settled. Without one, the call counts nowhere.
+    held: Option<Held>,
+}
+
+impl<'c> Permit<'c> {
+    #[inline]
+    pub(crate) const fn new(circuit: &'c Circuit, held: Option<Held>) -> Self {
+        Self { circuit, held }
+    }
+
+    /// Whether this call probes a half-open circuit.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    /// A probe's deadline, by the clock of the registry. A probe that is still running then has failed.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.held.as_ref().and_then(Held::deadline)
+    }
+
+    /// How long the call may take, if it is a probe. Zero: it is too late to start it.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
+    }
+
+    /// The call did well.
+    #[inline]
+    pub fn success(mut self) -> Verdict {
+        let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
+        if cell.count_aside(&held, self.circuit.clock()) {
+            return Verdict::Counted;
+        }
+        settle(self.circuit, cell, held, Outcome::success)
+    }
+
+    /// The call failed.
+    pub fn failure(self) -> Verdict {
+        self.settle_with(Outcome::failure)
+    }
+
+    /// The call failed, and the destination said when to come back.
+    pub fn failure_with_retry_after(self, retry_after: Duration) -> Verdict {
+        self.settle_with(|latency| Outcome::failure(latency).with_retry_after(retry_after))
+    }
+
+    /// How the call went says nothing about the destination.
+    pub fn ignored(self) -> Verdict {
+        self.settle_with(|_| Outcome::ignored())
+    }
+
+    /// Settles with an outcome that the caller measured.
+    pub fn settle(self, outcome: Outcome) -> Verdict {
+        self.settle_with(|_| outcome)
+    }
+
+    fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
+        let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
+        settle(self.circuit, cell, held, outcome)
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<(&'c Cell, Held)> {
+        self.circuit.cell().zip(self.held.take())
+    }
+}
+
+impl Drop for Permit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((cell, held)) = self.take() {
+            settle_dropped(self.circuit, cell, held);
+        }
+    }
+}
+
+#[cold]
+fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
+    circuit.settled(cell.settle(held, circuit.clock(), outcome))
+}
+
+#[cold]
+fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
+    circuit.settled(cell.settle_dropped(held, circuit.clock()));
+}

@@ -1,0 +1,11 @@
+//! The library, as a service uses it.
+
+#![allow(clippy::unwrap_used)]
+
+mod circuits;
+mod observers;
+mod policies;
+mod probes;
+mod registry;
+mod same_as_the_core;
+mod service;

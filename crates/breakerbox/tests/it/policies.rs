@@ -1,0 +1,55 @@
+//! Policies for all, for a tenant, for a key; changed while circuits live.
+
+use breakerbox::{CircuitBy, Key, Refusal, Status};
+
+use crate::service::{Service, fail, secs, simple, succeed};
+
+#[test]
+fn the_nearest_policy_governs() {
+    let service = Service::new(&simple());
+    service.breakers.set_tenant_policy("acme", Some(simple().consecutive_failures(2).build().unwrap()));
+    service.breakers.set_key_policy("acme b", Some(simple().consecutive_failures(1).build().unwrap()));
+    for (key, limit) in [("other a", 3), ("acme a", 2), ("acme b", 1), ("acmes c", 3)] {
+        let circuit = service.circuit(key);
+        assert_eq!(circuit.policy().unwrap().consecutive_failures(), Some(limit), "{key}");
+    }
+    service.breakers.set_key_policy("acme b", None);
+    assert_eq!(service.circuit("acme b").policy().unwrap().consecutive_failures(), Some(2));
+}
+
+#[test]
+fn a_change_keeps_state_and_counts_and_moves_no_deadline() {
+    let service = Service::new(&simple());
+    let (open, closed) = (service.tripped("open"), service.circuit("closed"));
+    fail(&closed, 1);
+    succeed(&closed, 1);
+    fail(&closed, 1);
+    service.breakers.set_policy(simple().consecutive_failures(2).cool_off(secs(1)).build().unwrap());
+    assert!(matches!(open.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
+    assert_eq!((closed.status(), closed.totals().calls()), (Status::Closed, 3));
+    fail(&closed, 1);
+    assert_eq!(closed.status(), Status::Open, "from the next outcome on");
+}
+
+#[test]
+fn a_rule_for_latency_can_come_later() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    let before = circuit.ask().unwrap();
+    service.breakers.set_policy(simple().min_calls(1).mean_latency(secs(1)).build().unwrap());
+    let after = circuit.ask().unwrap();
+    service.clock.advance(secs(5));
+    before.success();
+    after.success();
+    assert_eq!(circuit.status(), Status::Open);
+}
+
+#[test]
+fn keys_of_endpoints_share_their_tenants_policy() {
+    let service = Service::new(&simple());
+    service.breakers.set_tenant_policy("acme", Some(simple().consecutive_failures(7).build().unwrap()));
+    let key = Key::of("acme", "https://hooks.acme.example/in", CircuitBy::Endpoint).unwrap();
+    let circuit = service.breakers.circuit_of(&key);
+    assert_eq!(circuit.policy().unwrap().consecutive_failures(), Some(7));
+    assert_eq!(circuit.record().unwrap().tenant.as_deref(), Some("acme"));
+}

@@ -1,0 +1,69 @@
+//! A service on a bench: a registry with a clock that tests set, and a list of all changes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use breakerbox::{Breakerbox, Builder, Circuit, CircuitChange, ManualClock, Policy, PolicyBuilder, Status};
+
+pub(crate) struct Service {
+    pub(crate) breakers: Breakerbox,
+    pub(crate) clock: ManualClock,
+    changes: Arc<Mutex<Vec<CircuitChange>>>,
+}
+
+/// Trips after 3 failures in a row, closes after one probe, does not ramp.
+pub(crate) fn simple() -> PolicyBuilder {
+    Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl Service {
+    pub(crate) fn new(policy: &PolicyBuilder) -> Self {
+        Self::with(policy, |builder| builder)
+    }
+
+    pub(crate) fn with(policy: &PolicyBuilder, configure: impl FnOnce(Builder) -> Builder) -> Self {
+        let clock = ManualClock::new();
+        let changes = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&changes);
+        let builder = Breakerbox::builder()
+            .policy(policy.build().unwrap())
+            .clock(clock.clone())
+            .observer(move |change| heard.lock().unwrap().push(change.clone()));
+        Self { breakers: configure(builder).build(), clock, changes }
+    }
+
+    pub(crate) fn circuit(&self, key: &str) -> Circuit {
+        self.breakers.circuit(key).unwrap()
+    }
+
+    /// A circuit that has just tripped.
+    pub(crate) fn tripped(&self, key: &str) -> Circuit {
+        let circuit = self.circuit(key);
+        fail(&circuit, 3);
+        assert_eq!(circuit.status(), Status::Open);
+        circuit
+    }
+
+    /// The states that circuits went to so far.
+    pub(crate) fn changes(&self) -> Vec<(String, Status)> {
+        self.changes.lock().unwrap().iter().map(|c| (c.key.to_string(), c.change.to)).collect()
+    }
+}
+
+#[track_caller]
+pub(crate) fn fail(circuit: &Circuit, times: u32) {
+    for _ in 0..times {
+        circuit.ask().unwrap().failure();
+    }
+}
+
+#[track_caller]
+pub(crate) fn succeed(circuit: &Circuit, times: u32) {
+    for _ in 0..times {
+        circuit.ask().unwrap().success();
+    }
+}
