@@ -16,6 +16,7 @@
 //! ```
 
 mod breakerbox;
+mod call;
 mod cell;
 mod circuit;
 mod clock;
@@ -30,6 +31,7 @@ pub use breakerbox_core::{
     Attribution, Cause, Change, CircuitBy, Command, Key, KeyError, Outcome, OutcomeKind, Policy,
     PolicyBuilder, PolicyError, Preset, Record, Refusal, Status, Timestamp, Totals, TripRule, Verdict,
 };
+pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use observe::CircuitChange;

@@ -88,7 +88,7 @@ impl<'c> Permit<'c> {
         self.settle_with(|_| outcome)
     }
 
-    fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
+    pub(crate) fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
         let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
         settle(self.circuit, cell, held, outcome)
     }

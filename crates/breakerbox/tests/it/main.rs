@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod calls;
 mod circuits;
 mod observers;
 mod policies;

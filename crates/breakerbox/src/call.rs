@@ -1,0 +1,160 @@
+//! Whole calls: ask, make the call, say how it went.
+//!
+//! No lock is held while the caller's code runs. The permit is settled before a fallback runs, so a slow fallback holds
+//! up nobody's recovery. A call that panics drops its permit, which counts as any dropped permit does.
+
+use std::future::Future;
+use std::time::Duration;
+
+use breakerbox_core::{Outcome, OutcomeKind, Refusal};
+
+use crate::circuit::Circuit;
+use crate::permit::Permit;
+
+/// Why there is no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError<E> {
+    /// The call was not made: the circuit refused it.
+    #[error("refused: the circuit is {}", .0.name())]
+    Refused(Refusal),
+    /// The call was a probe and did not end in time. It was given up.
+    #[error("the probe took longer than probe_timeout")]
+    ProbeTimedOut,
+    /// The call was made, and this is its error.
+    #[error(transparent)]
+    Failed(#[from] E),
+}
+
+impl<E> CallError<E> {
+    /// The refusal, if the call was not made.
+    pub const fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::ProbeTimedOut | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// What a result says about the destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Judgement {
+    kind: OutcomeKind,
+    retry_after: Option<Duration>,
+}
+
+impl Judgement {
+    /// The destination did its part.
+    pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
+    /// The destination failed.
+    pub const FAILURE: Self = Self { kind: OutcomeKind::Failure, retry_after: None };
+    /// It says nothing about the destination.
+    pub const IGNORED: Self = Self { kind: OutcomeKind::Ignored, retry_after: None };
+
+    /// The destination failed, and said when to come back.
+    #[must_use]
+    pub const fn failure_with_retry_after(retry_after: Duration) -> Self {
+        Self { kind: OutcomeKind::Failure, retry_after: Some(retry_after) }
+    }
+}
+
+/// `Ok` is a success, `Err` a failure.
+pub fn by_result<T, E>(result: &Result<T, E>) -> Judgement {
+    if result.is_ok() { Judgement::SUCCESS } else { Judgement::FAILURE }
+}
+
+impl Circuit {
+    /// Makes a call if the circuit permits it. `Ok` is a success, `Err` a failure.
+    ///
+    /// A probe is given up at its deadline, which needs tokio's timer; on another runtime it is left to run, and counts as
+    /// a failure if it ends too late.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use breakerbox::{Breakerbox, CallError};
+    ///
+    /// let breakers = Breakerbox::builder().build();
+    /// let circuit = breakers.circuit("https://api.example.com/orders").unwrap();
+    /// let answer = circuit.call(async { Err::<(), _>("connection reset") }).await;
+    /// assert_eq!(answer, Err(CallError::Failed("connection reset")));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// If the call was refused, was given up, or failed.
+    pub async fn call<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, CallError<E>> {
+        self.call_classified(by_result, call).await
+    }
+
+    /// Makes a call whose result `classify` judges.
+    ///
+    /// # Errors
+    /// If the call was refused, was given up, or returned an error, whatever its judgement.
+    pub async fn call_classified<T, E>(
+        &self,
+        classify: impl FnOnce(&Result<T, E>) -> Judgement,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, CallError<E>> {
+        let permit = self.ask().map_err(CallError::Refused)?;
+        let result = match permit.time_left() {
+            None => call.await,
+            Some(Duration::ZERO) => {
+                permit.ignored();
+                return Err(CallError::ProbeTimedOut);
+            }
+            Some(_) if tokio::runtime::Handle::try_current().is_err() => call.await,
+            Some(limit) => match tokio::time::timeout(limit, call).await {
+                Ok(result) => result,
+                Err(_) => {
+                    permit.failure();
+                    return Err(CallError::ProbeTimedOut);
+                }
+            },
+        };
+        settle(permit, classify(&result));
+        result.map_err(CallError::Failed)
+    }
+
+    /// Makes a call, and if there is no result, asks `fallback` for one. The fallback is told why.
+    ///
+    /// # Errors
+    /// The fallback's own.
+    pub async fn call_or_else<T, E, F, O>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+        fallback: impl FnOnce(CallError<E>) -> O,
+    ) -> Result<T, F>
+    where
+        O: Future<Output = Result<T, F>>,
+    {
+        match self.call(call).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => fallback(error).await,
+        }
+    }
+
+    /// Makes a call in this thread.
+    ///
+    /// # Errors
+    /// If the call was refused or failed. A probe can't be given up here; one that ends after its deadline has failed.
+    pub fn call_blocking<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
+        let permit = self.ask().map_err(CallError::Refused)?;
+        let result = call();
+        settle(permit, by_result(&result));
+        result.map_err(CallError::Failed)
+    }
+}
+
+/// A probe that ended after its deadline has failed, whatever it brought.
+fn settle(permit: Permit<'_>, judgement: Judgement) {
+    if permit.time_left() == Some(Duration::ZERO) {
+        permit.failure();
+        return;
+    }
+    match judgement {
+        Judgement::SUCCESS => permit.success(),
+        Judgement { kind, retry_after } => {
+            permit.settle_with(|latency| Outcome { kind, latency, retry_after })
+        }
+    };
+}

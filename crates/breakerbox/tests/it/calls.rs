@@ -1,0 +1,180 @@
+//! Whole calls, in async code and in threads.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use breakerbox::{Breakerbox, CallError, Clock, Judgement, Refusal, Status, SystemClock};
+
+use crate::service::{Service, secs, simple};
+
+type Answer = Result<&'static str, &'static str>;
+
+#[tokio::test]
+async fn ok_is_a_success_and_err_a_failure() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    assert_eq!(circuit.call(async { Answer::Ok("hello") }).await, Ok("hello"));
+    assert_eq!(circuit.call(async { Answer::Err("reset") }).await, Err(CallError::Failed("reset")));
+    let totals = circuit.totals();
+    assert_eq!((totals.successes, totals.failures), (1, 1));
+}
+
+#[tokio::test]
+async fn a_refused_call_is_not_made() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    let refused = circuit.call(async { unreachable!("the future must not be polled") }).await;
+    let refused: Result<(), CallError<Infallible>> = refused;
+    assert!(matches!(refused, Err(CallError::Refused(Refusal::Open { .. }))));
+    assert_eq!(refused.unwrap_err().to_string(), "refused: the circuit is open");
+}
+
+#[tokio::test]
+async fn a_classifier_decides_what_counts() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    let classify = |result: &Result<u16, &str>| match result {
+        Ok(503) => Judgement::failure_with_retry_after(secs(120)),
+        Ok(500..) => Judgement::FAILURE,
+        Ok(_) => Judgement::SUCCESS,
+        Err(_) => Judgement::IGNORED,
+    };
+    for status in [200, 404, 500, 502] {
+        assert_eq!(circuit.call_classified(classify, async { Ok(status) }).await, Ok(status));
+    }
+    assert_eq!(
+        circuit.call_classified(classify, async { Err("ours") }).await,
+        Err(CallError::Failed("ours"))
+    );
+    let totals = circuit.totals();
+    assert_eq!((totals.successes, totals.failures), (2, 2));
+    circuit.call_classified(classify, async { Ok(503) }).await.unwrap();
+    assert!(matches!(circuit.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(120)));
+}
+
+#[tokio::test]
+async fn a_fallback_is_told_why_and_holds_no_lease() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    let answer = circuit.call_or_else(async { Answer::Ok("real") }, |error| async move {
+        Answer::Ok(if error.refusal().is_some() { "cached" } else { "apology" })
+    });
+    assert_eq!(answer.await, Ok("cached"));
+    service.clock.advance(secs(30));
+    let answer = circuit.call_or_else(async { Answer::Err("down") }, |_| async {
+        assert!(matches!(circuit.ask(), Err(Refusal::Open { .. })), "the probe is settled");
+        Answer::Ok("apology")
+    });
+    assert_eq!(answer.await, Ok("apology"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_given_up_at_its_deadline() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let start = tokio::time::Instant::now();
+    let hanging = std::future::pending::<Answer>();
+    assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut));
+    assert_eq!(start.elapsed(), secs(10), "probe_timeout");
+    assert_eq!(circuit.status(), Status::Open);
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_or_a_failure() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    for (waits, failures) in [(0, 0), (1, 1)] {
+        let mut call = Box::pin(circuit.call(std::future::pending::<Answer>()));
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context)));
+        assert!(polled.await.is_pending());
+        service.clock.advance(secs(waits));
+        drop(call);
+        assert_eq!(circuit.totals().failures, failures);
+    }
+}
+
+#[tokio::test]
+async fn a_call_or_a_classifier_that_panics_leaves_the_circuit_working() {
+    let service = Service::new(&simple().cancel_grace(Duration::ZERO));
+    let circuit = service.circuit("e1");
+    for panics_in_call in [true, false] {
+        let circuit = circuit.clone();
+        let task = tokio::spawn(async move {
+            let classify = |_: &Answer| std::panic::resume_unwind(Box::new("the classifier"));
+            let call = async {
+                if panics_in_call {
+                    std::panic::resume_unwind(Box::new("the call"));
+                }
+                Answer::Ok("fine")
+            };
+            circuit.call_classified(classify, call).await
+        });
+        assert!(task.await.unwrap_err().is_panic());
+    }
+    assert_eq!(circuit.totals().failures, 2, "without a grace a dropped permit is a failure");
+    assert_eq!(circuit.call(async { Answer::Ok("fine") }).await, Ok("fine"));
+}
+
+#[test]
+fn threads_can_call_too_without_any_runtime() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    for _ in 0..3 {
+        assert_eq!(circuit.call_blocking(|| Answer::Err("down")), Err(CallError::Failed("down")));
+    }
+    assert!(matches!(circuit.call_blocking(|| Answer::Ok("up")), Err(CallError::Refused(_))));
+    service.clock.advance(secs(30));
+    let too_late = circuit.call_blocking(|| {
+        service.clock.advance(secs(11));
+        Answer::Ok("up")
+    });
+    assert_eq!(too_late, Ok("up"), "the caller has its answer");
+    assert_eq!(circuit.status(), Status::Open, "but the probe came too late");
+}
+
+#[test]
+fn a_probe_on_another_runtime_needs_no_timer() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let mut call = Box::pin(circuit.call(async { Answer::Ok("up") }));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(call.as_mut().poll(&mut context), std::task::Poll::Ready(Ok("up"))));
+    assert_eq!(circuit.status(), Status::Closed);
+}
+
+/// With the real clock: a hundred tasks on many threads, round after round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tasks_on_many_threads_share_one_probe() {
+    let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
+    let breakers = Breakerbox::builder().policy(policy).build();
+    let circuit = breakers.circuit("e1").unwrap();
+    for round in 0..50 {
+        for _ in 0..3 {
+            circuit.call(async { Answer::Err("down") }).await.unwrap_err();
+        }
+        let retry_at = circuit.record().unwrap().retry_at.unwrap();
+        while SystemClock.recent() < retry_at {
+            tokio::task::yield_now().await;
+        }
+        let probes = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let all_asked = std::sync::Arc::new(tokio::sync::Barrier::new(100));
+        let tasks: Vec<_> = (0..100)
+            .map(|_| {
+                let (circuit, probes, all_asked) = (circuit.clone(), probes.clone(), all_asked.clone());
+                tokio::spawn(async move {
+                    let permit = circuit.ask();
+                    probes.fetch_add(u32::from(permit.is_ok()), std::sync::atomic::Ordering::Relaxed);
+                    all_asked.wait().await;
+                    permit.map(breakerbox::Permit::success)
+                })
+            })
+            .collect();
+        for task in tasks {
+            let _ = task.await.unwrap();
+        }
+        assert_eq!(probes.load(std::sync::atomic::Ordering::Relaxed), 1, "round {round}");
+        assert_eq!(circuit.status(), Status::Closed);
+    }
+}
