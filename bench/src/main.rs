@@ -1,7 +1,9 @@
 //! Figures, each beside what it is compared to, in one run. Call it as `cargo xtask bench`, which builds everything in
 //! release first.
 
+mod circuit;
 mod figures;
+mod peers;
 mod replay;
 
 use clap::Parser;
@@ -10,12 +12,15 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 enum What {
+    /// One call through a circuit, beside other crates and the limits of the machine
+    Circuit(circuit::Arguments),
     /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
     Replay(replay::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match What::parse() {
+        What::Circuit(arguments) => circuit::run(&arguments),
         What::Replay(arguments) => replay::run(&arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check there is, and a last line that counts the tests.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
@@ -27,7 +27,12 @@ pub(crate) fn run() -> Result<()> {
         succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
     })?;
     let mut tally = Tally::default();
-    step("tests", || tally.count())?;
+    step("tests", || tally.count(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])))?;
+    step("interleavings of the hot path", || {
+        let mut loom = cargo(&["test", "--package", "breakerbox", "--lib", "--release", "--locked"]);
+        loom.args(["--target-dir", "target/loom", "interleavings"]);
+        tally.count(loom.env("RUSTFLAGS", "--cfg breakerbox_loom"))
+    })?;
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(())
 }
@@ -60,9 +65,9 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs unit, integration and documentation tests and adds up what each binary says at its end.
-    fn count(&mut self) -> Result<()> {
-        let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    /// Runs tests and adds up what each binary says at its end.
+    fn count(&mut self, tests: &mut Command) -> Result<()> {
+        let passed_before = self.passed;
         let mut child = tests.stdout(Stdio::piped()).spawn()?;
         if let Some(stdout) = child.stdout.take() {
             for line in BufReader::new(stdout).lines() {
@@ -75,7 +80,7 @@ impl Tally {
         if !status.success() || self.failed > 0 {
             bail!("{} passed, {} failed", self.passed, self.failed);
         }
-        if self.passed == 0 {
+        if self.passed == passed_before {
             bail!("no test ran");
         }
         Ok(())

@@ -31,7 +31,7 @@ impl Circuit {
     ///
     /// # Errors
     /// A refusal is not an error of the caller: it says why there is no permit, and when to ask again.
-    #[inline]
+    #[inline(always)]
     pub fn ask(&self) -> Result<Permit<'_>, Refusal> {
         let Some(cell) = &self.cell else { return Ok(Permit::new(self, None)) };
         match cell.ask_aside(self.clock()) {
@@ -99,12 +99,12 @@ impl Circuit {
         Some(change)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clock(&self) -> &AnyClock {
         &self.shared.clock
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cell(&self) -> Option<&Cell> {
         self.cell.as_deref()
     }

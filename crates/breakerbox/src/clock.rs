@@ -31,7 +31,7 @@ impl Clock for SystemClock {
         precise()
     }
 
-    #[inline]
+    #[inline(always)]
     fn recent(&self) -> Timestamp {
         match RECENT.load(Ordering::Relaxed) {
             ASLEEP => wake_the_ticker(),
@@ -53,7 +53,7 @@ pub(crate) enum AnyClock {
 }
 
 impl Clock for AnyClock {
-    #[inline]
+    #[inline(always)]
     fn now(&self) -> Timestamp {
         match self {
             Self::System => SystemClock.now(),
@@ -61,7 +61,7 @@ impl Clock for AnyClock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn recent(&self) -> Timestamp {
         match self {
             Self::System => SystemClock.recent(),

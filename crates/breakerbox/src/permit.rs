@@ -35,7 +35,7 @@ pub struct Permit<'c> {
 }
 
 impl<'c> Permit<'c> {
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn new(circuit: &'c Circuit, held: Option<Held>) -> Self {
         Self { circuit, held }
     }
@@ -59,7 +59,7 @@ impl<'c> Permit<'c> {
     }
 
     /// The call did well.
-    #[inline]
+    #[inline(always)]
     pub fn success(mut self) -> Verdict {
         let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
         if cell.count_aside(&held, self.circuit.clock()) {
@@ -93,14 +93,14 @@ impl<'c> Permit<'c> {
         settle(self.circuit, cell, held, outcome)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Option<(&'c Cell, Held)> {
         self.circuit.cell().zip(self.held.take())
     }
 }
 
 impl Drop for Permit<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let Some((cell, held)) = self.take() {
             settle_dropped(self.circuit, cell, held);

@@ -1,12 +1,12 @@
 //! The atomics and locks of the hot path: the standard ones, or loom's, which try every interleaving.
 
-#[cfg(not(loom))]
+#[cfg(not(breakerbox_loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
 
-#[cfg(loom)]
+#[cfg(breakerbox_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
