@@ -1,19 +1,46 @@
-//! One circuit breaker per endpoint.
+//! One circuit breaker per endpoint: isolate dead destinations, probe a recovery with one call and not fifty, and bring
+//! traffic back step by step.
 //!
 //! ```
-//! use breakerbox::{Breakerbox, Policy, Refusal};
+//! use breakerbox::{Breakerbox, CallError, ManualClock, Policy};
 //! use std::time::Duration;
 //!
-//! let policy = Policy::builder().consecutive_failures(3).cool_off(Duration::from_secs(30)).build()?;
-//! let breakers = Breakerbox::builder().policy(policy).build();
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! let clock = ManualClock::new(); // For this example; leave it out to use the real one.
+//! let policy = Policy::builder().consecutive_failures(3).cool_off(Duration::from_secs(30)).probes(1).build()?;
+//! let breakers = Breakerbox::builder()
+//!     .policy(policy)
+//!     .clock(clock.clone())
+//!     .observer(|heard| println!("{} is now {}", heard.key, heard.change.to))
+//!     .build();
 //! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
 //!
 //! for _ in 0..3 {
-//!     circuit.ask().expect("closed").failure();
+//!     let down = circuit.call(async { Err::<(), _>("connection refused") }).await;
+//!     assert_eq!(down, Err(CallError::Failed("connection refused")));
 //! }
-//! assert!(matches!(circuit.ask(), Err(Refusal::Open { .. })));
+//! let refused = circuit.call(async { Ok::<_, ()>("never polled") }).await;
+//! assert!(refused.unwrap_err().refusal().is_some());
+//!
+//! clock.advance(Duration::from_secs(33)); // The cool-off, and its jitter.
+//! assert_eq!(circuit.call(async { Ok::<_, ()>("back") }).await, Ok("back")); // The probe closed the circuit.
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Breakerbox`] | all circuits of a service, by key |
+//! | [`Circuit`] | a handle to one: call, ask, look, obey |
+//! | [`Permit`], [`Refusal`] | the two answers to an ask |
+//! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
+//! | [`Clock`], [`ManualClock`] | where the time comes from |
+//!
+//! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
+//! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
+//! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
+//!
+//! The guide for library users is `docs/guide/library.md`.
 
 mod breakerbox;
 mod call;
@@ -36,3 +63,8 @@ pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use observe::CircuitChange;
 pub use permit::Permit;
+
+/// The guide's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct Guide;
