@@ -13,6 +13,7 @@
 //! | [`Permit`], [`Refusal`], [`Outcome`] | what callers hold, hear and say |
 //! | [`Change`] | what observers hear |
 //! | [`Key`] | who shares a circuit |
+//! | [`throttle`] | what a drowning destination is spared |
 //!
 //! What is guaranteed: of two results for one lease at most one counts; a result of an old epoch or lease changes
 //! nothing; every transition is one change, one new epoch and one new version. What is not: fairness among askers. The
@@ -36,6 +37,7 @@ mod policy;
 mod ramp;
 mod record;
 mod rule;
+pub mod throttle;
 mod time;
 mod token;
 mod transitions;

@@ -23,12 +23,17 @@ impl Draw {
         Nonce(self.0)
     }
 
-    /// A sample from [-1, 1), for jitter.
-    pub(crate) fn signed_unit(self) -> f64 {
+    /// A sample from [0, 1), for a choice by chance.
+    pub(crate) fn unit(self) -> f64 {
         const BITS: u32 = 53;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // 53 bits fit both.
         let unit = ((self.0 >> (128 - BITS)) as u64) as f64 / (1_u64 << BITS) as f64;
-        unit * 2.0 - 1.0
+        unit
+    }
+
+    /// A sample from [-1, 1), for jitter.
+    pub(crate) fn signed_unit(self) -> f64 {
+        self.unit() * 2.0 - 1.0
     }
 }
 

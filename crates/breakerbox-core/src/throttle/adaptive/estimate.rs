@@ -1,0 +1,219 @@
+//! What is known about a destination, and what follows from it. Pure: it takes what was counted since the last look and
+//! how long that took, and judges. It sheds nothing itself.
+//!
+//! The destination's capacity is learnt from accepts, not from rejects: while more is offered than it takes, the rate of
+//! accepts is its capacity (or this process's share of it). The budget is a little more than that, so that spare
+//! capacity is found, and rejects stay a few in a hundred.
+
+use super::math::{fade, square_root};
+
+/// Accepts and rejects fade over this many seconds...
+const OUTCOME_SECONDS: f64 = 1.0;
+/// ...or over this many outcomes, whichever is slower: fewer say too little about a rate.
+const OUTCOME_COUNT: f64 = 20.0;
+/// Whatever the count, nothing is remembered for longer than about this many seconds.
+const LONGEST_MEMORY: f64 = 60.0;
+/// Offered calls fade over this many seconds: short, since shedding must stop soon after the load fits again...
+const OFFERED_SECONDS: f64 = 0.1;
+/// ...or over this many calls, whichever is slower.
+const OFFERED_COUNT: f64 = 4.0;
+/// How far the offered rate may be above the budget, in parts of its own sampling error (one over the root of the
+/// count), before it is taken to be above.
+const SAMPLING_ERRORS: f64 = 0.5;
+/// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
+const HEADROOM: f64 = 0.02;
+/// After so many accepts without a reject the headroom is twice as large, then three times, and so on.
+const CLEAN_RUN: f64 = 50.0;
+/// The largest headroom.
+const MAX_HEADROOM: f64 = 0.5;
+/// The part of the unmet load that is sent as well. In a fleet it moves everyone towards an equal share.
+const FAIR_SHARE: f64 = 0.02;
+/// So many calls without any accept since are an outage...
+const OUTAGE_CALLS: f64 = 8.0;
+/// ...if the first of them is at least this many seconds ago...
+const OUTAGE_SECONDS: f64 = 0.75;
+/// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile.
+const OUTAGE_FACTOR: f64 = 4.0;
+/// In an outage at most this part of the offered calls probe.
+const PROBE_PART: f64 = 0.5;
+/// So many accepts end an outage. A reject in between takes one back.
+const RECOVERED_ACCEPTS: f64 = 8.0;
+/// After so many seconds without a call everything is forgotten.
+const IDLE_SECONDS: f64 = 30.0;
+
+/// What the throttle does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// Sends everything.
+    Calm,
+    /// Sends what the budget allows.
+    Shedding,
+    /// Nothing is accepted: sends probes.
+    Probing,
+}
+
+/// What was counted since the last look, and how long that took.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Seen {
+    pub(super) seconds: f64,
+    pub(super) asked: f64,
+    pub(super) sent: f64,
+    pub(super) accepted: f64,
+    pub(super) rejected: f64,
+    /// Neither accepted nor rejected, or rejected too late to mean anything.
+    pub(super) neither: f64,
+    /// How long an accept usually takes, in seconds; 0 if there was none yet.
+    pub(super) latency: f64,
+}
+
+/// A rate whose past fades.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+struct Rate {
+    count: f64,
+    seconds: f64,
+}
+
+impl Rate {
+    fn add(&mut self, count: f64, seconds: f64, keep: f64) {
+        self.count = self.count * keep + count;
+        self.seconds = self.seconds * keep + seconds;
+    }
+
+    fn per_second(self) -> f64 {
+        if self.seconds > 0.0 { self.count / self.seconds } else { 0.0 }
+    }
+
+    /// Over how many seconds this rate fades: the slower of a time and a count.
+    fn horizon(self, seconds: f64, count: f64) -> f64 {
+        (count / self.per_second()).clamp(seconds, LONGEST_MEMORY)
+    }
+}
+
+/// What is known about a destination.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(super) struct Estimate {
+    offered: Rate,
+    accepts: Rate,
+    outcomes: Rate,
+    /// Accepts since the last reject.
+    clean_run: f64,
+    /// Calls sent since the last accept, and for how many seconds that has been so.
+    unanswered: f64,
+    silent_seconds: f64,
+    latency: f64,
+    /// Accepts since probing began, less the rejects.
+    recovery: f64,
+}
+
+impl Estimate {
+    /// How many numbers an estimate is.
+    pub(super) const NUMBERS: usize = 11;
+
+    /// Takes in what was counted, and says what to do from now on.
+    pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
+        if seen.seconds >= IDLE_SECONDS {
+            *self = Self::default();
+            return Mode::Calm;
+        }
+        self.take_in(mode, seen);
+        match mode {
+            Mode::Probing if self.recovery >= RECOVERED_ACCEPTS => {
+                self.recovery = 0.0;
+                Mode::Calm
+            }
+            Mode::Probing => Mode::Probing,
+            Mode::Calm | Mode::Shedding if self.is_outage(mode) => {
+                self.recovery = 0.0;
+                Mode::Probing
+            }
+            Mode::Calm if seen.rejected > 0.0 && self.is_overload() => Mode::Shedding,
+            Mode::Shedding if !self.is_overload() => Mode::Calm,
+            Mode::Calm | Mode::Shedding => mode,
+        }
+    }
+
+    /// How many calls a second may be sent in this mode.
+    pub(super) fn rate(&self, mode: Mode) -> f64 {
+        let offered = self.offered.per_second();
+        match mode {
+            Mode::Probing => (offered * PROBE_PART).min(square_root(offered)),
+            Mode::Calm | Mode::Shedding => self.budget(),
+        }
+    }
+
+    fn take_in(&mut self, mode: Mode, seen: Seen) {
+        let keep = fade(seen.seconds / self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT));
+        self.offered.add(seen.asked, seen.seconds, keep);
+        // Probes say nothing about capacity; what was known before the outage is the best guess for after it.
+        if mode != Mode::Probing {
+            let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
+            self.accepts.add(seen.accepted, seen.seconds, keep);
+            self.outcomes.add(seen.accepted + seen.rejected, seen.seconds, keep);
+        }
+        self.clean_run = if seen.rejected > 0.0 { 0.0 } else { self.clean_run + seen.accepted };
+        self.recovery = (self.recovery + seen.accepted - seen.rejected).max(0.0);
+        self.latency = seen.latency;
+        if seen.accepted > 0.0 {
+            self.unanswered = 0.0;
+            self.silent_seconds = 0.0;
+        } else {
+            if self.unanswered > 0.0 {
+                self.silent_seconds += seen.seconds;
+            }
+            self.unanswered = (self.unanswered + seen.sent - seen.neither).max(0.0);
+        }
+    }
+
+    fn budget(&self) -> f64 {
+        let (offered, accepts) = (self.offered.per_second(), self.accepts.per_second());
+        let headroom = (HEADROOM * (1.0 + self.clean_run / CLEAN_RUN)).min(MAX_HEADROOM);
+        accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
+    }
+
+    /// Whether more is offered than the budget allows, beyond what chance explains.
+    fn is_overload(&self) -> bool {
+        let error = SAMPLING_ERRORS / square_root(self.offered.count.max(1.0));
+        self.offered.per_second() > self.budget() * (1.0 + error)
+    }
+
+    /// Whether nothing gets through any more.
+    fn is_outage(&self, mode: Mode) -> bool {
+        // Without any answer yet a call may just be slow.
+        let answered = self.latency > 0.0 || mode == Mode::Shedding || self.outcomes.count > 0.0;
+        answered
+            && self.unanswered >= OUTAGE_CALLS
+            && self.silent_seconds >= OUTAGE_SECONDS.max(OUTAGE_FACTOR * self.latency)
+            && self.silent_seconds * self.accepts.per_second() >= OUTAGE_FACTOR
+    }
+
+    pub(super) fn to_numbers(self) -> [f64; Self::NUMBERS] {
+        [
+            self.offered.count,
+            self.offered.seconds,
+            self.accepts.count,
+            self.accepts.seconds,
+            self.outcomes.count,
+            self.outcomes.seconds,
+            self.clean_run,
+            self.unanswered,
+            self.silent_seconds,
+            self.latency,
+            self.recovery,
+        ]
+    }
+
+    pub(super) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
+        let [o_count, o_seconds, a_count, a_seconds, n_count, n_seconds, rest @ ..] = numbers;
+        let [clean_run, unanswered, silent_seconds, latency, recovery] = rest;
+        Self {
+            offered: Rate { count: o_count, seconds: o_seconds },
+            accepts: Rate { count: a_count, seconds: a_seconds },
+            outcomes: Rate { count: n_count, seconds: n_seconds },
+            clean_run,
+            unanswered,
+            silent_seconds,
+            latency,
+            recovery,
+        }
+    }
+}

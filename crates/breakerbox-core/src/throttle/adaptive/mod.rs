@@ -1,0 +1,210 @@
+//! The adaptive strategy: sheds by a rate learnt from accepts, in strict order of priority.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Adaptive`] | counts, and looks at the counts now and then |
+//! | `estimate` | what the counts say: how much the destination takes, and what to do |
+//! | `bucket` | who gets it |
+//!
+//! A call adds to counters and no more. About sixty times a second whichever call comes first looks at them. It never
+//! waits for another thread: whoever finds someone else looking goes on.
+//!
+//! Rejects of calls that were sent before the last turn for the better or the worse (another *era*) are history, and
+//! count for nothing: after an outage its timeouts still trickle in.
+
+mod bucket;
+mod estimate;
+mod math;
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use bucket::Bucket;
+use estimate::{Estimate, Mode, Seen};
+
+use super::cell::Number;
+use super::priority::Levels;
+use super::{Reason, Shed, Verdict};
+use crate::time::Timestamp;
+
+/// A look takes place when the time, in microseconds and without this many of its low bits, has changed: each 16 ms.
+const LOOK_BITS: u32 = 14;
+/// A time that is older than the last look by less than this, in microseconds, comes from a thread that was held up;
+/// by more, from a clock that stepped back.
+const LATE_MICROS: u64 = 1_000_000;
+/// How many calls the accept of a probe frees, so that a recovery doubles with each round trip.
+const FREED_BY_ACCEPT: f64 = 2.0;
+/// By how much the usual latency falls at each look with a faster accept, in parts of the difference. It rises at once.
+const LATENCY_FALL: f64 = 0.1;
+
+#[derive(Debug)]
+pub(super) struct Adaptive {
+    /// The era and, in the two lowest bits, the mode.
+    state: AtomicU32,
+    looked_at: AtomicU64,
+    asked: AtomicU64,
+    accepted: AtomicU64,
+    rejected: AtomicU64,
+    neither: AtomicU64,
+    shed: AtomicU64,
+    latency: Number,
+    latency_at: AtomicU64,
+    bucket: Bucket,
+    memory: Memory,
+}
+
+/// What only whoever looks touches.
+#[derive(Default, Debug)]
+struct Memory {
+    looking: AtomicBool,
+    counted: [AtomicU64; 5],
+    estimate: [Number; Estimate::NUMBERS],
+}
+
+impl Adaptive {
+    pub(super) fn new(levels: Levels) -> Self {
+        Self {
+            state: AtomicU32::new(pack(0, Mode::Calm)),
+            looked_at: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            neither: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            latency: Number::new(0.0),
+            latency_at: AtomicU64::new(0),
+            bucket: Bucket::new(levels.count()),
+            memory: Memory::default(),
+        }
+    }
+
+    /// Whether to send a call; if so, in which era.
+    #[inline]
+    pub(super) fn ask(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
+        self.asked.fetch_add(1, Relaxed);
+        if is_later_look(now.as_micros(), self.looked_at.load(Relaxed)) {
+            self.look(now.as_micros());
+        }
+        let state = self.state.load(Relaxed);
+        if mode(state) == Mode::Calm {
+            return Ok(era(state));
+        }
+        match self.bucket.take(level) {
+            Ok(()) => Ok(era(state)),
+            Err(short) => {
+                self.shed.fetch_add(1, Relaxed);
+                Err(Shed { reason: Reason::Rate(short.rate), retry_in: short.retry_in })
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn settle(&self, sent_in: u32, sent_at: Timestamp, verdict: Verdict, now: Timestamp) {
+        let state = self.state.load(Relaxed);
+        match verdict {
+            Verdict::Accept => {
+                self.accepted.fetch_add(1, Relaxed);
+                if is_later_look(now.as_micros(), self.latency_at.load(Relaxed)) {
+                    self.notice_latency(sent_at, now);
+                }
+                if mode(state) == Mode::Probing {
+                    self.bucket.free(FREED_BY_ACCEPT);
+                }
+            }
+            Verdict::Reject if sent_in == era(state) => {
+                self.rejected.fetch_add(1, Relaxed);
+            }
+            Verdict::Reject | Verdict::Neither => {
+                self.neither.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted.load(Relaxed)
+    }
+
+    #[cold]
+    fn notice_latency(&self, sent_at: Timestamp, now: Timestamp) {
+        self.latency_at.store(now.as_micros(), Relaxed);
+        let (usual, latency) = (self.latency.load(), now.since(sent_at).as_secs_f64());
+        self.latency.store(latency.max(usual + (latency - usual) * LATENCY_FALL));
+    }
+
+    /// Looks at the counts, unless somebody else does.
+    #[cold]
+    fn look(&self, now: u64) {
+        let before = self.looked_at.load(Relaxed);
+        if before > now && before - now < LATE_MICROS {
+            return;
+        }
+        if self.memory.looking.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            return;
+        }
+        // Whoever looked in the meantime has moved this on.
+        let before = self.looked_at.swap(now, Relaxed);
+        let seconds = now.saturating_sub(before) as f64 / 1e6;
+        let seen = self.count(seconds);
+        // Without time nothing has a rate: a clock that stepped back only begins to count anew.
+        if seconds > 0.0 {
+            self.judge(seen);
+        }
+        self.memory.looking.store(false, Release);
+    }
+
+    fn judge(&self, seen: Seen) {
+        let state = self.state.load(Relaxed);
+        let mut estimate = Estimate::from_numbers(self.memory.estimate.each_ref().map(Number::load));
+        let before = mode(state);
+        let after = estimate.look(before, seen);
+        let rate = estimate.rate(after);
+        match (before, after) {
+            (_, Mode::Calm) => {}
+            (Mode::Shedding, Mode::Shedding) => self.bucket.refill(rate, seen.seconds, false),
+            (Mode::Probing, Mode::Probing) => self.bucket.refill(rate, seen.seconds, true),
+            (_, Mode::Shedding) => self.bucket.start(rate),
+            (_, Mode::Probing) => self.bucket.start_probing(rate),
+        }
+        if before != after {
+            let era = if after == Mode::Shedding { era(state) } else { era(state).wrapping_add(1) };
+            self.state.store(pack(era, after), Relaxed);
+        }
+        for (cell, number) in self.memory.estimate.iter().zip(estimate.to_numbers()) {
+            cell.store(number);
+        }
+    }
+
+    /// What was counted since the last time.
+    fn count(&self, seconds: f64) -> Seen {
+        let counters = [&self.asked, &self.shed, &self.accepted, &self.rejected, &self.neither];
+        let totals = counters.map(|counter| counter.load(Relaxed));
+        let mut new = [0.0; 5];
+        for ((new, total), counted) in new.iter_mut().zip(totals).zip(&self.memory.counted) {
+            *new = total.wrapping_sub(counted.swap(total, Relaxed)) as f64;
+        }
+        let [asked, shed, accepted, rejected, neither] = new;
+        let latency = self.latency.load();
+        Seen { seconds, asked, sent: asked - shed, accepted, rejected, neither, latency }
+    }
+}
+
+/// Whether a look is due: the times differ in more than their low bits.
+const fn is_later_look(now: u64, last: u64) -> bool {
+    (now ^ last) >> LOOK_BITS != 0
+}
+
+const fn pack(era: u32, mode: Mode) -> u32 {
+    era << 2 | mode as u32
+}
+
+const fn era(state: u32) -> u32 {
+    state >> 2
+}
+
+const fn mode(state: u32) -> Mode {
+    match state & 3 {
+        0 => Mode::Calm,
+        1 => Mode::Shedding,
+        _ => Mode::Probing,
+    }
+}

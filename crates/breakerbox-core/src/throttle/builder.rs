@@ -1,0 +1,190 @@
+//! The numbers of a throttle as somebody gave them, and the checks that make them one.
+
+use core::time::Duration;
+
+use super::{Adaptive, Levels, RetryBudget, Sre, Strategy, Throttle};
+use crate::time::micros;
+
+/// A throttle in the making. What is not said has its default.
+///
+/// ```
+/// use breakerbox_core::throttle::{Strategy, Throttle};
+/// use core::time::Duration;
+///
+/// let throttle = Throttle::builder().levels(2).build().unwrap();
+/// assert_eq!(throttle.strategy(), Strategy::Adaptive);
+///
+/// let error = Throttle::builder().strategy(Strategy::Sre).window(Duration::ZERO).build().unwrap_err();
+/// assert_eq!(error.to_string(), "window: must be at least a millisecond, but is 0ns");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ThrottleBuilder {
+    strategy: Strategy,
+    levels: u16,
+    k: f64,
+    window: Duration,
+    min_rate: f64,
+    retry_percent: u64,
+}
+
+impl Default for ThrottleBuilder {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::Adaptive,
+            levels: Levels::STANDARD.count(),
+            k: 2.0,
+            window: Duration::from_secs(60),
+            min_rate: 1.0,
+            retry_percent: 10,
+        }
+    }
+}
+
+impl ThrottleBuilder {
+    /// How to decide what is shed. The default is [`Strategy::Adaptive`].
+    pub const fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// How many priorities there are, at least 1. The default is 4.
+    pub const fn levels(mut self, levels: u16) -> Self {
+        self.levels = levels;
+        self
+    }
+
+    /// For [`Strategy::Sre`]: how many calls may be made for each one accepted, at least 1. The default is 2.
+    pub const fn k(mut self, k: f64) -> Self {
+        self.k = k;
+        self
+    }
+
+    /// For [`Strategy::Sre`]: the time over which calls count, at least a millisecond. The default is a minute.
+    pub const fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// For [`Strategy::Sre`]: about how many calls a second go through even if all fail, more than 0. The default
+    /// is 1.
+    pub const fn min_rate(mut self, min_rate: f64) -> Self {
+        self.min_rate = min_rate;
+        self
+    }
+
+    /// How many retries there may be for a hundred accepts, 0 (none) to 100. The default is 10.
+    pub const fn retry_percent(mut self, percent: u64) -> Self {
+        self.retry_percent = percent;
+        self
+    }
+
+    /// The throttle.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn build(&self) -> Result<Throttle, ThrottleError> {
+        let levels = Levels::new(self.levels).map_err(|_| ThrottleError::NoLevels)?;
+        if !self.k.is_finite() || self.k < 1.0 {
+            return Err(ThrottleError::K { found: self.k });
+        }
+        if micros(self.window) < 1_000 {
+            return Err(ThrottleError::Window { found: self.window });
+        }
+        if !self.min_rate.is_finite() || self.min_rate <= 0.0 {
+            return Err(ThrottleError::MinRate { found: self.min_rate });
+        }
+        if self.retry_percent > 100 {
+            return Err(ThrottleError::RetryPercent { found: self.retry_percent });
+        }
+        let brain = match self.strategy {
+            Strategy::Adaptive => super::Brain::Adaptive(Adaptive::new(levels)),
+            Strategy::Sre => super::Brain::Sre(Sre::new(levels, self.k, self.window, self.min_rate)),
+        };
+        Ok(Throttle { levels, brain, retries: RetryBudget::new(self.retry_percent) })
+    }
+}
+
+/// A throttle that was refused. It names one field and says what would do.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThrottleError {
+    /// There are no levels.
+    #[error("levels: there must be at least one")]
+    NoLevels,
+    /// K is not a finite number of at least 1.
+    #[error("k: must be a number of at least 1, but is {found}")]
+    K {
+        /// What was given.
+        found: f64,
+    },
+    /// The window is too short.
+    #[error("window: must be at least a millisecond, but is {found:?}")]
+    Window {
+        /// What was given.
+        found: Duration,
+    },
+    /// The minimum rate is not a finite number above 0: without it the formula would never let go again.
+    #[error("min_rate: must be a number above 0, but is {found}")]
+    MinRate {
+        /// What was given.
+        found: f64,
+    },
+    /// The retry budget is no percentage.
+    #[error("retry_percent: must be 0 to 100, but is {found}")]
+    RetryPercent {
+        /// What was given.
+        found: u64,
+    },
+}
+
+impl ThrottleError {
+    /// The field, as the builder spells it.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::NoLevels => "levels",
+            Self::K { .. } => "k",
+            Self::Window { .. } => "window",
+            Self::MinRate { .. } => "min_rate",
+            Self::RetryPercent { .. } => "retry_percent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(builder: &ThrottleBuilder) -> Option<&'static str> {
+        builder.build().err().map(|error| error.field())
+    }
+
+    #[test]
+    fn an_error_names_the_field() {
+        let good = ThrottleBuilder::default;
+        let table = [
+            (good(), None),
+            (good().levels(0), Some("levels")),
+            (good().levels(u16::MAX), None),
+            (good().k(1.0), None),
+            (good().k(0.999), Some("k")),
+            (good().k(f64::NAN), Some("k")),
+            (good().k(f64::INFINITY), Some("k")),
+            (good().window(Duration::ZERO), Some("window")),
+            (good().window(Duration::from_micros(999)), Some("window")),
+            (good().window(Duration::MAX), None),
+            (good().min_rate(0.0), Some("min_rate")),
+            (good().min_rate(-1.0), Some("min_rate")),
+            (good().min_rate(f64::NAN), Some("min_rate")),
+            (good().min_rate(f64::MIN_POSITIVE), None),
+            (good().retry_percent(0), None),
+            (good().retry_percent(101), Some("retry_percent")),
+        ];
+        for (builder, expected) in table {
+            assert_eq!(field(&builder), expected, "{builder:?}");
+            let error = builder.build().err().map(|error| std::format!("{error}"));
+            assert!(error.is_none_or(|text| text.starts_with(expected.unwrap_or("?"))));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A number that threads share without waiting for each other.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A floating-point number in an atomic. Nothing else is published through it, so relaxed order is enough.
+#[derive(Default, Debug)]
+pub(super) struct Number(AtomicU64);
+
+impl Number {
+    pub(super) const fn new(value: f64) -> Self {
+        Self(AtomicU64::new(value.to_bits()))
+    }
+
+    pub(super) fn load(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+
+    pub(super) fn store(&self, value: f64) {
+        self.0.store(value.to_bits(), Relaxed);
+    }
+
+    /// Replaces the value by what `next` makes of it, unless that is nothing. Returns the value before.
+    pub(super) fn update(&self, mut next: impl FnMut(f64) -> Option<f64>) -> Result<f64, f64> {
+        let bits = self.0.fetch_update(Relaxed, Relaxed, |bits| next(f64::from_bits(bits)).map(f64::to_bits));
+        bits.map(f64::from_bits).map_err(f64::from_bits)
+    }
+}

@@ -1,0 +1,200 @@
+//! The throttle: in front of a destination that is alive but drowning, it sends what the destination can take and sheds
+//! the rest at once, the least important first. It never queues.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Throttle`] | one throttle, whole: ask, settle, retry |
+//! | [`Pass`], [`Shed`], [`Verdict`] | what callers hold, hear and say |
+//! | [`Strategy::Adaptive`] | sheds by a rate learnt from accepts, in strict order of priority |
+//! | [`Strategy::Sre`] | sheds by the published formula |
+//! | [`Levels`], [`Priority`] | how important a call is |
+//!
+//! Time and random samples are arguments. All methods take `&self` and none ever waits: threads share counters, and
+//! where something heavier is to be done, whoever comes first does it and the others go on.
+//!
+//! What is guaranteed: where nothing was ever rejected and calls are answered in time, nothing is shed; whatever
+//! happened, a call that keeps asking is let through at some time. What is not: exact counts among threads that meet
+//! in the same nanosecond.
+
+mod adaptive;
+mod builder;
+mod cell;
+mod priority;
+mod retry;
+mod sre;
+
+use core::time::Duration;
+
+use adaptive::Adaptive;
+pub use builder::{ThrottleBuilder, ThrottleError};
+pub use priority::{Levels, NoLevels, Priority, PriorityError};
+use retry::RetryBudget;
+use sre::Sre;
+
+use crate::time::Timestamp;
+use crate::token::Draw;
+
+/// How a throttle decides what is shed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// By a rate learnt from accepts, handed out in strict order of priority.
+    #[default]
+    Adaptive,
+    /// By the published formula: with a probability learnt from requests and accepts.
+    Sre,
+}
+
+/// A throttle in front of one destination.
+///
+/// ```
+/// use breakerbox_core::throttle::{Priority, Throttle, Verdict};
+/// use breakerbox_core::{Draw, Timestamp};
+///
+/// let throttle = Throttle::builder().build().unwrap();
+/// match throttle.ask(Priority::HIGH, Draw(7), Timestamp::from_millis(1_000)) {
+///     Ok(pass) => {
+///         // Make the call, then say whether the destination had room for it.
+///         throttle.settle(pass, Verdict::Accept, Timestamp::from_millis(1_010));
+///     }
+///     Err(shed) => println!("shed; ask again in {:?}", shed.retry_in()),
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Throttle {
+    levels: Levels,
+    brain: Brain,
+    retries: RetryBudget,
+}
+
+#[derive(Debug)]
+enum Brain {
+    Adaptive(Adaptive),
+    Sre(Sre),
+}
+
+impl Throttle {
+    /// A throttle in the making.
+    pub fn builder() -> ThrottleBuilder {
+        ThrottleBuilder::default()
+    }
+
+    /// How it decides what is shed.
+    #[must_use]
+    pub const fn strategy(&self) -> Strategy {
+        match self.brain {
+            Brain::Adaptive(_) => Strategy::Adaptive,
+            Brain::Sre(_) => Strategy::Sre,
+        }
+    }
+
+    /// How many priorities there are.
+    #[must_use]
+    pub const fn levels(&self) -> Levels {
+        self.levels
+    }
+
+    /// Whether to make a call of this priority. A priority beyond the throttle's levels counts as the lowest.
+    ///
+    /// # Errors
+    /// The call is shed: do not make it, and do not retry it.
+    #[inline]
+    pub fn ask(&self, priority: Priority, draw: Draw, now: Timestamp) -> Result<Pass, Shed> {
+        let level = self.levels.level_of(priority);
+        match &self.brain {
+            Brain::Adaptive(adaptive) => {
+                adaptive.ask(level, now).map(|era| Pass { level, era, asked_at: now })
+            }
+            Brain::Sre(sre) => {
+                let probability = sre.ask(level, now);
+                if draw.unit() < probability {
+                    Err(Shed { reason: Reason::Probability(probability), retry_in: sre.slot() })
+                } else {
+                    Ok(Pass { level, era: 0, asked_at: now })
+                }
+            }
+        }
+    }
+
+    /// Takes what became of a call.
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "a pass is settled once, so it is taken")]
+    pub fn settle(&self, pass: Pass, verdict: Verdict, now: Timestamp) {
+        match (&self.brain, verdict) {
+            (Brain::Adaptive(adaptive), verdict) => adaptive.settle(pass.era, pass.asked_at, verdict, now),
+            (Brain::Sre(sre), Verdict::Accept) => sre.accept(pass.level, now),
+            (Brain::Sre(_), Verdict::Reject | Verdict::Neither) => {}
+        }
+    }
+
+    /// Whether a failed call may be retried; if so, the retry counts as made. It asks again like any call. A shed is
+    /// never retried.
+    #[must_use]
+    pub fn retry(&self, now: Timestamp) -> bool {
+        let accepts = match &self.brain {
+            Brain::Adaptive(adaptive) => adaptive.accepted(),
+            Brain::Sre(sre) => sre.accepted(),
+        };
+        self.retries.take(accepts, now)
+    }
+}
+
+/// The right to make one call. It is settled once: settling takes it.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a pass must be settled"]
+pub struct Pass {
+    level: u16,
+    /// In which era of the adaptive strategy the call was sent.
+    era: u32,
+    asked_at: Timestamp,
+}
+
+impl Pass {
+    /// When the pass was asked for.
+    #[must_use]
+    pub const fn asked_at(&self) -> Timestamp {
+        self.asked_at
+    }
+}
+
+/// What became of a call, as far as the destination's capacity goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The destination took it, whatever it answered.
+    Accept,
+    /// It was out of capacity, or did not answer in time.
+    Reject,
+    /// Nothing can be said: cancelled, or shed on the way.
+    Neither,
+}
+
+/// A call that was shed. It says why, and when to ask again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shed {
+    reason: Reason,
+    retry_in: Duration,
+}
+
+impl Shed {
+    /// What caused it.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When it may be worth asking again. A hint: others ask meanwhile.
+    #[must_use]
+    pub const fn retry_in(&self) -> Duration {
+        self.retry_in
+    }
+}
+
+/// What caused a shed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Calls of this level were shed with this probability.
+    Probability(f64),
+    /// The destination takes about this many calls a second, and more important ones want them.
+    Rate(f64),
+}

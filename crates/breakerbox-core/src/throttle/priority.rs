@@ -1,0 +1,124 @@
+//! Priorities: how important a call is, among a number of levels that the throttle's owner chooses.
+//!
+//! A level out of range is refused when the priority is made, so whoever holds one need not think of it again.
+
+use core::num::NonZeroU16;
+
+/// How important a call is. Level 0 is the most important.
+///
+/// ```
+/// use breakerbox_core::throttle::{Levels, Priority};
+///
+/// assert!(Priority::HIGH < Priority::LOW, "in the order in which calls are served");
+/// assert_eq!(Levels::STANDARD.priority(3), Ok(Priority::LOW));
+/// assert_eq!(
+///     Levels::STANDARD.priority(4).unwrap_err().to_string(),
+///     "priority: there are 4 levels, 0 to 3, but this is 4"
+/// );
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Priority(u16);
+
+impl Priority {
+    /// Critical to the whole experience.
+    pub const HIGH: Self = Self(0);
+    /// Important, but not critical.
+    pub const IMPORTANT: Self = Self(1);
+    /// If some fail, few will notice.
+    pub const MEDIUM: Self = Self(2);
+    /// Trivial, or easily done later.
+    pub const LOW: Self = Self(3);
+
+    /// The level; 0 is the most important.
+    #[must_use]
+    pub const fn level(self) -> u16 {
+        self.0
+    }
+}
+
+/// How many priorities there are, at least one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Levels(NonZeroU16);
+
+impl Levels {
+    /// High, important, medium and low.
+    pub const STANDARD: Self = Self(NonZeroU16::new(4).expect("four is not zero"));
+
+    /// So many levels.
+    ///
+    /// # Errors
+    /// There must be at least one.
+    pub const fn new(count: u16) -> Result<Self, NoLevels> {
+        match NonZeroU16::new(count) {
+            Some(count) => Ok(Self(count)),
+            None => Err(NoLevels),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(self) -> u16 {
+        self.0.get()
+    }
+
+    /// The priority of this level.
+    ///
+    /// # Errors
+    /// The level must be below the number of levels.
+    pub const fn priority(self, level: u16) -> Result<Priority, PriorityError> {
+        if level < self.count() {
+            Ok(Priority(level))
+        } else {
+            Err(PriorityError { levels: self.count(), found: level })
+        }
+    }
+
+    /// The level of a priority that may have been made for more levels than these: then it is the lowest.
+    pub(super) fn level_of(self, priority: Priority) -> u16 {
+        priority.level().min(self.count() - 1)
+    }
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
+/// A throttle without levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("levels: there must be at least one")]
+pub struct NoLevels;
+
+/// A level that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("priority: there are {levels} levels, 0 to {last}, but this is {found}", last = .levels - 1)]
+pub struct PriorityError {
+    /// How many levels there are.
+    pub levels: u16,
+    /// What was given.
+    pub found: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_out_of_range_is_an_error_when_it_is_made() {
+        let table =
+            [(1, 0, true), (1, 1, false), (4, 3, true), (4, 4, false), (u16::MAX, u16::MAX - 1, true)];
+        for (count, level, good) in table {
+            let made = Levels::new(count).unwrap().priority(level);
+            assert_eq!(made.is_ok(), good, "{level} of {count}");
+        }
+        assert_eq!(Levels::new(0), Err(NoLevels));
+    }
+
+    #[test]
+    fn a_priority_from_elsewhere_is_at_most_the_lowest() {
+        let two = Levels::new(2).unwrap();
+        assert_eq!(two.level_of(Priority::HIGH), 0);
+        assert_eq!(two.level_of(Priority::LOW), 1);
+    }
+}
