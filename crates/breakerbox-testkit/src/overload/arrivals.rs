@@ -1,0 +1,101 @@
+//! When calls come, from which client, and how important they are.
+//!
+//! Calls are evenly spaced, or come several at once. They are dealt to the clients in rounds of a fresh random order
+//! (always the same order would let the same clients meet the same gaps of the backend for ever). Each client draws a
+//! fresh random order of the priorities for every so many of its calls, so that all are equally frequent.
+
+use std::time::Duration;
+
+use breakerbox_core::throttle::{Levels, Priority};
+use fastrand::Rng;
+
+use super::scenario::{Dealt, Phase, Scenario};
+
+/// One call, as it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at_micros: u64,
+    pub(super) client: usize,
+    pub(super) priority: Priority,
+}
+
+/// All calls of a scenario, in order of time.
+pub(super) struct Arrivals<'a> {
+    scenario: &'a Scenario,
+    rng: Rng,
+    phases: std::slice::Iter<'a, Phase>,
+    phase: Option<(Duration, &'a Phase)>,
+    phase_ends: Duration,
+    /// Calls in this phase.
+    in_phase: u64,
+    /// Who is still to come in the current round.
+    round: Vec<usize>,
+    /// What is left of each client's current order of priorities.
+    orders: Vec<Vec<Priority>>,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(super) fn new(scenario: &'a Scenario, rng: Rng) -> Self {
+        Self {
+            scenario,
+            rng,
+            phases: scenario.offered.iter(),
+            phase: None,
+            phase_ends: Duration::ZERO,
+            in_phase: 0,
+            round: Vec::new(),
+            orders: vec![Vec::new(); scenario.clients],
+        }
+    }
+
+    /// When the next call comes.
+    fn next_time(&mut self) -> Option<Duration> {
+        loop {
+            if let Some((begins, phase)) = self.phase {
+                let at_once = self.scenario.at_once as u64;
+                let batch = self.in_phase / at_once * at_once;
+                let at = begins + Duration::from_secs_f64(batch as f64 / phase.rate);
+                if at < self.phase_ends {
+                    return Some(at);
+                }
+            }
+            let phase = self.phases.next()?;
+            self.phase = Some((self.phase_ends, phase));
+            self.phase_ends += phase.lasts;
+            self.in_phase = 0;
+        }
+    }
+
+    fn next_in_round(&mut self) -> usize {
+        if self.round.is_empty() {
+            self.round.extend(0..self.scenario.clients);
+            self.rng.shuffle(&mut self.round);
+        }
+        self.round.pop().unwrap_or(0)
+    }
+
+    fn priority(&mut self, client: usize) -> Priority {
+        let order = &mut self.orders[client];
+        if order.is_empty() {
+            let levels = Levels::STANDARD;
+            order.extend((0..levels.count()).filter_map(|level| levels.priority(level).ok()));
+            self.rng.shuffle(order);
+        }
+        order.pop().unwrap_or(Priority::LOW)
+    }
+}
+
+impl Iterator for Arrivals<'_> {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        let at = self.next_time()?;
+        let client = match self.scenario.dealt {
+            Dealt::InRounds => self.next_in_round(),
+            Dealt::AtRandom => self.rng.usize(..self.scenario.clients),
+        };
+        self.in_phase += 1;
+        let at_micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        Some(Arrival { at_micros, client, priority: self.priority(client) })
+    }
+}

@@ -1,0 +1,81 @@
+//! The simulated backend: a bucket of capacity that fills with time, no queue. It also serves the oracle, which has
+//! such a bucket of its own in front of the real one.
+
+use std::time::Duration;
+
+use breakerbox_core::throttle::{Levels, Priority};
+
+use super::scenario::{BackendModel, holds_at};
+
+/// Capacity as it fills and drains, in millionths of a call, so that a rate of whole calls a second is exact.
+pub(super) struct Capacity {
+    model: BackendModel,
+    filled: f64,
+    filled_at: u64,
+}
+
+impl Capacity {
+    pub(super) fn of(model: &BackendModel) -> Self {
+        Self { model: model.clone(), filled: model.burst * 1e6, filled_at: 0 }
+    }
+
+    /// What the oracle knows of the backend. Its own sheds cost nothing.
+    pub(super) fn oracle(model: &BackendModel, by_priority: bool) -> Self {
+        Self::of(&BackendModel { by_priority, rejection_cost: 0.0, ..model.clone() })
+    }
+
+    /// Takes a call, if there is room for it. A rejection costs what the model says.
+    pub(super) fn take(&mut self, priority: Priority, now: u64) -> bool {
+        self.fill(now);
+        let levels = f64::from(Levels::STANDARD.count());
+        let kept_for_higher = if self.model.by_priority { f64::from(priority.level()) / levels } else { 0.0 };
+        let need = 1.0 + (self.model.burst - 1.0) * kept_for_higher;
+        let room = self.filled >= need * 1e6 && !is_out(&self.model, now);
+        let cost = if room { 1.0 } else { self.model.rejection_cost };
+        self.filled = (self.filled - cost * 1e6).max(-self.model.burst * 1e6);
+        room
+    }
+
+    fn fill(&mut self, now: u64) {
+        let phase = holds_at(&self.model.capacity, |phase| phase.lasts, Duration::from_micros(now));
+        let rate = phase.map_or(0.0, |phase| phase.rate);
+        let micros = now.saturating_sub(self.filled_at) as f64;
+        self.filled = (self.filled + micros * rate).min(self.model.burst * 1e6);
+        self.filled_at = now;
+    }
+}
+
+/// The backend's answer to one call.
+pub(super) struct Answer {
+    pub(super) accepted: bool,
+    pub(super) at_micros: u64,
+}
+
+/// The backend as clients see it.
+pub(super) struct Backend {
+    capacity: Capacity,
+}
+
+impl Backend {
+    pub(super) fn of(model: &BackendModel) -> Self {
+        Self { capacity: Capacity::of(model) }
+    }
+
+    pub(super) fn call(&mut self, priority: Priority, now: u64) -> Answer {
+        let accepted = self.capacity.take(priority, now);
+        let model = &self.capacity.model;
+        let takes = if accepted {
+            holds_at(&model.accept_takes, |latency| latency.lasts, Duration::from_micros(now))
+                .map_or(Duration::ZERO, |latency| latency.takes)
+        } else {
+            let outage = model.outage.filter(|_| is_out(model, now));
+            outage.map_or(model.reject_takes, |outage| outage.fails_after)
+        };
+        Answer { accepted, at_micros: now + u64::try_from(takes.as_micros()).unwrap_or(u64::MAX / 2) }
+    }
+}
+
+fn is_out(model: &BackendModel, now: u64) -> bool {
+    let now = Duration::from_micros(now);
+    model.outage.is_some_and(|outage| (outage.from..outage.to).contains(&now))
+}

@@ -1,0 +1,101 @@
+//! What lets calls through: nothing at all, a throttle, or the oracle, who knows the backend's capacity.
+
+use std::fmt;
+
+use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottleError, Verdict};
+use breakerbox_core::{Draw, Timestamp};
+use fastrand::Rng;
+
+use super::backend::Capacity;
+use super::scenario::BackendModel;
+
+/// Which gate a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateKind {
+    /// Everything is sent.
+    None,
+    /// The published formula, with its defaults.
+    Sre,
+    /// The default strategy.
+    Adaptive,
+    /// One bucket for all clients that has the backend's true capacity, and serves the most important first.
+    Oracle,
+    /// The same without priorities: it sheds nothing that the backend would take.
+    BlindOracle,
+}
+
+impl GateKind {
+    /// Those of the tables, in their order.
+    pub const TABLED: [Self; 4] = [Self::None, Self::Sre, Self::Adaptive, Self::Oracle];
+}
+
+impl fmt::Display for GateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Sre => "Sre",
+            Self::Adaptive => "Adaptive",
+            Self::Oracle => "oracle",
+            Self::BlindOracle => "blind oracle",
+        })
+    }
+}
+
+/// The gates of all clients.
+pub(super) enum Gates {
+    None,
+    Throttles(Vec<Throttle>),
+    Oracle(Box<Capacity>),
+}
+
+impl Gates {
+    pub(super) fn new(
+        kind: GateKind,
+        clients: usize,
+        backend: &BackendModel,
+    ) -> Result<Self, ThrottleError> {
+        let throttles = |strategy| {
+            (0..clients).map(|_| Throttle::builder().strategy(strategy).build()).collect::<Result<_, _>>()
+        };
+        Ok(match kind {
+            GateKind::None => Self::None,
+            GateKind::Sre => Self::Throttles(throttles(Strategy::Sre)?),
+            GateKind::Adaptive => Self::Throttles(throttles(Strategy::Adaptive)?),
+            GateKind::Oracle => Self::Oracle(Box::new(Capacity::oracle(backend, true))),
+            GateKind::BlindOracle => Self::Oracle(Box::new(Capacity::oracle(backend, false))),
+        })
+    }
+
+    /// Whether a call is let through; a throttle's comes with a pass.
+    pub(super) fn ask(
+        &mut self,
+        client: usize,
+        priority: Priority,
+        rng: &mut Rng,
+        now: u64,
+    ) -> Result<Option<Pass>, ()> {
+        match self {
+            Self::None => Ok(None),
+            Self::Throttles(throttles) => throttles[client]
+                .ask(priority, Draw(rng.u128(..)), Timestamp::from_micros(now))
+                .map(Some)
+                .map_err(|_| ()),
+            Self::Oracle(capacity) => capacity.take(priority, now).then_some(None).ok_or(()),
+        }
+    }
+
+    pub(super) fn settle(&self, client: usize, pass: Option<Pass>, accepted: bool, now: u64) {
+        if let (Self::Throttles(throttles), Some(pass)) = (self, pass) {
+            let verdict = if accepted { Verdict::Accept } else { Verdict::Reject };
+            throttles[client].settle(pass, verdict, Timestamp::from_micros(now));
+        }
+    }
+
+    /// Whether a failed call may be retried. Only a throttle has a budget.
+    pub(super) fn retry(&self, client: usize, now: u64) -> bool {
+        match self {
+            Self::Throttles(throttles) => throttles[client].retry(Timestamp::from_micros(now)),
+            Self::None | Self::Oracle(_) => true,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What a run is judged by, and how it is recorded.
+
+use std::time::Duration;
+
+use breakerbox_core::throttle::{Levels, Priority};
+
+use super::scenario::Scenario;
+
+/// Service is normal again when this share of the calls of [`BACK_OVER`] is admitted.
+const BACK_SHARE: f64 = 0.99;
+/// Over how long service is looked at.
+const BACK_OVER: Duration = Duration::from_secs(5);
+/// How exactly the return of normal service is timed.
+const BACK_STEP: Duration = Duration::from_millis(10);
+
+/// What a run is judged by. Means, where it stands for several runs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Measures {
+    /// Successful calls a second.
+    pub goodput: f64,
+    /// Calls sent to the backend, a second.
+    pub sent: f64,
+    /// Successful calls of each priority, in percent.
+    pub success: Vec<f64>,
+    /// Sheds after the overload.
+    pub needless: f64,
+    /// Seconds from the end of the overload to normal service; infinite if it never came.
+    pub back: f64,
+    /// Seconds from the start of an outage to the first shed.
+    pub first_shed_seconds: f64,
+    /// Calls sent from the start of an outage to the first shed, of the client that took longest.
+    pub first_shed_calls: f64,
+    /// All calls that came.
+    pub came: f64,
+    /// Sheds in each second.
+    pub sheds: Vec<f64>,
+}
+
+impl Measures {
+    /// The mean of several runs.
+    #[must_use]
+    pub fn mean(runs: &[Self]) -> Self {
+        let mean = |value: fn(&Self) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+        let means = |value: fn(&Self) -> &Vec<f64>| {
+            let length = runs.first().map_or(0, |run| value(run).len());
+            (0..length)
+                .map(|at| runs.iter().map(|run| value(run)[at]).sum::<f64>() / runs.len() as f64)
+                .collect()
+        };
+        Self {
+            goodput: mean(|run| run.goodput),
+            sent: mean(|run| run.sent),
+            success: means(|run| &run.success),
+            needless: mean(|run| run.needless),
+            back: mean(|run| run.back),
+            first_shed_seconds: mean(|run| run.first_shed_seconds),
+            first_shed_calls: mean(|run| run.first_shed_calls),
+            came: mean(|run| run.came),
+            sheds: means(|run| &run.sheds),
+        }
+    }
+
+    /// The sheds that another run did not make in the same second, in percent of all calls.
+    #[must_use]
+    pub fn sheds_beyond(&self, other: &Self) -> f64 {
+        let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
+        100.0 * beyond.sum::<f64>() / self.came
+    }
+}
+
+/// Records a run.
+pub(super) struct Recorder {
+    from: u64,
+    to: u64,
+    over_at: Option<u64>,
+    out_at: Option<u64>,
+    end: u64,
+    came_by_level: Vec<f64>,
+    succeeded_by_level: Vec<f64>,
+    sent: f64,
+    came: f64,
+    sheds: Vec<f64>,
+    needless: f64,
+    /// Of each call since the overload: when it came and whether it was admitted.
+    since_over: Vec<(u64, bool)>,
+    first_shed: Option<u64>,
+    /// Of each client: calls sent in the outage before its first shed, and whether there was one.
+    before_shed: Vec<(f64, bool)>,
+}
+
+impl Recorder {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let levels = usize::from(Levels::STANDARD.count());
+        let (end, measure) = (scenario.end(), scenario.measure);
+        Self {
+            from: micros(measure.from),
+            to: micros(measure.to.unwrap_or(end)),
+            over_at: measure.over_at.map(micros),
+            out_at: scenario.backend.outage.map(|outage| micros(outage.from)),
+            end: micros(end),
+            came_by_level: vec![0.0; levels],
+            succeeded_by_level: vec![0.0; levels],
+            sent: 0.0,
+            came: 0.0,
+            sheds: vec![0.0; usize::try_from(end.as_secs()).unwrap_or(0) + 1],
+            needless: 0.0,
+            since_over: Vec::new(),
+            first_shed: None,
+            before_shed: vec![(0.0, false); scenario.clients],
+        }
+    }
+
+    pub(super) const fn end_micros(&self) -> u64 {
+        self.end
+    }
+
+    /// A call came, and was admitted or shed.
+    pub(super) fn came(&mut self, client: usize, priority: Priority, admitted: bool, now: u64) {
+        self.came += 1.0;
+        if self.is_measured(now) {
+            self.came_by_level[usize::from(priority.level())] += 1.0;
+        }
+        if !admitted && let Some(second) = self.sheds.get_mut(usize::try_from(now / 1_000_000).unwrap_or(0)) {
+            *second += 1.0;
+        }
+        if self.over_at.is_some_and(|over_at| now >= over_at) {
+            self.needless += f64::from(u8::from(!admitted));
+            self.since_over.push((now, admitted));
+        }
+        if self.out_at.is_some_and(|out_at| now >= out_at) {
+            let (calls, was_shed) = &mut self.before_shed[client];
+            if !admitted {
+                *was_shed = true;
+                self.first_shed.get_or_insert(now);
+            } else if !*was_shed {
+                *calls += 1.0;
+            }
+        }
+    }
+
+    pub(super) fn sent(&mut self, now: u64) {
+        self.sent += f64::from(u8::from(self.is_measured(now)));
+    }
+
+    /// A call that came at `came_at` succeeded.
+    pub(super) fn succeeded(&mut self, priority: Priority, came_at: u64) {
+        if self.is_measured(came_at) {
+            self.succeeded_by_level[usize::from(priority.level())] += 1.0;
+        }
+    }
+
+    pub(super) fn finish(self) -> Measures {
+        let seconds = (self.to - self.from) as f64 / 1e6;
+        let share = |(succeeded, came): (&f64, &f64)| 100.0 * succeeded / came;
+        let since_outage = |at: u64| (at - self.out_at.unwrap_or(at)) as f64 / 1e6;
+        let calls = |&(calls, was_shed): &(f64, bool)| if was_shed { calls } else { f64::INFINITY };
+        Measures {
+            goodput: self.succeeded_by_level.iter().sum::<f64>() / seconds,
+            sent: self.sent / seconds,
+            success: self.succeeded_by_level.iter().zip(&self.came_by_level).map(share).collect(),
+            needless: self.needless,
+            back: self.over_at.map_or(0.0, |over_at| back(&self.since_over, over_at, self.end)),
+            first_shed_seconds: self.first_shed.map_or(f64::INFINITY, since_outage),
+            first_shed_calls: self.before_shed.iter().map(calls).fold(0.0, f64::max),
+            came: self.came,
+            sheds: self.sheds,
+        }
+    }
+
+    fn is_measured(&self, at: u64) -> bool {
+        (self.from..self.to).contains(&at)
+    }
+}
+
+/// Seconds from `over_at` to the first moment that begins a time of normal service.
+fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
+    let mut admitted = vec![0.0];
+    admitted.extend(calls.iter().scan(0.0, |sum, (_, admitted)| {
+        *sum += f64::from(u8::from(*admitted));
+        Some(*sum)
+    }));
+    let mut begin = over_at;
+    while begin + micros(BACK_OVER) <= end {
+        let first = calls.partition_point(|(at, _)| *at < begin);
+        let last = calls.partition_point(|(at, _)| *at < begin + micros(BACK_OVER));
+        if last > first && admitted[last] - admitted[first] >= BACK_SHARE * (last - first) as f64 {
+            return (begin - over_at) as f64 / 1e6;
+        }
+        begin += micros(BACK_STEP);
+    }
+    f64::INFINITY
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_is_back_when_99_of_100_are_admitted_for_five_seconds() {
+        // 100 calls a second from 10 s on, of which those before `until` are shed.
+        let calls = |until: u64| -> Vec<_> {
+            (0..1_000).map(|n| (10_000_000 + n * 10_000, n * 10_000 >= until)).collect()
+        };
+        for (until, expected) in [(0, 0.0), (50_000, 0.0), (60_000, 0.01), (2_000_000, 1.95)] {
+            assert_eq!(back(&calls(until), 10_000_000, 20_000_000), expected, "shed for {until} us");
+        }
+        assert_eq!(back(&calls(9_000_000), 10_000_000, 20_000_000), f64::INFINITY);
+    }
+
+    #[test]
+    fn only_sheds_that_the_other_did_not_make_count() {
+        let run = |sheds: &[f64]| Measures { came: 100.0, sheds: sheds.to_vec(), ..Measures::default() };
+        assert_eq!(run(&[5.0, 1.0]).sheds_beyond(&run(&[2.0, 9.0])), 3.0);
+    }
+}

@@ -1,0 +1,118 @@
+//! One run: one scenario, one gate, one seed, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use breakerbox_core::throttle::{Pass, Priority, ThrottleError};
+use fastrand::Rng;
+
+use super::arrivals::Arrivals;
+use super::backend::Backend;
+use super::gate::{GateKind, Gates};
+use super::measures::{Measures, Recorder};
+use super::scenario::Scenario;
+
+/// Runs a scenario through a gate.
+///
+/// # Errors
+/// If a throttle can't be built, which its defaults never cause.
+pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measures, ThrottleError> {
+    let mut rng = Rng::with_seed(seed);
+    let arrivals = Arrivals::new(scenario, rng.fork());
+    let mut run = Run {
+
+        gates: Gates::new(gate, scenario.clients, &scenario.backend)?,
+        backend: Backend::of(&scenario.backend),
+        rng,
+        due: BinaryHeap::new(),
+        in_flight: Vec::new(),
+        free: Vec::new(),
+        answers: 0,
+        recorder: Recorder::new(scenario),
+    };
+    for arrival in arrivals {
+        run.answer_until(arrival.at_micros);
+        let call = Call {
+            client: arrival.client,
+            priority: arrival.priority,
+            came_at: arrival.at_micros,
+            retries_left: scenario.retries,
+        };
+        run.attempt(call, arrival.at_micros, true);
+    }
+    run.answer_until(u64::MAX);
+    Ok(run.recorder.finish())
+}
+
+/// One call, however often it is tried.
+#[derive(Clone, Copy)]
+struct Call {
+    client: usize,
+    priority: Priority,
+    came_at: u64,
+    retries_left: u32,
+}
+
+struct InFlight {
+    call: Call,
+    pass: Option<Pass>,
+    accepted: bool,
+}
+
+struct Run {
+    gates: Gates,
+    backend: Backend,
+    rng: Rng,
+    /// Time, order and place of the answers to come.
+    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    in_flight: Vec<Option<InFlight>>,
+    free: Vec<usize>,
+    answers: u64,
+    recorder: Recorder,
+}
+
+impl Run {
+    fn attempt(&mut self, call: Call, now: u64, is_first: bool) {
+        let asked = self.gates.ask(call.client, call.priority, &mut self.rng, now);
+        if is_first {
+            self.recorder.came(call.client, call.priority, asked.is_ok(), now);
+        }
+        let Ok(pass) = asked else { return };
+        let answer = self.backend.call(call.priority, now);
+        self.recorder.sent(now);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
+        });
+        self.in_flight[place] = Some(InFlight { call, pass, accepted: answer.accepted });
+        self.answers += 1;
+        self.due.push(Reverse((answer.at_micros, self.answers, place)));
+    }
+
+    fn answer_until(&mut self, now: u64) {
+        while let Some(&Reverse((at, _, place))) = self.due.peek() {
+            if at > now {
+                return;
+            }
+            self.due.pop();
+            self.free.push(place);
+            if let Some(answered) = self.in_flight[place].take() {
+                self.answer(answered, at);
+            }
+        }
+    }
+
+    fn answer(&mut self, answered: InFlight, now: u64) {
+        let InFlight { mut call, pass, accepted } = answered;
+        self.gates.settle(call.client, pass, accepted, now);
+        if accepted {
+            self.recorder.succeeded(call.priority, call.came_at);
+        } else if call.retries_left > 0
+            && now < self.recorder.end_micros()
+            && self.gates.retry(call.client, now)
+        {
+            call.retries_left -= 1;
+            self.attempt(call, now, false);
+        }
+    }
+}
