@@ -38,10 +38,10 @@ impl Bucket {
         self.tokens.store(self.need(self.levels - 1.0));
     }
 
-    /// Starts with one probe.
+    /// Starts empty.
     pub(super) fn start_probing(&self, rate: f64) {
         self.set(rate, PROBE_DEPTH);
-        self.tokens.store(1.0);
+        self.tokens.store(0.0);
     }
 
     /// Pours in what `seconds` at this rate bring.

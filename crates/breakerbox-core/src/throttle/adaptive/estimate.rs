@@ -17,9 +17,15 @@ const LONGEST_MEMORY: f64 = 60.0;
 const OFFERED_SECONDS: f64 = 0.1;
 /// ...or over this many calls, whichever is slower.
 const OFFERED_COUNT: f64 = 4.0;
-/// How far the offered rate may be above the budget, in parts of its own sampling error (one over the root of the
-/// count), before it is taken to be above.
-const SAMPLING_ERRORS: f64 = 0.5;
+/// How far the offered rate must be above the budget for shedding to begin, in parts of its own sampling error (one
+/// over the root of the count).
+const BEGIN_ERRORS: f64 = 0.5;
+/// Below how much above the budget shedding ends, divided by the count. A wrong end costs a reject or two, so a client
+/// that sees few calls may be generous.
+const END_ERRORS: f64 = 2.0;
+/// After so many seconds without a reject, and so many accepts, shedding ends whatever the estimates say.
+const CLEAN_SECONDS: f64 = 20.0;
+const CLEAN_ACCEPTS: f64 = 10.0;
 /// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
 const HEADROOM: f64 = 0.02;
 /// After so many accepts without a reject the headroom is twice as large, then three times, and so on.
@@ -31,7 +37,7 @@ const FAIR_SHARE: f64 = 0.02;
 /// So many calls without any accept since are an outage...
 const OUTAGE_CALLS: f64 = 8.0;
 /// ...if the first of them is at least this many seconds ago...
-const OUTAGE_SECONDS: f64 = 0.75;
+const OUTAGE_SECONDS: f64 = 0.6;
 /// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile.
 const OUTAGE_FACTOR: f64 = 4.0;
 /// In an outage at most this part of the offered calls probe.
@@ -95,8 +101,12 @@ pub(super) struct Estimate {
     offered: Rate,
     accepts: Rate,
     outcomes: Rate,
-    /// Accepts since the last reject.
+    /// The rate of accepts at the last reject. As long as none follows, capacity can't have fallen below it; the rate
+    /// of accepts may, since calls are shed.
+    known_capacity: f64,
+    /// Accepts since the last reject, and seconds.
     clean_run: f64,
+    clean_seconds: f64,
     /// Calls sent since the last accept, and for how many seconds that has been so.
     unanswered: f64,
     silent_seconds: f64,
@@ -107,7 +117,7 @@ pub(super) struct Estimate {
 
 impl Estimate {
     /// How many numbers an estimate is.
-    pub(super) const NUMBERS: usize = 11;
+    pub(super) const NUMBERS: usize = 13;
 
     /// Takes in what was counted, and says what to do from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
@@ -127,7 +137,7 @@ impl Estimate {
                 Mode::Probing
             }
             Mode::Calm if seen.rejected > 0.0 && self.is_overload() => Mode::Shedding,
-            Mode::Shedding if !self.is_overload() => Mode::Calm,
+            Mode::Shedding if self.is_over() => Mode::Calm,
             Mode::Calm | Mode::Shedding => mode,
         }
     }
@@ -150,7 +160,14 @@ impl Estimate {
             self.accepts.add(seen.accepted, seen.seconds, keep);
             self.outcomes.add(seen.accepted + seen.rejected, seen.seconds, keep);
         }
-        self.clean_run = if seen.rejected > 0.0 { 0.0 } else { self.clean_run + seen.accepted };
+        if seen.rejected > 0.0 {
+            self.known_capacity = self.accepts.per_second();
+            self.clean_run = 0.0;
+            self.clean_seconds = 0.0;
+        } else {
+            self.clean_run += seen.accepted;
+            self.clean_seconds += seen.seconds;
+        }
         self.recovery = (self.recovery + seen.accepted - seen.rejected).max(0.0);
         self.latency = seen.latency;
         if seen.accepted > 0.0 {
@@ -165,15 +182,23 @@ impl Estimate {
     }
 
     fn budget(&self) -> f64 {
-        let (offered, accepts) = (self.offered.per_second(), self.accepts.per_second());
+        let offered = self.offered.per_second();
+        let accepts = self.accepts.per_second().max(self.known_capacity);
         let headroom = (HEADROOM * (1.0 + self.clean_run / CLEAN_RUN)).min(MAX_HEADROOM);
         accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
     }
 
     /// Whether more is offered than the budget allows, beyond what chance explains.
     fn is_overload(&self) -> bool {
-        let error = SAMPLING_ERRORS / square_root(self.offered.count.max(1.0));
+        let error = BEGIN_ERRORS / square_root(self.offered.count.max(1.0));
         self.offered.per_second() > self.budget() * (1.0 + error)
+    }
+
+    /// Whether what is offered fits again.
+    fn is_over(&self) -> bool {
+        let error = END_ERRORS / self.offered.count.max(1.0);
+        let fits = self.offered.per_second() <= self.budget() * (1.0 + error);
+        fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
     /// Whether nothing gets through any more.
@@ -194,7 +219,9 @@ impl Estimate {
             self.accepts.seconds,
             self.outcomes.count,
             self.outcomes.seconds,
+            self.known_capacity,
             self.clean_run,
+            self.clean_seconds,
             self.unanswered,
             self.silent_seconds,
             self.latency,
@@ -204,12 +231,14 @@ impl Estimate {
 
     pub(super) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
         let [o_count, o_seconds, a_count, a_seconds, n_count, n_seconds, rest @ ..] = numbers;
-        let [clean_run, unanswered, silent_seconds, latency, recovery] = rest;
+        let [known_capacity, clean_run, clean_seconds, unanswered, silent_seconds, latency, recovery] = rest;
         Self {
             offered: Rate { count: o_count, seconds: o_seconds },
             accepts: Rate { count: a_count, seconds: a_seconds },
             outcomes: Rate { count: n_count, seconds: n_seconds },
+            known_capacity,
             clean_run,
+            clean_seconds,
             unanswered,
             silent_seconds,
             latency,
