@@ -1,6 +1,6 @@
 //! When calls come, from which client, and how important they are.
 //!
-//! Calls are evenly spaced, or come several at once. They are dealt to the clients in rounds of a fresh random order
+//! Calls are spaced evenly or by chance, one by one or several at once. They are dealt to the clients in rounds of a fresh random order
 //! (always the same order would let the same clients meet the same gaps of the backend for ever). Each client draws a
 //! fresh random order of the priorities for every so many of its calls, so that all are equally frequent.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use breakerbox_core::throttle::{Levels, Priority};
 use fastrand::Rng;
 
-use super::scenario::{Dealt, Phase, Scenario};
+use super::scenario::{Dealt, Phase, Scenario, Spaced};
 
 /// One call, as it comes.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +24,11 @@ pub(super) struct Arrivals<'a> {
     scenario: &'a Scenario,
     rng: Rng,
     phases: std::slice::Iter<'a, Phase>,
-    phase: Option<(Duration, &'a Phase)>,
-    phase_ends: Duration,
-    /// Calls in this phase.
-    in_phase: u64,
+    phase: Option<&'a Phase>,
+    phase_began: Duration,
+    /// How many calls' worth of the phase passes before the next call.
+    worth: f64,
+    left_at_once: usize,
     /// Who is still to come in the current round.
     round: Vec<usize>,
     /// What is left of each client's current order of priorities.
@@ -41,8 +42,9 @@ impl<'a> Arrivals<'a> {
             rng,
             phases: scenario.offered.iter(),
             phase: None,
-            phase_ends: Duration::ZERO,
-            in_phase: 0,
+            phase_began: Duration::ZERO,
+            worth: 0.0,
+            left_at_once: scenario.at_once,
             round: Vec::new(),
             orders: vec![Vec::new(); scenario.clients],
         }
@@ -51,18 +53,29 @@ impl<'a> Arrivals<'a> {
     /// When the next call comes.
     fn next_time(&mut self) -> Option<Duration> {
         loop {
-            if let Some((begins, phase)) = self.phase {
-                let at_once = self.scenario.at_once as u64;
-                let batch = self.in_phase / at_once * at_once;
-                let at = begins + Duration::from_secs_f64(batch as f64 / phase.rate);
-                if at < self.phase_ends {
+            if let Some(phase) = self.phase {
+                let at = self.phase_began + Duration::from_secs_f64(self.worth / phase.rate);
+                if at < self.phase_began + phase.lasts {
                     return Some(at);
                 }
+                self.phase_began += phase.lasts;
             }
-            let phase = self.phases.next()?;
-            self.phase = Some((self.phase_ends, phase));
-            self.phase_ends += phase.lasts;
-            self.in_phase = 0;
+            self.phase = Some(self.phases.next()?);
+            self.worth = 0.0;
+            self.left_at_once = self.scenario.at_once;
+        }
+    }
+
+    /// Moves on to the call after this one.
+    fn advance(&mut self) {
+        self.left_at_once -= 1;
+        if self.left_at_once == 0 {
+            self.left_at_once = self.scenario.at_once;
+            let gap = match self.scenario.spaced {
+                Spaced::Evenly => 1.0,
+                Spaced::AtRandom => -(1.0 - self.rng.f64()).ln(),
+            };
+            self.worth += gap * self.scenario.at_once as f64;
         }
     }
 
@@ -94,7 +107,7 @@ impl Iterator for Arrivals<'_> {
             Dealt::InRounds => self.next_in_round(),
             Dealt::AtRandom => self.rng.usize(..self.scenario.clients),
         };
-        self.in_phase += 1;
+        self.advance();
         let at_micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         Some(Arrival { at_micros, client, priority: self.priority(client) })
     }

@@ -12,6 +12,8 @@ const BACK_SHARE: f64 = 0.99;
 const BACK_OVER: Duration = Duration::from_secs(5);
 /// How exactly the return of normal service is timed.
 const BACK_STEP: Duration = Duration::from_millis(10);
+/// Over how long the sheds of two runs are compared: long enough for a call a second.
+const SHEDS_OVER: Duration = Duration::from_secs(10);
 
 /// What a run is judged by. Means, where it stands for several runs.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -32,7 +34,7 @@ pub struct Measures {
     pub first_shed_calls: f64,
     /// All calls that came.
     pub came: f64,
-    /// Sheds in each second.
+    /// Sheds in each ten seconds.
     pub sheds: Vec<f64>,
 }
 
@@ -60,7 +62,7 @@ impl Measures {
         }
     }
 
-    /// The sheds that another run did not make in the same second, in percent of all calls.
+    /// The sheds that another run did not make in the same ten seconds, in percent of all calls.
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
@@ -102,7 +104,7 @@ impl Recorder {
             succeeded_by_level: vec![0.0; levels],
             sent: 0.0,
             came: 0.0,
-            sheds: vec![0.0; usize::try_from(end.as_secs()).unwrap_or(0) + 1],
+            sheds: vec![0.0; place_of_shed(micros(end)) + 1],
             needless: 0.0,
             since_over: Vec::new(),
             first_shed: None,
@@ -120,8 +122,8 @@ impl Recorder {
         if self.is_measured(now) {
             self.came_by_level[usize::from(priority.level())] += 1.0;
         }
-        if !admitted && let Some(second) = self.sheds.get_mut(usize::try_from(now / 1_000_000).unwrap_or(0)) {
-            *second += 1.0;
+        if !admitted && let Some(sheds) = self.sheds.get_mut(place_of_shed(now)) {
+            *sheds += 1.0;
         }
         if self.over_at.is_some_and(|over_at| now >= over_at) {
             self.needless += f64::from(u8::from(!admitted));
@@ -189,6 +191,10 @@ fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
         begin += micros(BACK_STEP);
     }
     f64::INFINITY
+}
+
+fn place_of_shed(at: u64) -> usize {
+    usize::try_from(at / micros(SHEDS_OVER)).unwrap_or(usize::MAX)
 }
 
 fn micros(duration: Duration) -> u64 {

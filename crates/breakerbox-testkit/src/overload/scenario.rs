@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::target::Targets;
 
 /// Every scenario file, in the order of the tables they come from.
-const FILES: [&str; 18] = [
+const FILES: [&str; 20] = [
     include_str!("../../scenarios/reference.toml"),
     include_str!("../../scenarios/fleet-of-100.toml"),
     include_str!("../../scenarios/fleet-of-10.toml"),
@@ -26,6 +26,8 @@ const FILES: [&str; 18] = [
     include_str!("../../scenarios/one-a-second.toml"),
     include_str!("../../scenarios/one-a-second-overloaded.toml"),
     include_str!("../../scenarios/slow-answers.toml"),
+    include_str!("../../scenarios/a-fifth-over-at-random.toml"),
+    include_str!("../../scenarios/reference-at-random.toml"),
     include_str!("../../scenarios/fleet-at-random.toml"),
     include_str!("../../scenarios/fleet-of-1000.toml"),
 ];
@@ -42,6 +44,9 @@ pub struct Scenario {
     /// How the calls are dealt to the clients.
     #[serde(default)]
     pub dealt: Dealt,
+    /// How the calls are spaced.
+    #[serde(default)]
+    pub spaced: Spaced,
     /// How many calls come at once.
     #[serde(default = "one")]
     pub at_once: usize,
@@ -69,6 +74,17 @@ pub enum Dealt {
     #[default]
     InRounds,
     /// Anyone may have the next call.
+    AtRandom,
+}
+
+/// How calls are spaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spaced {
+    /// All gaps are equal.
+    #[default]
+    Evenly,
+    /// Calls know nothing of each other: a Poisson process.
     AtRandom,
 }
 

@@ -30,7 +30,7 @@ pub struct Targets {
     pub goodput_percent_of_no_retries_min: Option<f64>,
     /// How much less of any level may succeed than without a throttle, in points.
     pub points_below_none_max: Option<f64>,
-    /// Sheds that the oracle did not make in the same second, in percent of all calls.
+    /// Sheds that the oracle did not make in the same ten seconds, in percent of all calls.
     pub percent_beyond_oracle_max: Option<f64>,
 }
 

@@ -10,22 +10,22 @@ use super::math::{fade, square_root};
 /// Accepts and rejects fade over this many seconds...
 const OUTCOME_SECONDS: f64 = 1.0;
 /// ...or over this many outcomes, whichever is slower: fewer say too little about a rate.
-const OUTCOME_COUNT: f64 = 20.0;
+const OUTCOME_COUNT: f64 = 60.0;
 /// Whatever the count, nothing is remembered for longer than about this many seconds.
-const LONGEST_MEMORY: f64 = 60.0;
+const LONGEST_MEMORY: f64 = 120.0;
 /// Offered calls fade over this many seconds: short, since shedding must stop soon after the load fits again...
-const OFFERED_SECONDS: f64 = 0.1;
+const OFFERED_SECONDS: f64 = 0.2;
 /// ...or over this many calls, whichever is slower.
-const OFFERED_COUNT: f64 = 4.0;
+const OFFERED_COUNT: f64 = 8.0;
 /// How far the offered rate must be above the budget for shedding to begin, in parts of its own sampling error (one
 /// over the root of the count).
 const BEGIN_ERRORS: f64 = 0.5;
 /// Below how much above the budget shedding ends, divided by the count. A wrong end costs a reject or two, so a client
 /// that sees few calls may be generous.
-const END_ERRORS: f64 = 2.0;
+const END_ERRORS: f64 = 3.0;
 /// After so many seconds without a reject, and so many accepts, shedding ends whatever the estimates say.
-const CLEAN_SECONDS: f64 = 20.0;
-const CLEAN_ACCEPTS: f64 = 10.0;
+const CLEAN_SECONDS: f64 = 30.0;
+const CLEAN_ACCEPTS: f64 = 15.0;
 /// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
 const HEADROOM: f64 = 0.02;
 /// After so many accepts without a reject the headroom is twice as large, then three times, and so on.
@@ -184,7 +184,8 @@ impl Estimate {
     fn budget(&self) -> f64 {
         let offered = self.offered.per_second();
         let accepts = self.accepts.per_second().max(self.known_capacity);
-        let headroom = (HEADROOM * (1.0 + self.clean_run / CLEAN_RUN)).min(MAX_HEADROOM);
+        let clean = self.clean_run / CLEAN_RUN;
+        let headroom = (HEADROOM * (1.0 + clean * clean)).min(MAX_HEADROOM);
         accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
     }
 
