@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use breakerbox_core::throttle::{Levels, Priority};
+use fastrand::Rng;
 
 use super::scenario::{BackendModel, holds_at};
 
@@ -61,8 +62,9 @@ impl Backend {
         Self { capacity: Capacity::of(model) }
     }
 
-    pub(super) fn call(&mut self, priority: Priority, now: u64) -> Answer {
-        let accepted = self.capacity.take(priority, now);
+    pub(super) fn call(&mut self, priority: Priority, rng: &mut Rng, now: u64) -> Answer {
+        let stray = rng.f64() < self.capacity.model.stray_rejections;
+        let accepted = !stray && self.capacity.take(priority, now);
         let model = &self.capacity.model;
         let takes = if accepted {
             holds_at(&model.accept_takes, |latency| latency.lasts, Duration::from_micros(now))

@@ -15,6 +15,7 @@ use super::target::{Compared, Judged};
 pub struct Proof {
     scenario: String,
     means: Vec<(GateKind, Measures)>,
+    percent_beyond_oracle: f64,
     judged: Vec<Judged>,
 }
 
@@ -49,7 +50,7 @@ pub fn prove(scenario: &Scenario, seeds: u64) -> Result<Proof, ThrottleError> {
         scenario.targets.judge(&compared)
     };
     let means = GateKind::TABLED.into_iter().zip([none, sre, own, oracle]).collect();
-    Ok(Proof { scenario: scenario.name.clone(), means, judged })
+    Ok(Proof { scenario: scenario.name.clone(), means, percent_beyond_oracle, judged })
 }
 
 impl Proof {
@@ -86,6 +87,7 @@ impl fmt::Display for Proof {
                 means.first_shed_calls
             )?;
         }
+        writeln!(f, "    sheds beyond the oracle's: {:.2} %", self.percent_beyond_oracle)?;
         for judged in &self.judged {
             writeln!(f, "    {judged}")?;
         }

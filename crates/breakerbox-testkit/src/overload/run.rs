@@ -78,7 +78,7 @@ impl Run {
             self.recorder.came(call.client, call.priority, asked.is_ok(), now);
         }
         let Ok(pass) = asked else { return };
-        let answer = self.backend.call(call.priority, now);
+        let answer = self.backend.call(call.priority, &mut self.rng, now);
         self.recorder.sent(now);
         let place = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);

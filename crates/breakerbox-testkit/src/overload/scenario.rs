@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::target::Targets;
 
 /// Every scenario file, in the order of the tables they come from.
-const FILES: [&str; 20] = [
+const FILES: [&str; 22] = [
     include_str!("../../scenarios/reference.toml"),
     include_str!("../../scenarios/fleet-of-100.toml"),
     include_str!("../../scenarios/fleet-of-10.toml"),
@@ -26,6 +26,8 @@ const FILES: [&str; 20] = [
     include_str!("../../scenarios/one-a-second.toml"),
     include_str!("../../scenarios/one-a-second-overloaded.toml"),
     include_str!("../../scenarios/slow-answers.toml"),
+    include_str!("../../scenarios/stray-rejections.toml"),
+    include_str!("../../scenarios/stray-rejections-at-random.toml"),
     include_str!("../../scenarios/a-fifth-over-at-random.toml"),
     include_str!("../../scenarios/reference-at-random.toml"),
     include_str!("../../scenarios/fleet-at-random.toml"),
@@ -118,6 +120,9 @@ pub struct BackendModel {
     /// What a rejection costs, in parts of a call.
     #[serde(default)]
     pub rejection_cost: f64,
+    /// The share of calls that it rejects for no reason.
+    #[serde(default)]
+    pub stray_rejections: f64,
     /// When nothing is answered at all.
     pub outage: Option<Outage>,
 }

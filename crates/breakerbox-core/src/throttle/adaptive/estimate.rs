@@ -16,13 +16,17 @@ const LONGEST_MEMORY: f64 = 120.0;
 /// Offered calls fade over this many seconds: short, since shedding must stop soon after the load fits again...
 const OFFERED_SECONDS: f64 = 0.2;
 /// ...or over this many calls, whichever is slower.
-const OFFERED_COUNT: f64 = 8.0;
+const OFFERED_COUNT: f64 = 7.0;
+/// The usual offered rate fades this many times more slowly.
+const USUAL_FACTOR: f64 = 5.0;
+/// Below this part of the usual rate the load has plainly fallen; above it, it may be a lull.
+const PLAINLY_FALLEN: f64 = 0.5;
 /// How far the offered rate must be above the budget for shedding to begin, in parts of its own sampling error (one
 /// over the root of the count).
 const BEGIN_ERRORS: f64 = 0.5;
 /// Below how much above the budget shedding ends, divided by the count. A wrong end costs a reject or two, so a client
 /// that sees few calls may be generous.
-const END_ERRORS: f64 = 3.0;
+const END_ERRORS: f64 = 4.0;
 /// After so many seconds without a reject, and so many accepts, shedding ends whatever the estimates say.
 const CLEAN_SECONDS: f64 = 30.0;
 const CLEAN_ACCEPTS: f64 = 15.0;
@@ -33,7 +37,7 @@ const CLEAN_RUN: f64 = 50.0;
 /// The largest headroom.
 const MAX_HEADROOM: f64 = 0.5;
 /// The part of the unmet load that is sent as well. In a fleet it moves everyone towards an equal share.
-const FAIR_SHARE: f64 = 0.02;
+const FAIR_SHARE: f64 = 0.025;
 /// So many calls without any accept since are an outage...
 const OUTAGE_CALLS: f64 = 8.0;
 /// ...if the first of them is at least this many seconds ago...
@@ -99,6 +103,8 @@ impl Rate {
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Estimate {
     offered: Rate,
+    /// The same over a longer time.
+    usual: Rate,
     accepts: Rate,
     outcomes: Rate,
     /// The rate of accepts at the last reject. As long as none follows, capacity can't have fallen below it; the rate
@@ -117,7 +123,7 @@ pub(super) struct Estimate {
 
 impl Estimate {
     /// How many numbers an estimate is.
-    pub(super) const NUMBERS: usize = 13;
+    pub(super) const NUMBERS: usize = 15;
 
     /// Takes in what was counted, and says what to do from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
@@ -152,8 +158,9 @@ impl Estimate {
     }
 
     fn take_in(&mut self, mode: Mode, seen: Seen) {
-        let keep = fade(seen.seconds / self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT));
-        self.offered.add(seen.asked, seen.seconds, keep);
+        let horizon = self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT);
+        self.offered.add(seen.asked, seen.seconds, fade(seen.seconds / horizon));
+        self.usual.add(seen.asked, seen.seconds, fade(seen.seconds / (horizon * USUAL_FACTOR)));
         // Probes say nothing about capacity; what was known before the outage is the best guess for after it.
         if mode != Mode::Probing {
             let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
@@ -197,8 +204,11 @@ impl Estimate {
 
     /// Whether what is offered fits again.
     fn is_over(&self) -> bool {
-        let error = END_ERRORS / self.offered.count.max(1.0);
-        let fits = self.offered.per_second() <= self.budget() * (1.0 + error);
+        let fits = |offered: Rate| {
+            offered.per_second() <= self.budget() * (1.0 + END_ERRORS / offered.count.max(1.0))
+        };
+        let fallen = self.offered.per_second() < self.usual.per_second() * PLAINLY_FALLEN;
+        let fits = fits(self.offered) && (fallen || fits(self.usual));
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
@@ -216,6 +226,8 @@ impl Estimate {
         [
             self.offered.count,
             self.offered.seconds,
+            self.usual.count,
+            self.usual.seconds,
             self.accepts.count,
             self.accepts.seconds,
             self.outcomes.count,
@@ -231,10 +243,12 @@ impl Estimate {
     }
 
     pub(super) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
-        let [o_count, o_seconds, a_count, a_seconds, n_count, n_seconds, rest @ ..] = numbers;
+        let [o_count, o_seconds, u_count, u_seconds, a_count, a_seconds, n_count, n_seconds, rest @ ..] =
+            numbers;
         let [known_capacity, clean_run, clean_seconds, unanswered, silent_seconds, latency, recovery] = rest;
         Self {
             offered: Rate { count: o_count, seconds: o_seconds },
+            usual: Rate { count: u_count, seconds: u_seconds },
             accepts: Rate { count: a_count, seconds: a_seconds },
             outcomes: Rate { count: n_count, seconds: n_seconds },
             known_capacity,
