@@ -1,7 +1,8 @@
-//! The project's own commands: `cargo xtask test`, `bench`, `fuzz`. CI calls these and nothing else.
+//! The project's own commands: `cargo xtask test`, `prove`, `bench`, `fuzz`. CI calls these and nothing else.
 
 mod bench;
 mod fuzz;
+mod prove;
 mod steps;
 mod test;
 
@@ -21,6 +22,12 @@ struct Arguments {
 enum Command {
     /// Run every check there is: format, lints, tests, documentation, examples
     Test,
+    /// Simulate, and fail if a target is missed
+    Prove {
+        /// What to prove, and its options; --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        what: Vec<String>,
+    },
     /// Measure, and print figures with what they are compared to
     Bench {
         /// What to measure, and its options; --help lists them
@@ -46,6 +53,7 @@ fn run() -> anyhow::Result<()> {
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     match Arguments::parse().command {
         Command::Test => test::run(),
+        Command::Prove { what } => prove::run(&what),
         Command::Bench { what } => bench::run(&what),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
     }

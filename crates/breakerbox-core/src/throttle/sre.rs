@@ -90,7 +90,9 @@ impl Sre {
     }
 
     fn count(&self, index: u64, level: u16, which: impl Fn(&Counts) -> &AtomicU64) {
-        let Some(slot) = usize::try_from(index % SLOTS).ok().and_then(|at| self.slots.get(at)) else { return };
+        let Some(slot) = usize::try_from(index % SLOTS).ok().and_then(|at| self.slots.get(at)) else {
+            return;
+        };
         slot.turn_to(index);
         if let Some(counts) = slot.levels.get(usize::from(level)) {
             which(counts).fetch_add(1, Relaxed);

@@ -49,11 +49,7 @@ pub(super) enum Gates {
 }
 
 impl Gates {
-    pub(super) fn new(
-        kind: GateKind,
-        clients: usize,
-        backend: &BackendModel,
-    ) -> Result<Self, ThrottleError> {
+    pub(super) fn new(kind: GateKind, clients: usize, backend: &BackendModel) -> Result<Self, ThrottleError> {
         let throttles = |strategy| {
             (0..clients).map(|_| Throttle::builder().strategy(strategy).build()).collect::<Result<_, _>>()
         };

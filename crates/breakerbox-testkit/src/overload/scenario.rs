@@ -9,12 +9,14 @@ use serde::{Deserialize, Deserializer};
 use super::target::Targets;
 
 /// Every scenario file, in the order of the tables they come from.
-const FILES: [&str; 22] = [
+const FILES: [&str; 25] = [
     include_str!("../../scenarios/reference.toml"),
     include_str!("../../scenarios/fleet-of-100.toml"),
     include_str!("../../scenarios/fleet-of-10.toml"),
     include_str!("../../scenarios/outage.toml"),
     include_str!("../../scenarios/outage-fleet.toml"),
+    include_str!("../../scenarios/outage-with-answers.toml"),
+    include_str!("../../scenarios/outage-at-first.toml"),
     include_str!("../../scenarios/a-fifth-over.toml"),
     include_str!("../../scenarios/backend-by-priority.toml"),
     include_str!("../../scenarios/costly-rejections.toml"),
@@ -25,6 +27,7 @@ const FILES: [&str; 22] = [
     include_str!("../../scenarios/bursts-that-do-not.toml"),
     include_str!("../../scenarios/one-a-second.toml"),
     include_str!("../../scenarios/one-a-second-overloaded.toml"),
+    include_str!("../../scenarios/fifty-thousand-a-second.toml"),
     include_str!("../../scenarios/slow-answers.toml"),
     include_str!("../../scenarios/stray-rejections.toml"),
     include_str!("../../scenarios/stray-rejections-at-random.toml"),
@@ -198,11 +201,7 @@ impl Scenario {
 }
 
 /// The phase that holds at a time: the last one goes on.
-pub(super) fn holds_at<T>(
-    phases: &[T],
-    lasts: impl Fn(&T) -> Duration,
-    mut passed: Duration,
-) -> Option<&T> {
+pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {
             return Some(phase);

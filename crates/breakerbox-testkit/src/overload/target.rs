@@ -34,12 +34,31 @@ pub struct Targets {
     pub percent_beyond_oracle_max: Option<f64>,
 }
 
-/// The means that targets look at: those of the throttle, and those it is compared to.
-pub(super) struct Compared<'a> {
-    pub(super) own: &'a Measures,
-    pub(super) none: &'a Measures,
-    pub(super) without_retries: Option<&'a Measures>,
-    pub(super) percent_beyond_oracle: f64,
+/// What targets look at: the means of the throttle, and what they are compared to where a target asks for it.
+pub(super) struct Compared {
+    own: Measures,
+    pub(super) none: Option<Measures>,
+    pub(super) without_retries: Option<Measures>,
+    pub(super) percent_beyond_oracle: Option<f64>,
+}
+
+impl Compared {
+    pub(super) const fn alone(own: Measures) -> Self {
+        Self { own, none: None, without_retries: None, percent_beyond_oracle: None }
+    }
+
+    /// Goodput in percent of that without retries.
+    fn percent_of_no_retries(&self) -> Option<f64> {
+        self.without_retries.as_ref().map(|other| 100.0 * self.own.goodput / other.goodput)
+    }
+
+    /// By how many points the worst level is below what it is without a throttle.
+    fn points_below_none(&self) -> Option<f64> {
+        let below = |none: &Measures| {
+            self.own.success.iter().zip(&none.success).map(|(own, none)| none - own).fold(0.0, f64::max)
+        };
+        self.none.as_ref().map(below)
+    }
 }
 
 /// One target, and what was found.
@@ -62,37 +81,31 @@ impl fmt::Display for Judged {
 
 impl Targets {
     /// Each target, and whether it was reached.
-    pub(super) fn judge(&self, compared: &Compared<'_>) -> Vec<Judged> {
-        let own = compared.own;
-        let mut judged = Vec::new();
-        let mut at_least = |what: &str, wanted: Option<f64>, found: f64| {
-            judged.extend(wanted.map(|wanted| Judged {
-                wanted: format!("{what} >= {wanted}"),
-                found: format!("{found:.2}"),
-                met: found >= wanted,
-            }));
-        };
-        at_least("goodput", self.goodput_min, own.goodput);
+    pub(super) fn judge(&self, compared: &Compared) -> Vec<Judged> {
+        let own = &compared.own;
+        let mut judged = vec![
+            at_least("goodput", self.goodput_min, Some(own.goodput)),
+            at_least(
+                "% of the goodput without retries",
+                self.goodput_percent_of_no_retries_min,
+                compared.percent_of_no_retries(),
+            ),
+            at_most("sent", self.sent_max, Some(own.sent)),
+            at_most("needless sheds", self.needless_max, Some(own.needless)),
+            at_most("back after s", self.back_max, Some(own.back)),
+            at_most("points below none", self.points_below_none_max, compared.points_below_none()),
+            at_most(
+                "% shed beyond the oracle",
+                self.percent_beyond_oracle_max,
+                compared.percent_beyond_oracle,
+            ),
+            self.judge_first_shed(own),
+        ];
         for (level, wanted) in self.success_min.iter().enumerate() {
-            at_least(&format!("success of level {level}"), Some(*wanted), own.success[level]);
+            let what = format!("success of level {level}");
+            judged.push(at_least(&what, Some(*wanted), own.success.get(level).copied()));
         }
-        let of_no_retries = compared.without_retries.map_or(0.0, |other| 100.0 * own.goodput / other.goodput);
-        at_least("% of goodput without retries", self.goodput_percent_of_no_retries_min, of_no_retries);
-        let mut at_most = |what: &str, wanted: Option<f64>, found: f64| {
-            judged.extend(wanted.map(|wanted| Judged {
-                wanted: format!("{what} <= {wanted}"),
-                found: format!("{found:.2}"),
-                met: found <= wanted,
-            }));
-        };
-        at_most("sent", self.sent_max, own.sent);
-        at_most("needless sheds", self.needless_max, own.needless);
-        at_most("back after s", self.back_max, own.back);
-        let below = own.success.iter().zip(&compared.none.success).map(|(own, none)| none - own);
-        at_most("points below none", self.points_below_none_max, below.fold(0.0, f64::max));
-        at_most("% shed beyond the oracle", self.percent_beyond_oracle_max, compared.percent_beyond_oracle);
-        judged.extend(self.judge_first_shed(own));
-        judged
+        judged.into_iter().flatten().collect()
     }
 
     fn judge_first_shed(&self, own: &Measures) -> Option<Judged> {
@@ -111,5 +124,68 @@ impl Targets {
             found: text(|(_, found, unit)| format!("{found:.2} {unit}")).join(", "),
             met: given.iter().any(|(max, found, _)| found <= max),
         })
+    }
+}
+
+/// A target that is missing is not judged; a figure that is missing does not reach it.
+fn at_least(what: &str, wanted: Option<f64>, found: Option<f64>) -> Option<Judged> {
+    let (wanted, found) = (wanted?, found.unwrap_or(f64::NAN));
+    let met = found >= wanted;
+    Some(Judged { wanted: format!("{what} >= {wanted}"), found: format!("{found:.2}"), met })
+}
+
+fn at_most(what: &str, wanted: Option<f64>, found: Option<f64>) -> Option<Judged> {
+    let (wanted, found) = (wanted?, found.unwrap_or(f64::NAN));
+    let met = found <= wanted;
+    Some(Judged { wanted: format!("{what} <= {wanted}"), found: format!("{found:.2}"), met })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn met(targets: &Targets, own: Measures) -> Vec<bool> {
+        targets.judge(&Compared::alone(own)).iter().map(|judged| judged.met).collect()
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_judged() {
+        assert!(met(&Targets::default(), Measures::default()).is_empty());
+        let targets = Targets { goodput_min: Some(99.0), sent_max: Some(115.0), ..Targets::default() };
+        for (goodput, sent, expected) in
+            [(99.0, 115.0, [true, true]), (98.9, 100.0, [false, true]), (100.0, 115.1, [true, false])]
+        {
+            assert_eq!(met(&targets, Measures { goodput, sent, ..Measures::default() }), expected);
+        }
+    }
+
+    #[test]
+    fn a_first_shed_in_time_or_after_few_calls_is_enough() {
+        let both = Targets {
+            first_shed_seconds_max: Some(1.0),
+            first_shed_calls_max: Some(20.0),
+            ..Targets::default()
+        };
+        let calls = Targets { first_shed_seconds_max: None, ..both.clone() };
+        let own = |first_shed_seconds, first_shed_calls| Measures {
+            first_shed_seconds,
+            first_shed_calls,
+            ..Measures::default()
+        };
+        for (seconds, sent, by_both, by_calls) in [
+            (0.5, 50.0, true, false),
+            (1.5, 20.0, true, true),
+            (1.5, 21.0, false, false),
+            (f64::INFINITY, f64::INFINITY, false, false),
+        ] {
+            assert_eq!(met(&both, own(seconds, sent)), [by_both], "{seconds} s, {sent} calls");
+            assert_eq!(met(&calls, own(seconds, sent)), [by_calls], "{seconds} s, {sent} calls");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_does_not_reach_its_target() {
+        let targets = Targets { percent_beyond_oracle_max: Some(1.0), ..Targets::default() };
+        assert_eq!(met(&targets, Measures::default()), [false]);
     }
 }

@@ -32,8 +32,8 @@ const CLEAN_SECONDS: f64 = 30.0;
 const CLEAN_ACCEPTS: f64 = 15.0;
 /// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
 const HEADROOM: f64 = 0.02;
-/// After so many accepts without a reject the headroom is twice as large, then three times, and so on.
-const CLEAN_RUN: f64 = 50.0;
+/// After so many accepts without a reject the headroom grows, with the square of the run: a longer one is no chance.
+const CLEAN_RUN: f64 = 30.0;
 /// The largest headroom.
 const MAX_HEADROOM: f64 = 0.5;
 /// The part of the unmet load that is sent as well. In a fleet it moves everyone towards an equal share.
@@ -42,7 +42,8 @@ const FAIR_SHARE: f64 = 0.025;
 const OUTAGE_CALLS: f64 = 8.0;
 /// ...if the first of them is at least this many seconds ago...
 const OUTAGE_SECONDS: f64 = 0.6;
-/// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile.
+/// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile (or none at
+/// all is known).
 const OUTAGE_FACTOR: f64 = 4.0;
 /// In an outage at most this part of the offered calls probe.
 const PROBE_PART: f64 = 0.5;
@@ -138,7 +139,7 @@ impl Estimate {
                 Mode::Calm
             }
             Mode::Probing => Mode::Probing,
-            Mode::Calm | Mode::Shedding if self.is_outage(mode) => {
+            Mode::Calm | Mode::Shedding if self.is_outage() => {
                 self.recovery = 0.0;
                 Mode::Probing
             }
@@ -191,7 +192,7 @@ impl Estimate {
     fn budget(&self) -> f64 {
         let offered = self.offered.per_second();
         let accepts = self.accepts.per_second().max(self.known_capacity);
-        let clean = self.clean_run / CLEAN_RUN;
+        let clean = (self.clean_run / CLEAN_RUN - 1.0).max(0.0);
         let headroom = (HEADROOM * (1.0 + clean * clean)).min(MAX_HEADROOM);
         accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
     }
@@ -213,13 +214,14 @@ impl Estimate {
     }
 
     /// Whether nothing gets through any more.
-    fn is_outage(&self, mode: Mode) -> bool {
-        // Without any answer yet a call may just be slow.
-        let answered = self.latency > 0.0 || mode == Mode::Shedding || self.outcomes.count > 0.0;
+    fn is_outage(&self) -> bool {
+        // Without any answer ever, a call may just be slow.
+        let answered = self.outcomes.count > 0.0;
+        let missed = self.silent_seconds * self.accepts.per_second();
         answered
             && self.unanswered >= OUTAGE_CALLS
             && self.silent_seconds >= OUTAGE_SECONDS.max(OUTAGE_FACTOR * self.latency)
-            && self.silent_seconds * self.accepts.per_second() >= OUTAGE_FACTOR
+            && (missed >= OUTAGE_FACTOR || self.accepts.count < 1.0)
     }
 
     pub(super) fn to_numbers(self) -> [f64; Self::NUMBERS] {

@@ -1,0 +1,5 @@
+//! The testkit, tried from outside.
+
+#![allow(clippy::unwrap_used)]
+
+mod overload;

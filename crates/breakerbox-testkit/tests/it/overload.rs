@@ -1,0 +1,101 @@
+//! The adaptive throttle reaches the targets of every scenario, and the simulator itself can be trusted.
+//!
+//! A few seeds only; `cargo xtask prove throttle` takes twenty.
+
+use breakerbox_testkit::overload::{GateKind, Measures, Scenario, judge, simulate};
+
+const SEEDS: u64 = 2;
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::all().unwrap().into_iter().find(|scenario| scenario.name == name).unwrap()
+}
+
+macro_rules! reaches_its_targets {
+    ($($test:ident: $name:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let judged = judge(&scenario($name), SEEDS).unwrap();
+                assert!(!judged.is_empty(), "nothing is judged");
+                let missed: Vec<_> =
+                    judged.iter().filter(|judged| !judged.met).map(ToString::to_string).collect();
+                assert!(missed.is_empty(), "{missed:#?}");
+            }
+        )*
+
+        #[test]
+        fn every_judged_scenario_has_a_test() {
+            let tested = [$($name),*];
+            for scenario in Scenario::all().unwrap() {
+                let expected = !scenario.targets.report_only;
+                assert_eq!(tested.contains(&scenario.name.as_str()), expected, "{}", scenario.name);
+            }
+        }
+    };
+}
+
+reaches_its_targets! {
+    reference: "reference";
+    fleet_of_100: "fleet-of-100";
+    fleet_of_10: "fleet-of-10";
+    outage: "outage";
+    outage_fleet: "outage-fleet";
+    outage_with_answers: "outage-with-answers";
+    outage_at_first: "outage-at-first";
+    a_fifth_over: "a-fifth-over";
+    backend_by_priority: "backend-by-priority";
+    costly_rejections: "costly-rejections";
+    retries: "retries";
+    capacity_changes: "capacity-changes";
+    capacity_changes_under_load: "capacity-changes-under-load";
+    bursts_that_fit: "bursts-that-fit";
+    bursts_that_do_not: "bursts-that-do-not";
+    one_a_second: "one-a-second";
+    one_a_second_overloaded: "one-a-second-overloaded";
+    fifty_thousand_a_second: "fifty-thousand-a-second";
+    slow_answers: "slow-answers";
+    stray_rejections: "stray-rejections";
+}
+
+fn close(found: f64, expected: f64, by: f64) {
+    assert!((found - expected).abs() <= by, "{found} is not within {by} of {expected}");
+}
+
+/// The published rows of the reference scenario: if these come out, the simulator does what it says.
+#[test]
+fn the_known_rows_of_the_reference_come_out() {
+    let run = |gate| {
+        let runs: Vec<_> =
+            (1..=4).map(|seed| simulate(&scenario("reference"), gate, seed).unwrap()).collect();
+        Measures::mean(&runs)
+    };
+    let success = |run: &Measures, expected: [f64; 4]| {
+        for (found, expected) in run.success.iter().zip(expected) {
+            close(*found, expected, 1.5);
+        }
+    };
+    let none = run(GateKind::None);
+    close(none.goodput, 100.0, 0.1);
+    close(none.sent, 500.0, 0.1);
+    success(&none, [20.0; 4]);
+    assert_eq!((none.needless, none.back), (0.0, 0.0));
+    let sre = run(GateKind::Sre);
+    close(sre.goodput, 100.0, 0.5);
+    close(sre.sent, 148.0, 3.0);
+    success(&sre, [71.0, 7.0, 2.0, 1.0]);
+    close(sre.needless, 11_096.0, 800.0);
+    close(sre.back, 255.0, 10.0);
+    let oracle = run(GateKind::Oracle);
+    close(oracle.goodput, 100.0, 0.1);
+    close(oracle.sent, 100.0, 0.1);
+    success(&oracle, [80.0, 0.0, 0.0, 0.0]);
+    close(oracle.needless, 7.0, 1.0);
+    close(oracle.back, 0.1, 0.1);
+}
+
+#[test]
+fn a_run_depends_on_its_seed_alone() {
+    let run = |seed| simulate(&scenario("bursts-that-do-not"), GateKind::Adaptive, seed).unwrap();
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

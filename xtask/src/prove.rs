@@ -1,0 +1,10 @@
+//! `cargo xtask prove`: builds the simulators in release, then runs them.
+
+use anyhow::Result;
+
+use crate::steps::{cargo, succeed};
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let prove = ["run", "--release", "--locked", "--quiet", "--package", "breakerbox-testkit", "--"];
+    succeed(cargo(&prove).args(arguments))
+}
