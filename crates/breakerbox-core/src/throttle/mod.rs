@@ -68,6 +68,10 @@ pub struct Throttle {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the default; a box would cost each call a hop"
+)]
 enum Brain {
     Adaptive(Adaptive),
     Sre(Sre),

@@ -16,13 +16,13 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct RetryBudget {
-    /// Retries for each accept.
-    share: f64,
+    /// Retries for a hundred accepts. Allowances are in hundredths of a retry, so that whole percentages are exact.
+    percent: f64,
     /// When the current window began.
     since: AtomicU64,
     /// The accepts counted before the current window.
     accepts_before: AtomicU64,
-    /// What the window before allowed.
+    /// What the window before allowed, in hundredths.
     carried: Number,
     /// Retries in the current window.
     used: Number,
@@ -31,7 +31,7 @@ pub(super) struct RetryBudget {
 impl RetryBudget {
     pub(super) fn new(percent: u64) -> Self {
         Self {
-            share: percent as f64 / 100.0,
+            percent: percent as f64,
             since: AtomicU64::new(0),
             accepts_before: AtomicU64::new(0),
             carried: Number::new(0.0),
@@ -49,9 +49,9 @@ impl RetryBudget {
         }
         let since = self.since.load(Relaxed);
         let passed = (now.saturating_sub(since) as f64 / window as f64).min(1.0);
-        let earned = accepts.saturating_sub(self.accepts_before.load(Relaxed)) as f64 * self.share;
+        let earned = accepts.saturating_sub(self.accepts_before.load(Relaxed)) as f64 * self.percent;
         let allowed = self.carried.load() * (1.0 - passed) + earned;
-        self.used.update(|used| (used + 1.0 <= allowed).then_some(used + 1.0)).is_ok()
+        self.used.update(|used| ((used + 1.0) * 100.0 <= allowed).then_some(used + 1.0)).is_ok()
     }
 
     /// Begins a new window. Of threads that come at once, one does it.
@@ -60,7 +60,7 @@ impl RetryBudget {
             return;
         }
         let length = now.saturating_sub(since).max(micros(WINDOW));
-        let earned = accepts.saturating_sub(self.accepts_before.swap(accepts, Relaxed)) as f64 * self.share;
+        let earned = accepts.saturating_sub(self.accepts_before.swap(accepts, Relaxed)) as f64 * self.percent;
         self.carried.store(earned * micros(WINDOW) as f64 / length as f64);
         self.used.store(0.0);
     }
@@ -68,6 +68,8 @@ impl RetryBudget {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     fn granted(budget: &RetryBudget, accepts: u64, seconds: u64) -> usize {
@@ -106,6 +108,4 @@ mod tests {
         assert_eq!(granted(&budget, 100, 1), 0);
         assert_eq!(granted(&budget, 200, 2), 10);
     }
-
-    use std::vec::Vec;
 }

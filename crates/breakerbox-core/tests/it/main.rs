@@ -1,5 +1,5 @@
 //! The core, tested from outside: a file for each state with tests that carry the row of the transition table they
-//! show, the presets, the policy file, and properties over random lives of a circuit.
+//! show, the presets, the policy file, and properties over random lives of a circuit and of a throttle.
 
 #![allow(clippy::unwrap_used, clippy::match_like_matches_macro)]
 
@@ -15,3 +15,4 @@ mod properties;
 mod ramping;
 mod rig;
 mod sampling;
+mod throttle;

@@ -63,8 +63,8 @@ impl Bucket {
             Err(tokens) => {
                 let rate = self.rate.load();
                 // A rate of zero gives infinity, which the limit takes.
-                let wait = ((need - tokens) / rate).min(LONGEST_WAIT);
-                Err(Short { rate, retry_in: Duration::from_secs_f64(wait) })
+                let wait = ((need - tokens) / rate).clamp(0.0, LONGEST_WAIT);
+                Err(Short { rate, retry_in: Duration::try_from_secs_f64(wait).unwrap_or_default() })
             }
         }
     }

@@ -178,15 +178,17 @@ impl Estimate {
         }
         self.recovery = (self.recovery + seen.accepted - seen.rejected).max(0.0);
         self.latency = seen.latency;
+        self.hear_silence(seen);
+    }
+
+    fn hear_silence(&mut self, seen: Seen) {
+        let was_waiting = self.unanswered > 0.0;
+        self.unanswered = (self.unanswered + seen.sent - seen.neither).max(0.0);
         if seen.accepted > 0.0 {
             self.unanswered = 0.0;
-            self.silent_seconds = 0.0;
-        } else {
-            if self.unanswered > 0.0 {
-                self.silent_seconds += seen.seconds;
-            }
-            self.unanswered = (self.unanswered + seen.sent - seen.neither).max(0.0);
         }
+        let goes_on = was_waiting && self.unanswered > 0.0;
+        self.silent_seconds = if goes_on { self.silent_seconds + seen.seconds } else { 0.0 };
     }
 
     fn budget(&self) -> f64 {
@@ -261,5 +263,128 @@ impl Estimate {
             latency,
             recovery,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks fifty times a second, for some seconds of steady traffic: calls a second asked for, sent, accepted and
+    /// rejected.
+    fn steady(estimate: &mut Estimate, mode: Mode, seconds: u32, rates: [f64; 4]) -> Mode {
+        let [asked, sent, accepted, rejected] = rates.map(|rate| rate / 50.0);
+        let seen = Seen { seconds: 0.02, asked, sent, accepted, rejected, neither: 0.0, latency: 0.01 };
+        (0..seconds * 50).fold(mode, |mode, _| estimate.look(mode, seen))
+    }
+
+    /// What is known after a minute of 100 calls a second, all accepted.
+    fn healthy() -> Estimate {
+        let mut estimate = Estimate::default();
+        assert_eq!(steady(&mut estimate, Mode::Calm, 60, [100.0, 100.0, 100.0, 0.0]), Mode::Calm);
+        estimate
+    }
+
+    #[test]
+    fn what_is_offered_and_accepted_decides_the_mode() {
+        // After a second of this traffic. Rates are of calls asked for, sent, accepted and rejected.
+        let table = [
+            ("all accepted", [100.0, 100.0, 100.0, 0.0], Mode::Calm),
+            ("more, all accepted", [900.0, 900.0, 900.0, 0.0], Mode::Calm),
+            ("one in a hundred rejected", [100.0, 100.0, 99.0, 1.0], Mode::Calm),
+            ("a fifth over", [120.0, 120.0, 100.0, 20.0], Mode::Shedding),
+            ("five times over", [500.0, 500.0, 100.0, 400.0], Mode::Shedding),
+            ("all rejected", [100.0, 100.0, 0.0, 100.0], Mode::Probing),
+            ("nothing answered", [100.0, 100.0, 0.0, 0.0], Mode::Probing),
+            ("nothing asked for", [0.0, 0.0, 0.0, 0.0], Mode::Calm),
+        ];
+        for (what, rates, expected) in table {
+            assert_eq!(steady(&mut healthy(), Mode::Calm, 1, rates), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_budget_is_a_little_more_than_what_is_accepted() {
+        let mut estimate = healthy();
+        let mode = steady(&mut estimate, Mode::Calm, 5, [500.0, 500.0, 100.0, 400.0]);
+        let rate = estimate.rate(mode);
+        assert!((110.0..115.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn shedding_does_not_lower_the_budget() {
+        let mut estimate = healthy();
+        steady(&mut estimate, Mode::Calm, 5, [120.0, 120.0, 100.0, 20.0]);
+        // Far fewer are sent than the budget allows, and none is rejected.
+        steady(&mut estimate, Mode::Shedding, 5, [120.0, 30.0, 30.0, 0.0]);
+        assert!(estimate.rate(Mode::Shedding) >= 100.0);
+    }
+
+    #[test]
+    fn shedding_ends_when_the_load_fits_or_nothing_was_rejected_for_long() {
+        let overloaded = || {
+            let mut estimate = healthy();
+            steady(&mut estimate, Mode::Calm, 5, [500.0, 500.0, 100.0, 400.0]);
+            estimate
+        };
+        assert_eq!(steady(&mut overloaded(), Mode::Shedding, 1, [100.0, 80.0, 80.0, 0.0]), Mode::Calm);
+        let mut estimate = overloaded();
+        assert_eq!(steady(&mut estimate, Mode::Shedding, 1, [500.0, 110.0, 110.0, 0.0]), Mode::Shedding);
+        assert_eq!(steady(&mut estimate, Mode::Shedding, 30, [500.0, 110.0, 110.0, 0.0]), Mode::Calm);
+    }
+
+    #[test]
+    fn probes_grow_with_the_root_of_the_load() {
+        for (offered, expected) in [(1.0, 0.5), (100.0, 10.0), (10_000.0, 100.0)] {
+            let mut estimate = Estimate::default();
+            steady(&mut estimate, Mode::Calm, 20, [offered, offered, offered, 0.0]);
+            let rate = estimate.rate(Mode::Probing);
+            assert!((rate / expected - 1.0).abs() < 0.01, "{rate} for {offered}");
+        }
+    }
+
+    #[test]
+    fn accepts_end_an_outage_and_rejects_take_them_back() {
+        for (accepted, rejected, expected) in
+            [(7.0, 0.0, Mode::Probing), (8.0, 0.0, Mode::Calm), (9.0, 2.0, Mode::Probing)]
+        {
+            let mut estimate = healthy();
+            assert_eq!(steady(&mut estimate, Mode::Calm, 1, [100.0, 100.0, 0.0, 0.0]), Mode::Probing);
+            let seen = Seen { seconds: 0.1, asked: 10.0, sent: 10.0, accepted, rejected, ..Seen::default() };
+            assert_eq!(
+                estimate.look(Mode::Probing, seen),
+                expected,
+                "{accepted} accepts, {rejected} rejects"
+            );
+        }
+    }
+
+    #[test]
+    fn slow_answers_are_no_outage() {
+        let mut estimate = healthy();
+        let silent = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, latency: 0.5, ..Seen::default() };
+        let modes = |count: usize, estimate: &mut Estimate| {
+            (0..count).fold(Mode::Calm, |mode, _| estimate.look(mode, silent))
+        };
+        assert_eq!(modes(75, &mut estimate), Mode::Calm, "1.5 s where an accept takes 0.5 s");
+        assert_eq!(modes(50, &mut estimate), Mode::Probing, "2.5 s");
+        let mut never_answered = Estimate::default();
+        assert_eq!(modes(500, &mut never_answered), Mode::Calm);
+    }
+
+    #[test]
+    fn idle_time_heals() {
+        let mut estimate = healthy();
+        steady(&mut estimate, Mode::Calm, 5, [500.0, 500.0, 100.0, 400.0]);
+        let idle = Seen { seconds: IDLE_SECONDS, ..Seen::default() };
+        assert_eq!(estimate.look(Mode::Shedding, idle), Mode::Calm);
+        assert_eq!(estimate, Estimate::default());
+    }
+
+    #[test]
+    fn an_estimate_survives_being_stored() {
+        let mut estimate = healthy();
+        steady(&mut estimate, Mode::Calm, 5, [500.0, 500.0, 100.0, 400.0]);
+        assert_eq!(Estimate::from_numbers(estimate.to_numbers()), estimate);
     }
 }

@@ -42,8 +42,7 @@ pub(super) struct Adaptive {
     /// The era and, in the two lowest bits, the mode.
     state: AtomicU32,
     looked_at: AtomicU64,
-    asked: AtomicU64,
-    accepted: AtomicU64,
+    calls: Calls,
     rejected: AtomicU64,
     neither: AtomicU64,
     shed: AtomicU64,
@@ -51,6 +50,14 @@ pub(super) struct Adaptive {
     latency_at: AtomicU64,
     bucket: Bucket,
     memory: Memory,
+}
+
+/// What every call adds to, on a cache line of its own: what calls only read stays in every processor's cache.
+#[derive(Default, Debug)]
+#[repr(align(64))]
+struct Calls {
+    asked: AtomicU64,
+    accepted: AtomicU64,
 }
 
 /// What only whoever looks touches.
@@ -66,8 +73,7 @@ impl Adaptive {
         Self {
             state: AtomicU32::new(pack(0, Mode::Calm)),
             looked_at: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
-            accepted: AtomicU64::new(0),
+            calls: Calls::default(),
             rejected: AtomicU64::new(0),
             neither: AtomicU64::new(0),
             shed: AtomicU64::new(0),
@@ -81,7 +87,7 @@ impl Adaptive {
     /// Whether to send a call; if so, in which era.
     #[inline]
     pub(super) fn ask(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
-        self.asked.fetch_add(1, Relaxed);
+        self.calls.asked.fetch_add(1, Relaxed);
         if is_later_look(now.as_micros(), self.looked_at.load(Relaxed)) {
             self.look(now.as_micros());
         }
@@ -103,7 +109,7 @@ impl Adaptive {
         let state = self.state.load(Relaxed);
         match verdict {
             Verdict::Accept => {
-                self.accepted.fetch_add(1, Relaxed);
+                self.calls.accepted.fetch_add(1, Relaxed);
                 if is_later_look(now.as_micros(), self.latency_at.load(Relaxed)) {
                     self.notice_latency(sent_at, now);
                 }
@@ -121,7 +127,7 @@ impl Adaptive {
     }
 
     pub(super) fn accepted(&self) -> u64 {
-        self.accepted.load(Relaxed)
+        self.calls.accepted.load(Relaxed)
     }
 
     #[cold]
@@ -176,7 +182,7 @@ impl Adaptive {
 
     /// What was counted since the last time.
     fn count(&self, seconds: f64) -> Seen {
-        let counters = [&self.asked, &self.shed, &self.accepted, &self.rejected, &self.neither];
+        let counters = [&self.calls.asked, &self.shed, &self.calls.accepted, &self.rejected, &self.neither];
         let totals = counters.map(|counter| counter.load(Relaxed));
         let mut new = [0.0; 5];
         for ((new, total), counted) in new.iter_mut().zip(totals).zip(&self.memory.counted) {
@@ -206,5 +212,79 @@ const fn mode(state: u32) -> Mode {
         0 => Mode::Calm,
         1 => Mode::Shedding,
         _ => Mode::Probing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Calls a millisecond apart that are answered at once.
+    fn calls(adaptive: &Adaptive, from_ms: u64, count: u64, verdict: impl Fn(u64) -> Verdict) -> u64 {
+        let mut shed = 0;
+        for n in 0..count {
+            let now = Timestamp::from_millis(from_ms + n);
+            match adaptive.ask(3, now) {
+                Ok(era) => adaptive.settle(era, now, verdict(n), now),
+                Err(_) => shed += 1,
+            }
+        }
+        shed
+    }
+
+    fn mode_of(adaptive: &Adaptive) -> Mode {
+        mode(adaptive.state.load(Relaxed))
+    }
+
+    #[test]
+    fn rejects_of_another_era_are_history() {
+        let adaptive = Adaptive::new(Levels::STANDARD);
+        let at = Timestamp::from_millis;
+        calls(&adaptive, 1_000, 5_000, |_| Verdict::Accept);
+        let sent_before: Vec<_> = (0..100).map(|n| adaptive.ask(3, at(6_000 + n)).unwrap()).collect();
+        assert!(calls(&adaptive, 6_100, 1_000, |_| Verdict::Reject) > 300);
+        assert_eq!(mode_of(&adaptive), Mode::Probing);
+        calls(&adaptive, 7_200, 1_000, |_| Verdict::Accept);
+        assert_eq!(mode_of(&adaptive), Mode::Calm);
+        for era in sent_before {
+            adaptive.settle(era, at(6_000), Verdict::Reject, at(8_200));
+        }
+        assert_eq!(calls(&adaptive, 8_201, 1_000, |_| Verdict::Accept), 0);
+    }
+
+    #[test]
+    fn each_accept_of_a_probe_frees_two_calls() {
+        let adaptive = Adaptive::new(Levels::STANDARD);
+        calls(&adaptive, 1_000, 5_000, |_| Verdict::Accept);
+        calls(&adaptive, 6_000, 1_000, |_| Verdict::Reject);
+        assert_eq!(mode_of(&adaptive), Mode::Probing);
+        let now = Timestamp::from_millis(6_999);
+        while adaptive.ask(0, now).is_ok() {}
+        adaptive.settle(0, now, Verdict::Accept, now);
+        let passed = (0..10).filter(|_| adaptive.ask(0, now).is_ok()).count();
+        assert_eq!(passed, 2);
+    }
+
+    #[test]
+    fn a_state_holds_mode_and_era() {
+        for mode_in in [Mode::Calm, Mode::Shedding, Mode::Probing] {
+            for era_in in [0, 1, u32::MAX >> 2] {
+                let state = pack(era_in, mode_in);
+                assert_eq!((era(state), mode(state)), (era_in, mode_in));
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_was_held_up_changes_nothing_and_a_clock_that_stepped_back_begins_anew() {
+        let adaptive = Adaptive::new(Levels::STANDARD);
+        calls(&adaptive, 100_000, 100, |_| Verdict::Accept);
+        let looked_at = adaptive.looked_at.load(Relaxed);
+        assert!(adaptive.ask(0, Timestamp::from_millis(99_500)).is_ok());
+        assert_eq!(adaptive.looked_at.load(Relaxed), looked_at);
+        assert!(adaptive.ask(0, Timestamp::from_millis(5)).is_ok());
+        assert_eq!(adaptive.looked_at.load(Relaxed), 5_000);
     }
 }
