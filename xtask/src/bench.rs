@@ -8,6 +8,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     succeed(&mut cargo(&["build", "--release", "--locked"]))?;
     let generator = ["--package", "breakerbox-examples", "--example", "generate-traffic"];
     succeed(cargo(&["build", "--release", "--locked"]).args(generator))?;
+    // All of its programs: one measures memory for another.
+    succeed(&mut cargo(&["build", "--release", "--locked", "--package", "breakerbox-bench"]))?;
     let bench = ["run", "--release", "--locked", "--quiet", "--package", "breakerbox-bench", "--"];
     succeed(cargo(&bench).args(arguments))
 }
