@@ -98,7 +98,8 @@ impl Throttle {
         self.levels
     }
 
-    /// Whether to make a call of this priority. A priority beyond the throttle's levels counts as the lowest.
+    /// Whether to make a call of this priority. A priority beyond the throttle's levels counts as the lowest. Only
+    /// [`Strategy::Sre`] looks at the draw; for [`Strategy::Adaptive`] any will do.
     ///
     /// # Errors
     /// The call is shed: do not make it, and do not retry it.

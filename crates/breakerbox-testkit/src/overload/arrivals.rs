@@ -44,9 +44,9 @@ impl<'a> Arrivals<'a> {
             phase: None,
             phase_began: Duration::ZERO,
             worth: 0.0,
-            left_at_once: scenario.at_once,
+            left_at_once: scenario.at_once.get(),
             round: Vec::new(),
-            orders: vec![Vec::new(); scenario.clients],
+            orders: vec![Vec::new(); scenario.clients.get()],
         }
     }
 
@@ -54,15 +54,16 @@ impl<'a> Arrivals<'a> {
     fn next_time(&mut self) -> Option<Duration> {
         loop {
             if let Some(phase) = self.phase {
-                let at = self.phase_began + Duration::from_secs_f64(self.worth / phase.rate);
-                if at < self.phase_began + phase.lasts {
-                    return Some(at);
+                let passed = self.worth / phase.rate;
+                // At a rate of 0 no time is early enough.
+                if passed < phase.lasts.as_secs_f64() {
+                    return Some(self.phase_began + Duration::from_secs_f64(passed));
                 }
                 self.phase_began += phase.lasts;
             }
             self.phase = Some(self.phases.next()?);
             self.worth = 0.0;
-            self.left_at_once = self.scenario.at_once;
+            self.left_at_once = self.scenario.at_once.get();
         }
     }
 
@@ -70,18 +71,18 @@ impl<'a> Arrivals<'a> {
     fn advance(&mut self) {
         self.left_at_once -= 1;
         if self.left_at_once == 0 {
-            self.left_at_once = self.scenario.at_once;
+            self.left_at_once = self.scenario.at_once.get();
             let gap = match self.scenario.spaced {
                 Spaced::Evenly => 1.0,
                 Spaced::AtRandom => -(1.0 - self.rng.f64()).ln(),
             };
-            self.worth += gap * self.scenario.at_once as f64;
+            self.worth += gap * self.scenario.at_once.get() as f64;
         }
     }
 
     fn next_in_round(&mut self) -> usize {
         if self.round.is_empty() {
-            self.round.extend(0..self.scenario.clients);
+            self.round.extend(0..self.scenario.clients.get());
             self.rng.shuffle(&mut self.round);
         }
         self.round.pop().unwrap_or(0)
@@ -105,10 +106,51 @@ impl Iterator for Arrivals<'_> {
         let at = self.next_time()?;
         let client = match self.scenario.dealt {
             Dealt::InRounds => self.next_in_round(),
-            Dealt::AtRandom => self.rng.usize(..self.scenario.clients),
+            Dealt::AtRandom => self.rng.usize(..self.scenario.clients.get()),
         };
         self.advance();
         let at_micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         Some(Arrival { at_micros, client, priority: self.priority(client) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(head: &str) -> Vec<u64> {
+        let rest = r#"backend = { capacity = [], burst = 1, accept_takes = [], reject_takes = "1ms" }"#;
+        let scenario: Scenario = toml::from_str(&format!("{head}\n{rest}")).unwrap();
+        Arrivals::new(&scenario, Rng::with_seed(1)).map(|arrival| arrival.at_micros / 1_000).collect()
+    }
+
+    #[test]
+    fn calls_are_spaced_as_the_scenario_says() {
+        let table = [
+            (r#"offered = [{ for = "1s", rate = 4 }]"#, vec![0, 250, 500, 750]),
+            (r#"offered = [{ for = "1s", rate = 2 }, { for = "1s", rate = 1 }]"#, vec![0, 500, 1_000]),
+            (r#"offered = [{ for = "1s", rate = 0 }, { for = "1s", rate = 1 }]"#, vec![1_000]),
+            ("at_once = 2\noffered = [{ for = \"1s\", rate = 4 }]", vec![0, 0, 500, 500]),
+        ];
+        for (head, expected) in table {
+            assert_eq!(times(head), expected, "{head}");
+        }
+        let by_chance = times("spaced = \"at_random\"\noffered = [{ for = \"100s\", rate = 100 }]");
+        assert!((9_000..11_000).contains(&by_chance.len()), "{}", by_chance.len());
+    }
+
+    #[test]
+    fn clients_and_priorities_are_equally_frequent() {
+        let text = r#"
+            clients = 5
+            offered = [{ for = "100s", rate = 20 }]
+            backend = { capacity = [], burst = 1, accept_takes = [], reject_takes = "1ms" }
+        "#;
+        let scenario: Scenario = toml::from_str(text).unwrap();
+        let mut counts = [[0; 4]; 5];
+        for arrival in Arrivals::new(&scenario, Rng::with_seed(1)) {
+            counts[arrival.client][usize::from(arrival.priority.level())] += 1;
+        }
+        assert_eq!(counts, [[100; 4]; 5]);
     }
 }

@@ -81,3 +81,58 @@ fn is_out(model: &BackendModel, now: u64) -> bool {
     let now = Duration::from_micros(now);
     model.outage.is_some_and(|outage| (outage.from..outage.to).contains(&now))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(more: &str) -> BackendModel {
+        let text = r#"
+            capacity = [{ for = "1s", rate = 100 }]
+            burst = 10
+            accept_takes = [{ for = "1s", takes = "10ms" }]
+            reject_takes = "1ms"
+        "#;
+        toml::from_str(&format!("{text}\n{more}")).unwrap()
+    }
+
+    fn taken(capacity: &mut Capacity, priority: Priority, now: u64) -> usize {
+        (0..100).filter(|_| capacity.take(priority, now)).count()
+    }
+
+    #[test]
+    fn takes_a_burst_and_then_its_rate() {
+        let mut capacity = Capacity::of(&model(""));
+        for (now, expected) in [(0, 10), (9_999, 0), (10_000, 1), (60_000, 5), (10_000_000, 10)] {
+            assert_eq!(taken(&mut capacity, Priority::LOW, now), expected, "at {now} us");
+        }
+    }
+
+    #[test]
+    fn keeps_room_for_the_higher_levels_if_it_looks_at_them() {
+        let mut capacity = Capacity::of(&model("by_priority = true"));
+        let levels = [Priority::LOW, Priority::MEDIUM, Priority::IMPORTANT, Priority::HIGH];
+        assert_eq!(levels.map(|priority| taken(&mut capacity, priority, 0)), [3, 2, 2, 3]);
+    }
+
+    #[test]
+    fn a_rejection_costs_what_the_model_says() {
+        let mut capacity = Capacity::of(&model("rejection_cost = 0.1"));
+        assert_eq!(taken(&mut capacity, Priority::LOW, 0), 10);
+        assert_eq!(taken(&mut capacity, Priority::LOW, 90_000), 0, "9 rejections' worth is still owed");
+        assert_eq!(taken(&mut Capacity::oracle(&model("rejection_cost = 0.1"), false), Priority::LOW, 0), 10);
+    }
+
+    #[test]
+    fn an_answer_takes_its_time() {
+        let outage = r#"outage = { from = "1s", to = "2s", fails_after = "500ms" }"#;
+        let mut backend = Backend::of(&model(outage));
+        let mut answer = |now| {
+            let answer = backend.call(Priority::LOW, &mut Rng::with_seed(1), now);
+            (answer.accepted, answer.at_micros - now)
+        };
+        assert_eq!(answer(0), (true, 10_000));
+        assert_eq!(answer(1_000_000), (false, 500_000));
+        assert_eq!(answer(2_000_000), (true, 10_000));
+    }
+}

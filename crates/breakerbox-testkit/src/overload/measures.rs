@@ -108,7 +108,7 @@ impl Recorder {
             needless: 0.0,
             since_over: Vec::new(),
             first_shed: None,
-            before_shed: vec![(0.0, false); scenario.clients],
+            before_shed: vec![(0.0, false); scenario.clients.get()],
         }
     }
 

@@ -20,7 +20,7 @@ pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measur
     let mut rng = Rng::with_seed(seed);
     let arrivals = Arrivals::new(scenario, rng.fork());
     let mut run = Run {
-        gates: Gates::new(gate, scenario.clients, &scenario.backend)?,
+        gates: Gates::new(gate, scenario.clients.get(), &scenario.backend)?,
         backend: Backend::of(&scenario.backend),
         rng,
         due: BinaryHeap::new(),

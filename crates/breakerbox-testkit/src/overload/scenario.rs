@@ -1,5 +1,6 @@
 //! The scenario files: who calls, what the backend takes, what is measured and what is to be reached.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use breakerbox_core::parse_duration;
@@ -8,44 +9,50 @@ use serde::{Deserialize, Deserializer};
 
 use super::target::Targets;
 
-/// Every scenario file, in the order of the tables they come from.
-const FILES: [&str; 25] = [
-    include_str!("../../scenarios/reference.toml"),
-    include_str!("../../scenarios/fleet-of-100.toml"),
-    include_str!("../../scenarios/fleet-of-10.toml"),
-    include_str!("../../scenarios/outage.toml"),
-    include_str!("../../scenarios/outage-fleet.toml"),
-    include_str!("../../scenarios/outage-with-answers.toml"),
-    include_str!("../../scenarios/outage-at-first.toml"),
-    include_str!("../../scenarios/a-fifth-over.toml"),
-    include_str!("../../scenarios/backend-by-priority.toml"),
-    include_str!("../../scenarios/costly-rejections.toml"),
-    include_str!("../../scenarios/retries.toml"),
-    include_str!("../../scenarios/capacity-changes.toml"),
-    include_str!("../../scenarios/capacity-changes-under-load.toml"),
-    include_str!("../../scenarios/bursts-that-fit.toml"),
-    include_str!("../../scenarios/bursts-that-do-not.toml"),
-    include_str!("../../scenarios/one-a-second.toml"),
-    include_str!("../../scenarios/one-a-second-overloaded.toml"),
-    include_str!("../../scenarios/fifty-thousand-a-second.toml"),
-    include_str!("../../scenarios/slow-answers.toml"),
-    include_str!("../../scenarios/stray-rejections.toml"),
-    include_str!("../../scenarios/stray-rejections-at-random.toml"),
-    include_str!("../../scenarios/a-fifth-over-at-random.toml"),
-    include_str!("../../scenarios/reference-at-random.toml"),
-    include_str!("../../scenarios/fleet-at-random.toml"),
-    include_str!("../../scenarios/fleet-of-1000.toml"),
-];
+macro_rules! files {
+    ($($name:literal)*) => { [$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*] };
+}
+
+/// The name and the text of every scenario file: those of the design's tables in their order, then what else must hold,
+/// then what is only reported.
+const FILES: [(&str, &str); 25] = files! {
+    "reference"
+    "fleet-of-100"
+    "fleet-of-10"
+    "outage"
+    "outage-fleet"
+    "outage-with-answers"
+    "outage-at-first"
+    "a-fifth-over"
+    "backend-by-priority"
+    "costly-rejections"
+    "retries"
+    "capacity-changes"
+    "capacity-changes-under-load"
+    "bursts-that-fit"
+    "bursts-that-do-not"
+    "one-a-second"
+    "one-a-second-overloaded"
+    "fifty-thousand-a-second"
+    "slow-answers"
+    "stray-rejections"
+    "stray-rejections-at-random"
+    "a-fifth-over-at-random"
+    "reference-at-random"
+    "fleet-at-random"
+    "fleet-of-1000"
+};
 
 /// One scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The name that tables and tests use.
+    /// The file's name.
+    #[serde(skip)]
     pub name: String,
     /// How many clients share the load, each with a throttle of its own.
     #[serde(default = "one")]
-    pub clients: usize,
+    pub clients: NonZeroUsize,
     /// How the calls are dealt to the clients.
     #[serde(default)]
     pub dealt: Dealt,
@@ -54,7 +61,7 @@ pub struct Scenario {
     pub spaced: Spaced,
     /// How many calls come at once.
     #[serde(default = "one")]
-    pub at_once: usize,
+    pub at_once: NonZeroUsize,
     /// How often a failed call is retried. A shed never is.
     #[serde(default)]
     pub retries: u32,
@@ -173,24 +180,24 @@ pub struct Measured {
 }
 
 /// A scenario file that can't be read.
-#[derive(Debug)]
-pub struct ScenarioError(toml::de::Error);
-
-impl std::fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "scenario: {}", self.0)
-    }
+#[derive(Debug, thiserror::Error)]
+#[error("scenario {name}: {error}")]
+pub struct ScenarioError {
+    name: &'static str,
+    error: toml::de::Error,
 }
-
-impl std::error::Error for ScenarioError {}
 
 impl Scenario {
     /// Every scenario there is.
     ///
     /// # Errors
-    /// Names the field of the first file that can't be read.
+    /// Names the first file that can't be read, and what is wrong with it.
     pub fn all() -> Result<Vec<Self>, ScenarioError> {
-        FILES.iter().map(|text| toml::from_str(text).map_err(ScenarioError)).collect()
+        let read = |(name, text): &(&'static str, &str)| {
+            let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError { name, error })?;
+            Ok(Self { name: (*name).to_owned(), ..scenario })
+        };
+        FILES.iter().map(read).collect()
     }
 
     /// When the last call comes.
@@ -211,8 +218,8 @@ pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut pass
     phases.last()
 }
 
-fn one() -> usize {
-    1
+fn one() -> NonZeroUsize {
+    NonZeroUsize::MIN
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -229,11 +236,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_file_can_be_read_and_has_its_own_name() {
+    fn every_file_in_the_folder_is_a_scenario() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        files.sort();
         let mut names: Vec<_> = Scenario::all().unwrap().into_iter().map(|scenario| scenario.name).collect();
         names.sort();
-        names.dedup();
-        assert_eq!(names.len(), FILES.len());
+        assert_eq!(names, files);
     }
 
     #[test]

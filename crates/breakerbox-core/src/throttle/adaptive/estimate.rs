@@ -27,8 +27,9 @@ const BEGIN_ERRORS: f64 = 0.5;
 /// Below how much above the budget shedding ends, divided by the count. A wrong end costs a reject or two, so a client
 /// that sees few calls may be generous.
 const END_ERRORS: f64 = 4.0;
-/// After so many seconds without a reject, and so many accepts, shedding ends whatever the estimates say.
+/// After so many seconds without a reject shedding ends, whatever the estimates say...
 const CLEAN_SECONDS: f64 = 30.0;
+/// ...if there were so many accepts meanwhile.
 const CLEAN_ACCEPTS: f64 = 15.0;
 /// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
 const HEADROOM: f64 = 0.02;
@@ -117,6 +118,7 @@ pub(super) struct Estimate {
     /// Calls sent since the last accept, and for how many seconds that has been so.
     unanswered: f64,
     silent_seconds: f64,
+    /// How long an accept usually takes, in seconds.
     latency: f64,
     /// Accepts since probing began, less the rejects.
     recovery: f64,
