@@ -15,12 +15,13 @@ macro_rules! files {
 
 /// The name and the text of every scenario file: those of the design's tables in their order, then what else must hold,
 /// then what is only reported.
-const FILES: [(&str, &str); 25] = files! {
+const FILES: [(&str, &str); 26] = files! {
     "reference"
     "fleet-of-100"
     "fleet-of-10"
     "outage"
-    "outage-fleet"
+    "outage-fleet-of-10"
+    "outage-fleet-of-100"
     "outage-with-answers"
     "outage-at-first"
     "a-fifth-over"

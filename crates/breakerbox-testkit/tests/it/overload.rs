@@ -39,7 +39,8 @@ reaches_its_targets! {
     fleet_of_100: "fleet-of-100";
     fleet_of_10: "fleet-of-10";
     outage: "outage";
-    outage_fleet: "outage-fleet";
+    outage_fleet_of_10: "outage-fleet-of-10";
+    outage_fleet_of_100: "outage-fleet-of-100";
     outage_with_answers: "outage-with-answers";
     outage_at_first: "outage-at-first";
     a_fifth_over: "a-fifth-over";

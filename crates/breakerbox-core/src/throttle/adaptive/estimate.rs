@@ -46,8 +46,9 @@ const OUTAGE_SECONDS: f64 = 0.6;
 /// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile (or none at
 /// all is known).
 const OUTAGE_FACTOR: f64 = 4.0;
-/// In an outage at most this part of the offered calls probe.
-const PROBE_PART: f64 = 0.5;
+/// In an outage at most this part of the offered calls probe. Only clients of a call or two a second feel it: they
+/// can't wait many calls to notice the outage's end.
+const PROBE_PART: f64 = 0.7;
 /// So many accepts end an outage. A reject in between takes one back.
 const RECOVERED_ACCEPTS: f64 = 8.0;
 /// After so many seconds without a call everything is forgotten.
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn probes_grow_with_the_root_of_the_load() {
-        for (offered, expected) in [(1.0, 0.5), (100.0, 10.0), (10_000.0, 100.0)] {
+        for (offered, expected) in [(1.0, 0.7), (100.0, 10.0), (10_000.0, 100.0)] {
             let mut estimate = Estimate::default();
             steady(&mut estimate, Mode::Calm, 20, [offered, offered, offered, 0.0]);
             let rate = estimate.rate(Mode::Probing);
