@@ -50,7 +50,6 @@ mod clock;
 mod observe;
 mod permit;
 mod registry;
-mod spread;
 mod sync;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};

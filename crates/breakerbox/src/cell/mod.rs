@@ -18,6 +18,11 @@
 //! The quick way is inlined wherever it is used. Without that a permit goes through memory, and a call costs 16 ns
 //! instead of 6 (`cargo xtask bench circuit`).
 
+#[cfg(all(test, breakerbox_loom))]
+mod interleavings;
+mod spread;
+mod words;
+
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -26,80 +31,10 @@ use breakerbox_core::{
     Timestamp, Totals,
 };
 
+use self::spread::Spread;
+use self::words::{Gate, Tally, Way};
 use crate::clock::Clock;
-use crate::spread::Spread;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-
-/// What an ask may do without the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// Go ahead.
-    AtEase,
-    /// Turn back, if it is not yet time.
-    Open,
-    /// Take the lock.
-    Locked,
-}
-
-/// The gate's word: the epoch, whether latencies matter, and the way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Gate(u64);
-
-impl Gate {
-    const EPOCH_SHIFT: u32 = 3;
-    const TIMED: u64 = 0b100;
-
-    const fn new(epoch: Epoch, timed: bool, way: Way) -> Self {
-        let timed = if timed { Self::TIMED } else { 0 };
-        Self(epoch.0 << Self::EPOCH_SHIFT | timed | way as u64)
-    }
-
-    const fn way(self) -> Way {
-        match self.0 & 0b11 {
-            0 => Way::AtEase,
-            1 => Way::Open,
-            _ => Way::Locked,
-        }
-    }
-
-    const fn is_timed(self) -> bool {
-        self.0 & Self::TIMED != 0
-    }
-
-    const fn epoch(self) -> Epoch {
-        Epoch(self.0 >> Self::EPOCH_SHIFT)
-    }
-}
-
-/// The tally's word: a mark of the epoch, how many successes, and how long they took together in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Tally(u64);
-
-impl Tally {
-    const MARK_SHIFT: u32 = 48;
-    const COUNT_SHIFT: u32 = 32;
-    const MOST: u64 = u16::MAX as u64;
-    const LONGEST: u64 = u32::MAX as u64;
-
-    const fn empty(epoch: Epoch) -> Self {
-        Self(epoch.0 << Self::MARK_SHIFT)
-    }
-
-    const fn count(self) -> u64 {
-        self.0 >> Self::COUNT_SHIFT & Self::MOST
-    }
-
-    const fn micros(self) -> u64 {
-        self.0 & Self::LONGEST
-    }
-
-    /// With one more success; none if it belongs to another epoch, or there is no room.
-    const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
-        let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
-        let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();
-        if same_epoch && room { Some(Self(self.0 + (1 << Self::COUNT_SHIFT) + micros)) } else { None }
-    }
-}
 
 /// How many tries at the shared tally mean that threads are in each other's way.
 const CONTENDED: u32 = 3;
@@ -408,147 +343,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gate_keeps_what_it_is_given() {
-        for way in [Way::AtEase, Way::Open, Way::Locked] {
-            for timed in [false, true] {
-                let gate = Gate::new(Epoch(1 << 60), timed, way);
-                assert_eq!((gate.epoch(), gate.is_timed(), gate.way()), (Epoch(1 << 60), timed, way));
-            }
-        }
-    }
-
-    #[test]
-    fn the_tally_adds_up_until_there_is_no_room() {
-        let epoch = Epoch(0x1234_5678);
-        let one = Tally::empty(epoch).with(epoch, 250).unwrap();
-        let two = one.with(epoch, 50).unwrap();
-        assert_eq!((two.count(), two.micros()), (2, 300));
-        assert_eq!(two.with(Epoch(0x1234_5679), 1), None, "another epoch");
-        assert_eq!(two.with(epoch, u64::from(u32::MAX)), None, "no room for the time");
-        let mut full = Tally::empty(epoch);
-        for _ in 0..u16::MAX {
-            full = full.with(epoch, 0).unwrap();
-        }
-        assert_eq!(full.with(epoch, 0), None, "no room for one more");
-        assert_eq!((full.count(), full.micros()), (65_535, 0));
-    }
-
-    #[test]
     fn a_cell_is_small() {
         assert!(size_of::<Cell>() <= 96, "{}", size_of::<Cell>());
         assert!(size_of::<core::Circuit>() <= 200, "{}", size_of::<core::Circuit>());
-    }
-}
-
-/// Every interleaving of two threads, found by loom: `RUSTFLAGS="--cfg breakerbox_loom" cargo test -p breakerbox --lib
-/// --release interleavings`, or `cargo xtask test`.
-#[cfg(all(test, breakerbox_loom))]
-mod interleavings {
-    use loom::sync::Arc as Shared;
-    use loom::thread;
-
-    use super::*;
-    use crate::clock::ManualClock;
-
-    /// Trips at the second failure in a row; one probe closes.
-    fn cell(clock: &ManualClock) -> Shared<Cell> {
-        let policy = Policy::builder().failure_rate(None).consecutive_failures(2).probes(1).ramp_cap(None);
-        Shared::new(Cell::new("e1", Arc::new(policy.build().unwrap()), clock.now()))
-    }
-
-    fn held(cell: &Cell, clock: &ManualClock) -> Held {
-        match cell.ask_aside(clock) {
-            Some(Ok(held)) => held,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn succeed(cell: &Cell, held: Held, clock: &ManualClock) -> bool {
-        cell.count_aside(&held, clock)
-            || cell.settle(held, clock, Outcome::success).verdict != core::Verdict::Late
-    }
-
-    fn fail(cell: &Cell, held: Held, clock: &ManualClock) {
-        cell.settle(held, clock, Outcome::failure);
-    }
-
-    #[test]
-    fn successes_beside_a_failure_are_all_counted() {
-        loom::model(|| {
-            let clock = ManualClock::new();
-            let cell = cell(&clock);
-            let (first, second) = (held(&cell, &clock), held(&cell, &clock));
-            let other = {
-                let (cell, clock) = (Shared::clone(&cell), clock.clone());
-                thread::spawn(move || succeed(&cell, first, &clock))
-            };
-            fail(&cell, second, &clock);
-            assert!(other.join().unwrap());
-            let totals = cell.totals(&clock);
-            assert_eq!((totals.successes, totals.failures), (1, 1));
-        });
-    }
-
-    #[test]
-    fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
-        loom::model(|| {
-            let clock = ManualClock::new();
-            let cell = cell(&clock);
-            let permits = [held(&cell, &clock), held(&cell, &clock)];
-            let racing = held(&cell, &clock);
-            let other = {
-                let (cell, clock) = (Shared::clone(&cell), clock.clone());
-                thread::spawn(move || succeed(&cell, racing, &clock))
-            };
-            permits.into_iter().for_each(|permit| fail(&cell, permit, &clock));
-            let counted = other.join().unwrap();
-            // A success between the two failures breaks the run; else the circuit is open and knows of no success.
-            let totals = cell.totals(&clock);
-            match cell.status() {
-                Status::Closed => assert!(counted && totals.successes == 1),
-                Status::Open => assert_eq!(totals.calls(), 0),
-                other => panic!("{other:?}"),
-            }
-        });
-    }
-
-    #[test]
-    fn of_two_askers_after_the_cool_off_one_probes() {
-        loom::model(|| {
-            let clock = ManualClock::new();
-            let cell = cell(&clock);
-            for _ in 0..2 {
-                let permit = held(&cell, &clock);
-                fail(&cell, permit, &clock);
-            }
-            clock.advance(Duration::from_secs(3_600));
-            let ask = |cell: &Cell, clock: &ManualClock| match cell.ask_aside(clock) {
-                Some(answer) => answer.is_ok(),
-                None => matches!(cell.ask(clock).decision, core::Decision::Admitted(_)),
-            };
-            let other = {
-                let (cell, clock) = (Shared::clone(&cell), clock.clone());
-                thread::spawn(move || ask(&cell, &clock))
-            };
-            let mine = ask(&cell, &clock);
-            assert_ne!(mine, other.join().unwrap(), "exactly one");
-        });
-    }
-
-    #[test]
-    fn what_is_handed_in_at_the_end_of_a_bucket_is_neither_lost_nor_doubled() {
-        loom::model(|| {
-            let clock = ManualClock::new();
-            let cell = cell(&clock);
-            let (first, second) = (held(&cell, &clock), held(&cell, &clock));
-            let other = {
-                let (cell, clock) = (Shared::clone(&cell), clock.clone());
-                thread::spawn(move || succeed(&cell, first, &clock))
-            };
-            assert_eq!(cell.totals(&clock).failures, 0);
-            assert!(succeed(&cell, second, &clock));
-            assert!(other.join().unwrap());
-            assert_eq!(cell.totals(&clock).successes, 2);
-        });
     }
 }

@@ -1,0 +1,110 @@
+//! Every interleaving of two threads, found by loom: `cargo xtask test`, or
+//! `RUSTFLAGS="--cfg breakerbox_loom" cargo test -p breakerbox --lib --release interleavings`.
+
+use loom::sync::Arc as Shared;
+use loom::thread;
+
+use super::*;
+use crate::clock::ManualClock;
+
+/// Trips at the second failure in a row; one probe closes.
+fn cell(clock: &ManualClock) -> Shared<Cell> {
+    let policy = Policy::builder().failure_rate(None).consecutive_failures(2).probes(1).ramp_cap(None);
+    Shared::new(Cell::new("e1", Arc::new(policy.build().unwrap()), clock.now()))
+}
+
+fn held(cell: &Cell, clock: &ManualClock) -> Held {
+    match cell.ask_aside(clock) {
+        Some(Ok(held)) => held,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn succeed(cell: &Cell, held: Held, clock: &ManualClock) -> bool {
+    cell.count_aside(&held, clock)
+        || cell.settle(held, clock, Outcome::success).verdict != core::Verdict::Late
+}
+
+fn fail(cell: &Cell, held: Held, clock: &ManualClock) {
+    cell.settle(held, clock, Outcome::failure);
+}
+
+#[test]
+fn successes_beside_a_failure_are_all_counted() {
+    loom::model(|| {
+        let clock = ManualClock::new();
+        let cell = cell(&clock);
+        let (first, second) = (held(&cell, &clock), held(&cell, &clock));
+        let other = {
+            let (cell, clock) = (Shared::clone(&cell), clock.clone());
+            thread::spawn(move || succeed(&cell, first, &clock))
+        };
+        fail(&cell, second, &clock);
+        assert!(other.join().unwrap());
+        let totals = cell.totals(&clock);
+        assert_eq!((totals.successes, totals.failures), (1, 1));
+    });
+}
+
+#[test]
+fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
+    loom::model(|| {
+        let clock = ManualClock::new();
+        let cell = cell(&clock);
+        let permits = [held(&cell, &clock), held(&cell, &clock)];
+        let racing = held(&cell, &clock);
+        let other = {
+            let (cell, clock) = (Shared::clone(&cell), clock.clone());
+            thread::spawn(move || succeed(&cell, racing, &clock))
+        };
+        permits.into_iter().for_each(|permit| fail(&cell, permit, &clock));
+        let counted = other.join().unwrap();
+        // A success between the two failures breaks the run; else the circuit is open and knows of no success.
+        let totals = cell.totals(&clock);
+        match cell.status() {
+            Status::Closed => assert!(counted && totals.successes == 1),
+            Status::Open => assert_eq!(totals.calls(), 0),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn of_two_askers_after_the_cool_off_one_probes() {
+    loom::model(|| {
+        let clock = ManualClock::new();
+        let cell = cell(&clock);
+        for _ in 0..2 {
+            let permit = held(&cell, &clock);
+            fail(&cell, permit, &clock);
+        }
+        clock.advance(Duration::from_secs(3_600));
+        let ask = |cell: &Cell, clock: &ManualClock| match cell.ask_aside(clock) {
+            Some(answer) => answer.is_ok(),
+            None => matches!(cell.ask(clock).decision, core::Decision::Admitted(_)),
+        };
+        let other = {
+            let (cell, clock) = (Shared::clone(&cell), clock.clone());
+            thread::spawn(move || ask(&cell, &clock))
+        };
+        let mine = ask(&cell, &clock);
+        assert_ne!(mine, other.join().unwrap(), "exactly one");
+    });
+}
+
+#[test]
+fn what_is_handed_in_at_the_end_of_a_bucket_is_neither_lost_nor_doubled() {
+    loom::model(|| {
+        let clock = ManualClock::new();
+        let cell = cell(&clock);
+        let (first, second) = (held(&cell, &clock), held(&cell, &clock));
+        let other = {
+            let (cell, clock) = (Shared::clone(&cell), clock.clone());
+            thread::spawn(move || succeed(&cell, first, &clock))
+        };
+        assert_eq!(cell.totals(&clock).failures, 0);
+        assert!(succeed(&cell, second, &clock));
+        assert!(other.join().unwrap());
+        assert_eq!(cell.totals(&clock).successes, 2);
+    });
+}

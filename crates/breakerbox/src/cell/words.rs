@@ -1,0 +1,106 @@
+//! The two words that threads share: the gate, which says what may be done without the lock, and the tally, which counts
+//! what was done.
+
+use breakerbox_core::Epoch;
+
+/// What an ask may do without the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// Go ahead.
+    AtEase,
+    /// Turn back, if it is not yet time.
+    Open,
+    /// Take the lock.
+    Locked,
+}
+
+/// The gate's word: the epoch, whether latencies matter, and the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Gate(pub(super) u64);
+
+impl Gate {
+    const EPOCH_SHIFT: u32 = 3;
+    const TIMED: u64 = 0b100;
+
+    pub(super) const fn new(epoch: Epoch, timed: bool, way: Way) -> Self {
+        let timed = if timed { Self::TIMED } else { 0 };
+        Self(epoch.0 << Self::EPOCH_SHIFT | timed | way as u64)
+    }
+
+    pub(super) const fn way(self) -> Way {
+        match self.0 & 0b11 {
+            0 => Way::AtEase,
+            1 => Way::Open,
+            _ => Way::Locked,
+        }
+    }
+
+    pub(super) const fn is_timed(self) -> bool {
+        self.0 & Self::TIMED != 0
+    }
+
+    pub(super) const fn epoch(self) -> Epoch {
+        Epoch(self.0 >> Self::EPOCH_SHIFT)
+    }
+}
+
+/// The tally's word: a mark of the epoch, how many successes, and how long they took together in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tally(pub(super) u64);
+
+impl Tally {
+    const MARK_SHIFT: u32 = 48;
+    const COUNT_SHIFT: u32 = 32;
+    const MOST: u64 = u16::MAX as u64;
+    const LONGEST: u64 = u32::MAX as u64;
+
+    pub(super) const fn empty(epoch: Epoch) -> Self {
+        Self(epoch.0 << Self::MARK_SHIFT)
+    }
+
+    pub(super) const fn count(self) -> u64 {
+        self.0 >> Self::COUNT_SHIFT & Self::MOST
+    }
+
+    pub(super) const fn micros(self) -> u64 {
+        self.0 & Self::LONGEST
+    }
+
+    /// With one more success; none if it belongs to another epoch, or there is no room.
+    pub(super) const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
+        let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
+        let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();
+        if same_epoch && room { Some(Self(self.0 + (1 << Self::COUNT_SHIFT) + micros)) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_keeps_what_it_is_given() {
+        for way in [Way::AtEase, Way::Open, Way::Locked] {
+            for timed in [false, true] {
+                let gate = Gate::new(Epoch(1 << 60), timed, way);
+                assert_eq!((gate.epoch(), gate.is_timed(), gate.way()), (Epoch(1 << 60), timed, way));
+            }
+        }
+    }
+
+    #[test]
+    fn the_tally_adds_up_until_there_is_no_room() {
+        let epoch = Epoch(0x1234_5678);
+        let one = Tally::empty(epoch).with(epoch, 250).unwrap();
+        let two = one.with(epoch, 50).unwrap();
+        assert_eq!((two.count(), two.micros()), (2, 300));
+        assert_eq!(two.with(Epoch(0x1234_5679), 1), None, "another epoch");
+        assert_eq!(two.with(epoch, u64::from(u32::MAX)), None, "no room for the time");
+        let mut full = Tally::empty(epoch);
+        for _ in 0..u16::MAX {
+            full = full.with(epoch, 0).unwrap();
+        }
+        assert_eq!(full.with(epoch, 0), None, "no room for one more");
+        assert_eq!((full.count(), full.micros()), (65_535, 0));
+    }
+}
