@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_core::{Policy, Status, format_duration};
 
 use super::engine::{Finished, KeyLife};
-use super::summary::{counted, readable};
+use super::summary::{Tally, counted, readable};
 use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
@@ -94,18 +94,7 @@ fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Wr
         to = finished.ended_ms,
         rules = Escaped(&rules(policy)),
     )?;
-    let mut numbers = Vec::new();
-    if total.samples > 0 {
-        numbers.push(("samples", total.samples.to_string()));
-    } else {
-        numbers.push(("calls", total.calls.to_string()));
-        numbers.push(("refused", total.refused.to_string()));
-        numbers.push(("failed calls saved", total.failed_calls_saved.to_string()));
-        numbers.push(("good calls delayed", total.good_calls_delayed.to_string()));
-    }
-    numbers.push(("trips", total.trips.to_string()));
-    numbers.push(("time open, all keys", readable(total.time_open)));
-    definition_list(&numbers, output)?;
+    numbers(&total, output)?;
     let states = [
         ("closed", "closed"),
         ("open", "open"),
@@ -132,31 +121,31 @@ fn legend(title: &str, entries: &[(&str, &str)], output: &mut impl Write) -> io:
 }
 
 fn key_section(life: &KeyLife, span: Span, output: &mut impl Write) -> io::Result<()> {
-    let tally = &life.tally;
     writeln!(output, "<section><h2>{}</h2>", Escaped(&life.key))?;
+    numbers(&life.tally, output)?;
+    if let Some(timeline) = &life.timeline {
+        drawing(timeline, life.tally.trips, span, output)?;
+        transitions(timeline.stretches(), span, output)?;
+    }
+    writeln!(output, "</section>")
+}
+
+/// What happened, in numbers.
+fn numbers(tally: &Tally, output: &mut impl Write) -> io::Result<()> {
     let mut numbers = Vec::new();
     if tally.samples > 0 {
         numbers.push(("samples", tally.samples.to_string()));
     } else {
         numbers.push(("calls", tally.calls.to_string()));
         numbers.push(("refused", tally.refused.to_string()));
-        numbers.push(("saved", tally.failed_calls_saved.to_string()));
-        numbers.push(("delayed", tally.good_calls_delayed.to_string()));
+        numbers.push(("failed calls saved", tally.failed_calls_saved.to_string()));
+        numbers.push(("good calls delayed", tally.good_calls_delayed.to_string()));
     }
     numbers.push(("trips", tally.trips.to_string()));
-    numbers.push(("open", readable(tally.time_open)));
+    numbers.push(("time open", readable(tally.time_open)));
     if !tally.time_disabled.is_zero() {
         numbers.push(("disabled", readable(tally.time_disabled)));
     }
-    definition_list(&numbers, output)?;
-    if let Some(timeline) = &life.timeline {
-        drawing(timeline, tally.trips, span, output)?;
-        transitions(timeline.stretches(), span, output)?;
-    }
-    writeln!(output, "</section>")
-}
-
-fn definition_list(numbers: &[(&str, String)], output: &mut impl Write) -> io::Result<()> {
     write!(output, "<dl>")?;
     for (term, value) in numbers {
         write!(output, "<div><dt>{term}</dt><dd>{value}</dd></div>")?;
