@@ -5,7 +5,6 @@
 //! at any time: state and counts stay, no deadline moves, and the new numbers apply from the next outcome on.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::change::{Cause, Change, Command, Step};
@@ -28,7 +27,7 @@ use crate::window::{Totals, Window};
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
 /// let mut draws = (1..).map(Draw); // A real caller draws random bits.
-/// let mut circuit = Circuit::new(None, &policy, Timestamp::ZERO);
+/// let mut circuit = Circuit::new(&policy, Timestamp::ZERO);
 ///
 /// for second in 1..=2 {
 ///     let now = Timestamp::from_millis(second * 1_000);
@@ -56,7 +55,7 @@ pub struct Circuit {
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
     /// Nothing has ever happened to the circuit.
-    Pristine { tenant: Option<Arc<str>>, born_at: Timestamp, last_success: Option<Timestamp> },
+    Pristine { born_at: Timestamp, last_success: Option<Timestamp> },
     /// All else.
     Lived(Box<Record>),
 }
@@ -100,8 +99,8 @@ impl Settled {
 impl Circuit {
     /// A circuit that nothing has happened to: closed.
     #[must_use]
-    pub fn new(tenant: Option<Arc<str>>, policy: &Policy, now: Timestamp) -> Self {
-        let memory = Memory::Pristine { tenant, born_at: now, last_success: None };
+    pub fn new(policy: &Policy, now: Timestamp) -> Self {
+        let memory = Memory::Pristine { born_at: now, last_success: None };
         Self { memory, window: Window::new(policy), ramp: None }
     }
 
@@ -118,8 +117,8 @@ impl Circuit {
     pub fn record(&self) -> Record {
         match &self.memory {
             Memory::Lived(record) => Record::clone(record),
-            Memory::Pristine { tenant, born_at, last_success } => {
-                Record { last_success: *last_success, ..Record::new(tenant.clone(), Draw(0), *born_at) }
+            Memory::Pristine { born_at, last_success } => {
+                Record { last_success: *last_success, ..Record::new(None, Draw(0), *born_at) }
             }
         }
     }

@@ -232,12 +232,13 @@ impl Record {
         Epoch::default().next(now)
     }
 
-    /// Whether nothing would be lost with this record: it is closed, nobody overrode it, and it remembers no trip
-    /// that would still count. Such a record may be evicted when it is idle.
+    /// Whether nothing would be lost with this record: it is closed, nobody overrode it, no ramp can be under way, and
+    /// it remembers no trip that would still count. Such a record may be evicted when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
             && self.state == State::Closed
+            && !self.closed_recently(policy, now)
             && (self.trips == 0 || self.is_forgiven(policy, now))
     }
 

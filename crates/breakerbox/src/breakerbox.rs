@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use breakerbox_core::{Key, KeyError, MAX_KEY_LENGTH, Policy, Refusal};
 
+use crate::cell::tenant_of;
 use crate::circuit::Circuit;
 use crate::clock::{AnyClock, Clock};
 use crate::observe::{CircuitChange, Observers};
@@ -26,12 +27,8 @@ pub(crate) struct Shared {
     registry: Registry,
     policies: RwLock<Policies>,
     dry_run: bool,
-    refused: Option<RefusalObserver>,
     late: AtomicU64,
 }
-
-/// Who hears of calls that dry-run let through.
-type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 
 /// Which policy governs which key: its own, its tenant's, or the default.
 struct Policies {
@@ -45,11 +42,6 @@ impl Policies {
         let of_tenant = || self.by_tenant.get(tenant_of(key)?);
         Arc::clone(self.by_key.get(key).or_else(of_tenant).unwrap_or(&self.default))
     }
-}
-
-/// The tenant that a key begins with, as [`Key::of`] writes it.
-fn tenant_of(key: &str) -> Option<&str> {
-    Some(key.split_once(' ')?.0)
 }
 
 impl Breakerbox {
@@ -153,12 +145,6 @@ impl Shared {
     pub(crate) fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
-
-    pub(crate) fn would_have_refused(&self, key: &str, refusal: &Refusal) {
-        if let Some(observer) = &self.refused {
-            observer(key, refusal);
-        }
-    }
 }
 
 /// What happened that nobody was told of.
@@ -187,7 +173,6 @@ pub struct Builder {
     observers: Observers,
     max_circuits: usize,
     dry_run: bool,
-    refused: Option<RefusalObserver>,
 }
 
 impl Default for Builder {
@@ -198,7 +183,6 @@ impl Default for Builder {
             observers: Observers::default(),
             max_circuits: DEFAULT_MAX_CIRCUITS,
             dry_run: false,
-            refused: None,
         }
     }
 }
@@ -218,7 +202,7 @@ impl Builder {
 
     /// Somebody who hears of every change, after the fact, in the thread that caused it. It should be quick.
     pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
-        self.observers.add(Box::new(observer));
+        self.observers.add(observer);
         self
     }
 
@@ -232,7 +216,7 @@ impl Builder {
     /// been refused. They count nowhere.
     pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
         self.dry_run = true;
-        self.refused = Some(Box::new(refused));
+        self.observers.add_for_refusals(refused);
         self
     }
 
@@ -247,7 +231,6 @@ impl Builder {
             registry: Registry::new(self.max_circuits),
             policies: RwLock::new(policies),
             dry_run: self.dry_run,
-            refused: self.refused,
             late: AtomicU64::new(0),
         }))
     }

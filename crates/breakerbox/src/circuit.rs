@@ -54,7 +54,7 @@ impl Circuit {
         match decision {
             Decision::Admitted(permit) => Ok(Some(Box::new(permit))),
             Decision::Refused(refusal) if self.dry_run => {
-                self.shared.would_have_refused(cell.key(), &refusal);
+                self.shared.observers.tell_refusal(cell.key(), &refusal);
                 Ok(None)
             }
             Decision::Refused(refusal) => Err(Box::new(refusal)),

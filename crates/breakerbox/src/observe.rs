@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use breakerbox_core::Change;
+use breakerbox_core::{Change, Refusal};
 
 /// A change of one circuit.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,28 +16,41 @@ pub struct CircuitChange {
     pub change: Change,
 }
 
-type Observer = Box<dyn Fn(&CircuitChange) + Send + Sync>;
+type ChangeObserver = Box<dyn Fn(&CircuitChange) + Send + Sync>;
+type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 
-/// Everybody who wants to hear of changes.
+/// Everybody who wants to hear.
 #[derive(Default)]
 pub(crate) struct Observers {
-    observers: Vec<Observer>,
+    of_changes: Vec<ChangeObserver>,
+    /// Of calls that dry-run let through.
+    of_refusals: Vec<RefusalObserver>,
     panics: AtomicU64,
 }
 
 impl Observers {
-    pub(crate) fn add(&mut self, observer: Observer) {
-        self.observers.push(observer);
+    pub(crate) fn add(&mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) {
+        self.of_changes.push(Box::new(observer));
     }
 
-    /// Tells all observers. One that panics does not keep the others from hearing, nor the caller from its call.
+    pub(crate) fn add_for_refusals(&mut self, observer: impl Fn(&str, &Refusal) + Send + Sync + 'static) {
+        self.of_refusals.push(Box::new(observer));
+    }
+
     #[cold]
     pub(crate) fn tell(&self, key: &str, change: Change) {
         let change = CircuitChange { key: key.into(), change };
-        for observer in &self.observers {
-            if catch_unwind(AssertUnwindSafe(|| observer(&change))).is_err() {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-            }
+        self.of_changes.iter().for_each(|observer| self.guard(|| observer(&change)));
+    }
+
+    pub(crate) fn tell_refusal(&self, key: &str, refusal: &Refusal) {
+        self.of_refusals.iter().for_each(|observer| self.guard(|| observer(key, refusal)));
+    }
+
+    /// An observer that panics does not keep the others from hearing, nor the caller from its call.
+    fn guard(&self, tell: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 

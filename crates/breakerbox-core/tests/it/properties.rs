@@ -81,7 +81,7 @@ proptest! {
         let policy = Policy::builder().window(ms(window_ms)).failure_rate(None)
             .consecutive_failures(u64::MAX).slow_call(SLOW).build().unwrap();
         let mut now = Timestamp::from_micros(start.into());
-        let mut circuit = Circuit::new(None, &policy, now);
+        let mut circuit = Circuit::new(&policy, now);
         let mut naive = Naive { width: window_ms * 1_000 / 10, outcomes: vec![] };
         for (step, outcome, look_ahead) in life {
             now = now + step;
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn counting_aside_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
         let policy = policy(n);
-        let fresh = || Circuit::new(None, &policy, Timestamp::ZERO);
+        let fresh = || Circuit::new(&policy, Timestamp::ZERO);
         let mut plain = fresh();
         let mut aside = Aside { circuit: fresh(), at_ease_until: Timestamp::ZERO, successes: 0, latency_sum: Duration::ZERO };
         let mut now = Timestamp::ZERO;
@@ -273,7 +273,7 @@ struct Out {
 impl Life {
     fn new(first_policy: usize) -> Self {
         let policy = policy(first_policy);
-        let circuit = Circuit::new(None, &policy, Timestamp::ZERO);
+        let circuit = Circuit::new(&policy, Timestamp::ZERO);
         Self { circuit, policy, now: Timestamp::ZERO, draws: 0, permits: vec![] }
     }
 

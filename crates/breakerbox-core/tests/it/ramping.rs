@@ -1,6 +1,6 @@
 //! The ramp, as part of a circuit that has just closed.
 
-use breakerbox_core::{Circuit, Decision, Outcome, Permit, Refusal, Status, Verdict};
+use breakerbox_core::{Circuit, Command, Decision, Outcome, Permit, Refusal, Status, Verdict};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -106,4 +106,15 @@ fn permits_of_before_the_ramp_ended_still_count() {
     rig.policy = simple().ramp_cap(None).build().unwrap();
     let _ = rig.permit();
     assert_eq!(rig.settle(ramped, &failed()), Verdict::Counted);
+}
+
+#[test]
+fn a_circuit_that_may_still_ramp_is_not_forgotten() {
+    let mut rig = Rig::open();
+    rig.obey(Command::Disable);
+    rig.obey(Command::Enable);
+    rig.succeed(1);
+    assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 0));
+    assert!(!rig.circuit.is_forgettable(&rig.policy, rig.now + secs(59)));
+    assert!(rig.circuit.is_forgettable(&rig.policy, rig.now + secs(60)));
 }

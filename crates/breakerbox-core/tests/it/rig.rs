@@ -50,7 +50,7 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(policy: Policy) -> Self {
-        let circuit = Circuit::new(None, &policy, Timestamp::ZERO);
+        let circuit = Circuit::new(&policy, Timestamp::ZERO);
         Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), draws: 0 }
     }
 

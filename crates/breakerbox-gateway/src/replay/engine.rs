@@ -268,7 +268,7 @@ impl<W: io::Write> Engine<W> {
             key: Arc::clone(&key),
             tally: Tally::default(),
             timeline: self.draw_timelines.then(|| Timeline::new(origin_ms)),
-            circuit: Circuit::new(None, &self.policy, self.now),
+            circuit: Circuit::new(&self.policy, self.now),
         });
         self.by_key.insert(key, life);
         Ok(life)

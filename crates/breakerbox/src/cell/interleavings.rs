@@ -29,16 +29,23 @@ fn fail(cell: &Cell, held: Held, clock: &ManualClock) {
     cell.settle(held, clock, Outcome::failure);
 }
 
+/// Runs in another thread.
+fn beside<T: 'static>(
+    cell: &Shared<Cell>,
+    clock: &ManualClock,
+    work: impl FnOnce(&Cell, &ManualClock) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let (cell, clock) = (Shared::clone(cell), clock.clone());
+    thread::spawn(move || work(&cell, &clock))
+}
+
 #[test]
 fn successes_beside_a_failure_are_all_counted() {
     loom::model(|| {
         let clock = ManualClock::new();
         let cell = cell(&clock);
         let (first, second) = (held(&cell, &clock), held(&cell, &clock));
-        let other = {
-            let (cell, clock) = (Shared::clone(&cell), clock.clone());
-            thread::spawn(move || succeed(&cell, first, &clock))
-        };
+        let other = beside(&cell, &clock, move |cell, clock| succeed(cell, first, clock));
         fail(&cell, second, &clock);
         assert!(other.join().unwrap());
         let totals = cell.totals(&clock);
@@ -53,10 +60,7 @@ fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
         let cell = cell(&clock);
         let permits = [held(&cell, &clock), held(&cell, &clock)];
         let racing = held(&cell, &clock);
-        let other = {
-            let (cell, clock) = (Shared::clone(&cell), clock.clone());
-            thread::spawn(move || succeed(&cell, racing, &clock))
-        };
+        let other = beside(&cell, &clock, move |cell, clock| succeed(cell, racing, clock));
         permits.into_iter().for_each(|permit| fail(&cell, permit, &clock));
         let counted = other.join().unwrap();
         // A success between the two failures breaks the run; else the circuit is open and knows of no success.
@@ -83,10 +87,7 @@ fn of_two_askers_after_the_cool_off_one_probes() {
             Some(answer) => answer.is_ok(),
             None => matches!(cell.ask(clock).decision, core::Decision::Admitted(_)),
         };
-        let other = {
-            let (cell, clock) = (Shared::clone(&cell), clock.clone());
-            thread::spawn(move || ask(&cell, &clock))
-        };
+        let other = beside(&cell, &clock, ask);
         let mine = ask(&cell, &clock);
         assert_ne!(mine, other.join().unwrap(), "exactly one");
     });
@@ -98,10 +99,7 @@ fn what_is_handed_in_at_the_end_of_a_bucket_is_neither_lost_nor_doubled() {
         let clock = ManualClock::new();
         let cell = cell(&clock);
         let (first, second) = (held(&cell, &clock), held(&cell, &clock));
-        let other = {
-            let (cell, clock) = (Shared::clone(&cell), clock.clone());
-            thread::spawn(move || succeed(&cell, first, &clock))
-        };
+        let other = beside(&cell, &clock, move |cell, clock| succeed(cell, first, clock));
         assert_eq!(cell.totals(&clock).failures, 0);
         assert!(succeed(&cell, second, &clock));
         assert!(other.join().unwrap());

@@ -124,7 +124,7 @@ impl Cell {
             Way::Open => {
                 let retry_at = Timestamp::from_micros(self.until.load(Ordering::Acquire));
                 let now = clock.recent();
-                // Looked at again, because the time may have been a later epoch's.
+                // Looked at again, because the time may have been a later one's.
                 let refused = now < retry_at && self.gate.load(Ordering::Relaxed) == gate.0;
                 refused.then(|| Err(Refusal::Open { retry_at, retry_in: retry_at.since(now) }))
             }
@@ -198,7 +198,7 @@ impl Cell {
     }
 
     pub(crate) fn record(&self, clock: &impl Clock) -> core::Record {
-        let tenant = self.key.split_once(' ').map(|(tenant, _)| Arc::from(tenant));
+        let tenant = tenant_of(&self.key).map(Arc::from);
         core::Record { tenant, ..self.step(clock, |circuit, _, _| circuit.record()) }
     }
 
@@ -247,7 +247,7 @@ impl Cell {
         let now = clock.now();
         self.hand_in(&mut cold, now);
         let Cold { circuit, policy, born_at } = &mut *cold;
-        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(None, policy, *born_at)));
+        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(policy, *born_at)));
         let result = step(circuit, policy, now);
         self.publish(&mut cold, now);
         result
@@ -270,7 +270,7 @@ impl Cell {
         let last_moment = Timestamp::from_micros(self.until.load(Ordering::Relaxed).saturating_sub(1));
         let at = if gate.way() == Way::AtEase { now.min(last_moment) } else { now };
         let Cold { circuit, policy, born_at } = cold;
-        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(None, policy, *born_at)));
+        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(policy, *born_at)));
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
         circuit.count_aside(successes, Duration::from_micros(micros), policy, at);
     }
@@ -280,7 +280,7 @@ impl Cell {
         let Cold { circuit, policy, born_at } = cold;
         let (epoch, way, until) = match circuit.as_deref() {
             None => {
-                let fresh = core::Circuit::new(None, policy, *born_at);
+                let fresh = core::Circuit::new(policy, *born_at);
                 (fresh.epoch(), Way::AtEase, fresh.bucket_ends_at(now))
             }
             Some(circuit) if circuit.is_at_ease(policy, now) => {
@@ -292,8 +292,10 @@ impl Cell {
             },
         };
         let before = Gate(self.gate.load(Ordering::Relaxed));
-        let gate = Gate::new(epoch, policy.looks_at_latency(), way);
-        if gate.epoch() != before.epoch() {
+        let timed = policy.looks_at_latency();
+        // Closed while the fields change, so that nobody takes one of before for one of after.
+        self.gate.store(Gate::new(epoch, timed, Way::Locked).0, Ordering::Release);
+        if epoch != before.epoch() {
             // From here on, whoever still counts for the old epoch fails.
             let empty = Tally::empty(epoch);
             for tally in self.tallies() {
@@ -303,9 +305,9 @@ impl Cell {
         let harmless = policy
             .harmless_latency()
             .map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
-        self.harmless.store(harmless, Ordering::Relaxed);
+        self.harmless.store(harmless, Ordering::Release);
         self.until.store(until.as_micros(), Ordering::Release);
-        self.gate.store(gate.0, Ordering::Release);
+        self.gate.store(Gate::new(epoch, timed, way).0, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Cold> {
@@ -332,6 +334,11 @@ impl Cell {
             self.spread.get_or_init(|| Box::new(Spread::new(Tally::empty(epoch).0)));
         }
     }
+}
+
+/// The tenant that a key begins with, as [`core::Key::of`] writes it.
+pub(crate) fn tenant_of(key: &str) -> Option<&str> {
+    Some(key.split_once(' ')?.0)
 }
 
 fn draw() -> Draw {

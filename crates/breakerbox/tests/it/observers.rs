@@ -35,3 +35,13 @@ fn an_observer_that_panics_harms_nobody() {
     fail(&other, 3);
     assert_eq!(service.changes().len(), 2);
 }
+
+#[test]
+fn who_hears_of_dry_run_may_panic_too() {
+    let service = Service::with(&simple(), |builder| {
+        builder.dry_run(|_, _| std::panic::resume_unwind(Box::new("an observer")))
+    });
+    let circuit = service.tripped("e1");
+    assert!(circuit.ask().is_ok());
+    assert_eq!(service.breakers.counts().observer_panics, 1);
+}

@@ -44,7 +44,7 @@ proptest! {
         let rules = policy(n).build().unwrap();
         let circuit = service.circuit("e1");
         let now = || breakerbox::Clock::now(&service.clock);
-        let mut model = core::Circuit::new(None, &rules, now());
+        let mut model = core::Circuit::new(&rules, now());
         let mut draws = (1..).map(core::Draw);
         let mut draw = || draws.next().unwrap();
         let mut out = Vec::new();
