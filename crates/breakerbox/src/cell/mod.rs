@@ -293,8 +293,12 @@ impl Cell {
         };
         let before = Gate(self.gate.load(Ordering::Relaxed));
         let timed = policy.looks_at_latency();
-        // Closed while the fields change, so that nobody takes one of before for one of after.
-        self.gate.store(Gate::new(epoch, timed, Way::Locked).0, Ordering::Release);
+        let gate = Gate::new(epoch, timed, way);
+        if gate != before {
+            // Shut while the fields change, so that nobody takes one of before for one of after. Not otherwise: threads
+            // that find it shut take the lock, and would keep shutting it for each other.
+            self.gate.store(Gate::new(epoch, timed, Way::Locked).0, Ordering::Release);
+        }
         if epoch != before.epoch() {
             // From here on, whoever still counts for the old epoch fails.
             let empty = Tally::empty(epoch);
@@ -307,7 +311,7 @@ impl Cell {
             .map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
         self.harmless.store(harmless, Ordering::Release);
         self.until.store(until.as_micros(), Ordering::Release);
-        self.gate.store(Gate::new(epoch, timed, way).0, Ordering::Release);
+        self.gate.store(gate.0, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Cold> {
