@@ -83,10 +83,14 @@ impl Permit {
 }
 
 /// No permit. It says why, and when to ask again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// It is an answer, not a mistake; it can be an error's source all the same, so that whoever finds an error at the end of
+/// a chain can tell a call that was not made from one that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The circuit is open and cools off.
+    #[error("the circuit is open for another {} ms", .retry_in.as_millis())]
     Open {
         /// From when on an ask may probe.
         retry_at: Timestamp,
@@ -94,6 +98,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// Somebody else is probing. A transition, or the lease's release, may come earlier.
+    #[error("the circuit is half-open and somebody else is probing")]
     Probing {
         /// When the lease ends at the latest.
         retry_at: Timestamp,
@@ -101,6 +106,9 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// As many calls are in flight as the ramp allows. It knows no time: another call must settle first.
+    #[error(
+        "the circuit has just closed and lets {limit} calls at a time through, of which {in_flight} are in flight"
+    )]
     Ramping {
         /// How many are in flight.
         in_flight: u32,
@@ -108,8 +116,10 @@ pub enum Refusal {
         limit: u32,
     },
     /// An operator forced the circuit open.
+    #[error("an operator forced the circuit open")]
     ForcedOpen,
     /// The circuit is disabled until somebody enables it.
+    #[error("the circuit is disabled until somebody enables it")]
     Disabled,
 }
 

@@ -18,16 +18,17 @@
 //! hundred of them do no harm to the adaptive strategy, ten in a hundred make it shed most calls.
 
 mod adaptive;
-mod builder;
 mod cell;
+mod policy;
 mod priority;
 mod retry;
 mod sre;
 
+use core::fmt;
 use core::time::Duration;
 
 use adaptive::Adaptive;
-pub use builder::{ThrottleBuilder, ThrottleError};
+pub use policy::{ThrottlePolicy, ThrottlePolicyBuilder, ThrottlePolicyError};
 pub use priority::{Levels, NoLevels, Priority, PriorityError};
 use retry::RetryBudget;
 use sre::Sre;
@@ -49,10 +50,10 @@ pub enum Strategy {
 /// A throttle in front of one destination.
 ///
 /// ```
-/// use breakerbox_core::throttle::{Priority, Throttle, Verdict};
+/// use breakerbox_core::throttle::{Priority, Throttle, ThrottlePolicy, Verdict};
 /// use breakerbox_core::{Draw, Timestamp};
 ///
-/// let throttle = Throttle::builder().build().unwrap();
+/// let throttle = Throttle::new(&ThrottlePolicy::default());
 /// match throttle.ask(Priority::HIGH, Draw(7), Timestamp::from_millis(1_000)) {
 ///     Ok(pass) => {
 ///         // Make the call, then say whether the destination had room for it.
@@ -79,9 +80,15 @@ enum Brain {
 }
 
 impl Throttle {
-    /// A throttle in the making.
-    pub fn builder() -> ThrottleBuilder {
-        ThrottleBuilder::default()
+    /// A throttle that has seen nothing yet.
+    #[must_use]
+    pub fn new(policy: &ThrottlePolicy) -> Self {
+        let brain = match policy.strategy() {
+            Strategy::Adaptive => Brain::Adaptive(Adaptive::new(policy.levels())),
+            Strategy::Sre => Brain::Sre(Sre::new(policy)),
+        };
+        let retries = RetryBudget::new(policy.retry_percent());
+        Self { levels: policy.levels(), brain, retries }
     }
 
     /// How it decides what is shed.
@@ -143,6 +150,15 @@ impl Throttle {
         };
         self.retries.take(accepts, now)
     }
+
+    /// Whether nothing would be lost with this throttle: nobody has asked for so long that it has forgotten everything.
+    #[must_use]
+    pub fn is_forgettable(&self, now: Timestamp) -> bool {
+        match &self.brain {
+            Brain::Adaptive(adaptive) => adaptive.is_idle(now),
+            Brain::Sre(sre) => sre.is_idle(now),
+        }
+    }
 }
 
 /// The right to make one call. It is settled once: settling takes it.
@@ -175,7 +191,8 @@ pub enum Verdict {
 }
 
 /// A call that was shed. It says why, and when to ask again.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[error("shed: {reason}; it may be worth asking again in {} ms", .retry_in.as_millis())]
 pub struct Shed {
     reason: Reason,
     retry_in: Duration,
@@ -203,4 +220,15 @@ pub enum Reason {
     Probability(f64),
     /// The destination takes about this many calls a second, and more important ones want them.
     Rate(f64),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Probability(probability) => {
+                write!(f, "of calls with this priority {:.0} % are", probability * 100.0)
+            }
+            Self::Rate(rate) => write!(f, "the destination takes about {rate:.1} calls a second"),
+        }
+    }
 }

@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
-use super::priority::Levels;
+use super::ThrottlePolicy;
 use crate::time::{Timestamp, micros};
 
 /// Into how many slots the window is cut.
@@ -42,13 +42,13 @@ struct Counts {
 }
 
 impl Sre {
-    pub(super) fn new(levels: Levels, k: f64, window: Duration, min_rate: f64) -> Self {
-        let counts = || (0..levels.count()).map(|_| Counts::default()).collect();
+    pub(super) fn new(policy: &ThrottlePolicy) -> Self {
+        let counts = || (0..policy.levels().count()).map(|_| Counts::default()).collect();
         let slot = |_| Slot { index: AtomicU64::new(0), levels: counts() };
         Self {
-            k,
-            min_requests: min_rate * window.as_secs_f64(),
-            width: (micros(window) / SLOTS).max(1),
+            k: policy.k(),
+            min_requests: policy.min_rate() * policy.window().as_secs_f64(),
+            width: (micros(policy.window()) / SLOTS).max(1),
             slots: (0..SLOTS).map(slot).collect(),
             accepted: AtomicU64::new(0),
         }
@@ -82,6 +82,12 @@ impl Sre {
 
     pub(super) fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)
+    }
+
+    /// Whether the window is empty.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        let index = now.as_micros() / self.width;
+        !self.slots.iter().any(|slot| slot.is_within(index))
     }
 
     /// When the window will have moved.
@@ -133,7 +139,7 @@ mod tests {
     use super::*;
 
     fn sre() -> Sre {
-        Sre::new(Levels::STANDARD, 2.0, Duration::from_secs(60), 1.0)
+        Sre::new(&ThrottlePolicy::default())
     }
 
     fn at(seconds: u64) -> Timestamp {

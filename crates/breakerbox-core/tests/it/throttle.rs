@@ -3,7 +3,9 @@
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use breakerbox_core::throttle::{Levels, Pass, Priority, Reason, Shed, Strategy as By, Throttle, Verdict};
+use breakerbox_core::throttle::{
+    Levels, Pass, Priority, Reason, Shed, Strategy as By, Throttle, ThrottlePolicy, Verdict,
+};
 use breakerbox_core::{Draw, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -11,7 +13,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_o
 const BOTH: [By; 2] = [By::Adaptive, By::Sre];
 
 fn throttle(by: By) -> Throttle {
-    Throttle::builder().strategy(by).build().unwrap()
+    Throttle::new(&ThrottlePolicy::builder().strategy(by).build().unwrap())
 }
 
 fn level() -> impl Strategy<Value = u16> {
@@ -152,7 +154,7 @@ proptest! {
 
     #[test]
     fn retries_are_at_most_the_given_share(percent in 0_u64..=100, accepts in 0_u64..500) {
-        let throttle = Throttle::builder().retry_percent(percent).build().unwrap();
+        let throttle = Throttle::new(&ThrottlePolicy::builder().retry_percent(percent).build().unwrap());
         let now = Timestamp::from_millis(1_000);
         for _ in 0..accepts {
             let pass = throttle.ask(Priority::HIGH, Draw(0), now).unwrap();
@@ -214,4 +216,30 @@ fn threads_share_a_throttle() {
         let later = Timestamp::from_millis(1_000_000);
         assert!(throttle.ask(Priority::LOW, Draw(u128::MAX), later).is_ok(), "{by:?}");
     }
+}
+
+#[test]
+fn a_throttle_is_forgettable_once_it_has_forgotten() {
+    for by in BOTH {
+        let throttle = throttle(by);
+        assert!(throttle.is_forgettable(Timestamp::from_millis(100_000)), "it has seen nothing");
+        let asked_at = Timestamp::from_millis(200_000);
+        let _pass = throttle.ask(Priority::HIGH, Draw(0), asked_at).unwrap();
+        for (seconds, forgettable) in [(0, false), (1, false), (20, false), (61, true), (100_000, true)] {
+            let now = asked_at + Duration::from_secs(seconds);
+            assert_eq!(throttle.is_forgettable(now), forgettable, "{by:?} after {seconds} s");
+        }
+    }
+}
+
+#[test]
+fn a_shed_says_why_and_when_to_come_back() {
+    let throttle = throttle(By::Adaptive);
+    let shed = (0..).find_map(|n| {
+        let now = Timestamp::from_millis(1_000 + n);
+        let pass = throttle.ask(Priority::LOW, Draw(0), now);
+        pass.map(|pass| throttle.settle(pass, Verdict::Reject, now)).err()
+    });
+    let text = shed.unwrap().to_string();
+    assert!(text.starts_with("shed: the destination takes about 0"), "{text}");
 }

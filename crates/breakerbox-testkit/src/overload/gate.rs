@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottleError, Verdict};
+use breakerbox_core::throttle::{
+    Pass, Priority, Strategy, Throttle, ThrottlePolicy, ThrottlePolicyError, Verdict,
+};
 use breakerbox_core::{Draw, Timestamp};
 use fastrand::Rng;
 
@@ -49,9 +51,14 @@ pub(super) enum Gates {
 }
 
 impl Gates {
-    pub(super) fn new(kind: GateKind, clients: usize, backend: &BackendModel) -> Result<Self, ThrottleError> {
+    pub(super) fn new(
+        kind: GateKind,
+        clients: usize,
+        backend: &BackendModel,
+    ) -> Result<Self, ThrottlePolicyError> {
         let throttles = |strategy| {
-            (0..clients).map(|_| Throttle::builder().strategy(strategy).build()).collect::<Result<_, _>>()
+            let policy = ThrottlePolicy::builder().strategy(strategy).build()?;
+            Ok((0..clients).map(|_| Throttle::new(&policy)).collect())
         };
         Ok(match kind {
             GateKind::None => Self::None,

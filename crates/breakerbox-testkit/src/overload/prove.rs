@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use breakerbox_core::throttle::ThrottleError;
+use breakerbox_core::throttle::ThrottlePolicyError;
 
 use super::gate::GateKind;
 use super::measures::Measures;
@@ -22,9 +22,9 @@ pub struct Proof {
 ///
 /// # Errors
 /// If a throttle can't be built, which its defaults never cause.
-pub fn prove(scenario: &Scenario, seeds: u64) -> Result<Proof, ThrottleError> {
+pub fn prove(scenario: &Scenario, seeds: u64) -> Result<Proof, ThrottlePolicyError> {
     let means = |gate| Ok((gate, Measures::mean(&runs(scenario, gate, seeds)?)));
-    let means = GateKind::TABLED.into_iter().map(means).collect::<Result<_, ThrottleError>>()?;
+    let means = GateKind::TABLED.into_iter().map(means).collect::<Result<_, ThrottlePolicyError>>()?;
     Ok(Proof { scenario: scenario.name.clone(), means, judged: judge(scenario, seeds)? })
 }
 
@@ -33,7 +33,7 @@ pub fn prove(scenario: &Scenario, seeds: u64) -> Result<Proof, ThrottleError> {
 ///
 /// # Errors
 /// If a throttle can't be built, which its defaults never cause.
-pub fn judge(scenario: &Scenario, seeds: u64) -> Result<Vec<Judged>, ThrottleError> {
+pub fn judge(scenario: &Scenario, seeds: u64) -> Result<Vec<Judged>, ThrottlePolicyError> {
     let targets = &scenario.targets;
     if targets.report_only {
         return Ok(Vec::new());
@@ -56,7 +56,7 @@ pub fn judge(scenario: &Scenario, seeds: u64) -> Result<Vec<Judged>, ThrottleErr
     Ok(targets.judge(&compared))
 }
 
-fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Result<Vec<Measures>, ThrottleError> {
+fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Result<Vec<Measures>, ThrottlePolicyError> {
     (1..=seeds).map(|seed| simulate(scenario, gate, seed)).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use breakerbox_core::throttle::{Pass, Priority, ThrottleError};
+use breakerbox_core::throttle::{Pass, Priority, ThrottlePolicyError};
 use fastrand::Rng;
 
 use super::arrivals::Arrivals;
@@ -16,7 +16,7 @@ use super::scenario::Scenario;
 ///
 /// # Errors
 /// If a throttle can't be built, which its defaults never cause.
-pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measures, ThrottleError> {
+pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measures, ThrottlePolicyError> {
     let mut rng = Rng::with_seed(seed);
     let arrivals = Arrivals::new(scenario, rng.fork());
     let mut run = Run {

@@ -32,6 +32,8 @@ const LOOK_BITS: u32 = 14;
 /// A time that is older than the last look by less than this, in microseconds, comes from a thread that was held up;
 /// by more, from a clock that stepped back.
 const LATE_MICROS: u64 = 1_000_000;
+/// After this long without an ask, in microseconds, nothing that was learnt means anything any more.
+const HEALED_MICROS: u64 = 30_000_000;
 /// How many calls the accept of a probe frees, so that a recovery doubles with each round trip.
 const FREED_BY_ACCEPT: f64 = 2.0;
 /// By how much the usual latency falls at each look with a faster accept, in parts of the difference. It rises at once.
@@ -124,6 +126,11 @@ impl Adaptive {
                 self.neither.fetch_add(1, Relaxed);
             }
         }
+    }
+
+    /// Whether nobody has asked for so long that all is forgotten.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        now.as_micros().abs_diff(self.looked_at.load(Relaxed)) >= HEALED_MICROS
     }
 
     pub(super) fn accepted(&self) -> u64 {

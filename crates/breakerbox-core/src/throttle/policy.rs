@@ -1,25 +1,86 @@
-//! The numbers of a throttle as somebody gave them, and the checks that make them one.
+//! A throttle's policy: its numbers, checked when they are put together. Nothing else accepts raw numbers.
 
 use core::time::Duration;
 
-use super::{Adaptive, Levels, RetryBudget, Sre, Strategy, Throttle};
+use super::{Levels, Strategy};
 use crate::time::micros;
 
-/// A throttle in the making. What is not said has its default.
+/// The numbers of a throttle. What is not said has its default.
 ///
 /// ```
-/// use breakerbox_core::throttle::{Strategy, Throttle};
+/// use breakerbox_core::throttle::{Strategy, ThrottlePolicy};
 /// use core::time::Duration;
 ///
-/// let throttle = Throttle::builder().levels(2).build().unwrap();
-/// assert_eq!(throttle.strategy(), Strategy::Adaptive);
+/// let policy = ThrottlePolicy::builder().levels(2).build()?;
+/// assert_eq!(policy.strategy(), Strategy::Adaptive);
 ///
-/// let error = Throttle::builder().strategy(Strategy::Sre).window(Duration::ZERO).build().unwrap_err();
+/// let error = ThrottlePolicy::builder().strategy(Strategy::Sre).window(Duration::ZERO).build().unwrap_err();
 /// assert_eq!(error.to_string(), "window: must be at least a millisecond, but is 0ns");
+/// # Ok::<(), breakerbox_core::throttle::ThrottlePolicyError>(())
 /// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct ThrottlePolicy {
+    strategy: Strategy,
+    levels: Levels,
+    k: f64,
+    window: Duration,
+    min_rate: f64,
+    retry_percent: u64,
+}
+
+impl ThrottlePolicy {
+    /// A policy in the making.
+    pub fn builder() -> ThrottlePolicyBuilder {
+        ThrottlePolicyBuilder::default()
+    }
+
+    /// How it is decided what is shed.
+    #[must_use]
+    pub const fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// How many priorities there are.
+    #[must_use]
+    pub const fn levels(&self) -> Levels {
+        self.levels
+    }
+
+    /// For [`Strategy::Sre`]: how many calls may be made for each one accepted.
+    #[must_use]
+    pub const fn k(&self) -> f64 {
+        self.k
+    }
+
+    /// For [`Strategy::Sre`]: the time over which calls count.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// For [`Strategy::Sre`]: about how many calls a second go through even if all fail.
+    #[must_use]
+    pub const fn min_rate(&self) -> f64 {
+        self.min_rate
+    }
+
+    /// How many retries there may be for a hundred accepts.
+    #[must_use]
+    pub const fn retry_percent(&self) -> u64 {
+        self.retry_percent
+    }
+}
+
+impl Default for ThrottlePolicy {
+    fn default() -> Self {
+        ThrottlePolicyBuilder::default().build().expect("a test builds the defaults")
+    }
+}
+
+/// A throttle's policy in the making.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ThrottleBuilder {
+pub struct ThrottlePolicyBuilder {
     strategy: Strategy,
     levels: u16,
     k: f64,
@@ -28,7 +89,7 @@ pub struct ThrottleBuilder {
     retry_percent: u64,
 }
 
-impl Default for ThrottleBuilder {
+impl Default for ThrottlePolicyBuilder {
     fn default() -> Self {
         Self {
             strategy: Strategy::Adaptive,
@@ -41,7 +102,7 @@ impl Default for ThrottleBuilder {
     }
 }
 
-impl ThrottleBuilder {
+impl ThrottlePolicyBuilder {
     /// How to decide what is shed. The default is [`Strategy::Adaptive`].
     pub const fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
@@ -79,36 +140,33 @@ impl ThrottleBuilder {
         self
     }
 
-    /// The throttle.
+    /// The policy.
     ///
     /// # Errors
     /// Names the first field that is out of range.
-    pub fn build(&self) -> Result<Throttle, ThrottleError> {
-        let levels = Levels::new(self.levels).map_err(|_| ThrottleError::NoLevels)?;
-        if !self.k.is_finite() || self.k < 1.0 {
-            return Err(ThrottleError::K { found: self.k });
+    pub fn build(&self) -> Result<ThrottlePolicy, ThrottlePolicyError> {
+        let Self { strategy, levels, k, window, min_rate, retry_percent } = *self;
+        let levels = Levels::new(levels).map_err(|_| ThrottlePolicyError::NoLevels)?;
+        if !k.is_finite() || k < 1.0 {
+            return Err(ThrottlePolicyError::K { found: k });
         }
-        if micros(self.window) < 1_000 {
-            return Err(ThrottleError::Window { found: self.window });
+        if micros(window) < 1_000 {
+            return Err(ThrottlePolicyError::Window { found: window });
         }
-        if !self.min_rate.is_finite() || self.min_rate <= 0.0 {
-            return Err(ThrottleError::MinRate { found: self.min_rate });
+        if !min_rate.is_finite() || min_rate <= 0.0 {
+            return Err(ThrottlePolicyError::MinRate { found: min_rate });
         }
-        if self.retry_percent > 100 {
-            return Err(ThrottleError::RetryPercent { found: self.retry_percent });
+        if retry_percent > 100 {
+            return Err(ThrottlePolicyError::RetryPercent { found: retry_percent });
         }
-        let brain = match self.strategy {
-            Strategy::Adaptive => super::Brain::Adaptive(Adaptive::new(levels)),
-            Strategy::Sre => super::Brain::Sre(Sre::new(levels, self.k, self.window, self.min_rate)),
-        };
-        Ok(Throttle { levels, brain, retries: RetryBudget::new(self.retry_percent) })
+        Ok(ThrottlePolicy { strategy, levels, k, window, min_rate, retry_percent })
     }
 }
 
-/// A throttle that was refused. It names one field and says what would do.
+/// A policy that was refused. It names one field and says what would do.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ThrottleError {
+pub enum ThrottlePolicyError {
     /// There are no levels.
     #[error("levels: there must be at least one")]
     NoLevels,
@@ -138,7 +196,7 @@ pub enum ThrottleError {
     },
 }
 
-impl ThrottleError {
+impl ThrottlePolicyError {
     /// The field, as the builder spells it.
     #[must_use]
     pub const fn field(&self) -> &'static str {
@@ -156,13 +214,13 @@ impl ThrottleError {
 mod tests {
     use super::*;
 
-    fn field(builder: &ThrottleBuilder) -> Option<&'static str> {
+    fn field(builder: &ThrottlePolicyBuilder) -> Option<&'static str> {
         builder.build().err().map(|error| error.field())
     }
 
     #[test]
     fn an_error_names_the_field() {
-        let good = ThrottleBuilder::default;
+        let good = ThrottlePolicyBuilder::default;
         let table = [
             (good(), None),
             (good().levels(0), Some("levels")),
