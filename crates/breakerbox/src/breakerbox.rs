@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use breakerbox_core::{Key, KeyError, MAX_KEY_LENGTH, Policy, Refusal};
+use breakerbox_core::{Key, KeyError, Policy, Refusal};
 
-use crate::cell::tenant_of;
+use crate::cell::{Cell, tenant_of};
 use crate::circuit::Circuit;
 use crate::clock::{AnyClock, Clock};
 use crate::observe::{CircuitChange, Observers};
-use crate::registry::Registry;
+use crate::registry::{Kept, Registry, check_key};
 
 /// How many circuits a registry holds unless it is told otherwise.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
@@ -24,7 +24,7 @@ pub struct Breakerbox(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) clock: AnyClock,
     pub(crate) observers: Observers,
-    registry: Registry,
+    registry: Registry<Cell>,
     policies: RwLock<Policies>,
     dry_run: bool,
     late: AtomicU64,
@@ -56,14 +56,9 @@ impl Breakerbox {
     /// If the key is empty or too long.
     #[inline]
     pub fn circuit(&self, key: &str) -> Result<Circuit, KeyError> {
-        if key.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if key.len() > MAX_KEY_LENGTH {
-            return Err(KeyError::TooLong { length: key.len() });
-        }
-        let policy = || self.0.policies().of(key);
-        let cell = self.0.registry.find_or_add(key, policy, &self.0.clock);
+        check_key(key)?;
+        let make = |now| Cell::new(key, self.0.policies().of(key), now);
+        let cell = self.0.registry.find_or_add(key, make, &self.0.clock);
         Ok(Circuit::new(Arc::clone(&self.0), cell, self.0.dry_run))
     }
 
@@ -102,8 +97,9 @@ impl Breakerbox {
 
     /// Lets go of what idle circuits do not need. Worth calling now and then where keys come and go.
     pub fn tidy(&self) {
+        let now = self.0.clock.now();
         self.0.registry.for_each(|cell| {
-            cell.tidy(&self.0.clock);
+            cell.may_go(now);
         });
     }
 

@@ -16,14 +16,14 @@ use crate::permit::Permit;
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made: the circuit refused it.
-    #[error("refused: the circuit is {}", .0.name())]
-    Refused(Refusal),
+    #[error("refused: {0}")]
+    Refused(#[source] Refusal),
     /// The call was a probe and did not end in time. It was given up.
     #[error("the probe took longer than probe_timeout")]
     ProbeTimedOut,
     /// The call was made, and this is its error.
-    #[error(transparent)]
-    Failed(#[from] E),
+    #[error("{0}")]
+    Failed(#[source] E),
 }
 
 impl<E> CallError<E> {

@@ -12,6 +12,7 @@ use crate::breakerbox::Shared;
 use crate::cell::{Cell, Held};
 use crate::clock::AnyClock;
 use crate::permit::Permit;
+use crate::registry::Kept;
 
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
@@ -64,7 +65,7 @@ impl Circuit {
     /// The key, if the circuit is one that is kept.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
-        self.cell.as_deref().map(Cell::key)
+        self.cell.as_deref().map(Kept::key)
     }
 
     /// The state.

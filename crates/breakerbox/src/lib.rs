@@ -51,6 +51,7 @@ mod observe;
 mod permit;
 mod registry;
 mod sync;
+pub mod throttle;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{

@@ -1,46 +1,68 @@
-//! All circuits of a process, by key.
+//! All circuits of a process, or all throttles, by key.
 //!
 //! Cells live in a table of many parts, each behind a lock of its own that readers share. There is a maximum number of
-//! circuits. Beyond it, idle closed ones without memory go first; if none can go, the new key is admitted without a
-//! circuit, and that is counted.
+//! cells. Beyond it, those that would lose nothing go first; if none can go, the new key is admitted without a cell, and
+//! that is counted.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
-use breakerbox_core::{Policy, Timestamp};
+use breakerbox_core::{KeyError, MAX_KEY_LENGTH, Timestamp};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::cell::Cell;
 use crate::clock::Clock;
 
 /// How many parts the table has.
 const PARTS: usize = 64;
 
-pub(crate) struct Registry {
-    parts: Box<[RwLock<Part>]>,
+/// After how many cells the search for one that could go is given up.
+const WALK: usize = 4_096;
+
+/// For how long a part in which none could go is not searched again.
+const FRUITLESS: Duration = Duration::from_secs(1);
+
+/// What a registry keeps.
+pub(crate) trait Kept {
+    fn key(&self) -> &str;
+
+    /// Whether nothing would be lost without it.
+    fn may_go(&self, now: Timestamp) -> bool;
+}
+
+pub(crate) struct Registry<C> {
+    parts: Box<[RwLock<Part<C>>]>,
     hasher: RandomState,
     count: AtomicUsize,
     max: usize,
-    /// How many asks found no room for their key's circuit.
+    /// Which part was searched last for cells that could go.
+    searched: AtomicUsize,
+    /// How many asks found no room for their key's cell.
     uncontrolled: AtomicU64,
 }
 
-#[derive(Default)]
-struct Part {
-    cells: HashTable<Arc<Cell>>,
-    /// Until then a search for cells that could go is not worth while: the last one found none.
+struct Part<C> {
+    cells: HashTable<Arc<C>>,
+    /// Until then this part is not searched for cells that could go: the last search found none.
     full_until: Timestamp,
 }
 
-impl Registry {
+impl<C> Default for Part<C> {
+    fn default() -> Self {
+        Self { cells: HashTable::default(), full_until: Timestamp::ZERO }
+    }
+}
+
+impl<C: Kept> Registry<C> {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
             hasher: RandomState::default(),
             count: AtomicUsize::new(0),
             max,
+            searched: AtomicUsize::new(0),
             uncontrolled: AtomicU64::new(0),
         }
     }
@@ -49,9 +71,9 @@ impl Registry {
     pub(crate) fn find_or_add(
         &self,
         key: &str,
-        policy: impl FnOnce() -> Arc<Policy>,
+        make: impl FnOnce(Timestamp) -> C,
         clock: &impl Clock,
-    ) -> Option<Arc<Cell>> {
+    ) -> Option<Arc<C>> {
         let hash = self.hash(key);
         if let Some(cell) = self.read(hash).cells.find(hash, |cell| cell.key() == key) {
             return Some(Arc::clone(cell));
@@ -64,40 +86,52 @@ impl Registry {
             self.uncontrolled.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let cell = Arc::new(Cell::new(key, policy(), clock.now()));
+        let cell = Arc::new(make(clock.now()));
         part.cells.insert_unique(hash, Arc::clone(&cell), |cell| self.hash(cell.key()));
         Some(cell)
     }
 
-    /// Takes a place for one more cell. Under the part's lock, and looking no further than this part: a new key must not
-    /// cost a walk through a million others.
-    fn make_room(&self, part: &mut Part, clock: &impl Clock) -> bool {
+    /// Takes a place for one more cell, which may cost others theirs. Under the own part's lock; other parts are looked at
+    /// only where nobody is, and no further than [`WALK`]: a new key must not cost a walk through a million others.
+    fn make_room(&self, own: &mut Part<C>, clock: &impl Clock) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if try_take() {
             return true;
         }
         let now = clock.now();
-        if now >= part.full_until {
-            let evicted = self.evict(part, clock);
-            if evicted == 0 {
-                part.full_until = now + std::time::Duration::from_secs(1);
+        let mut walked = own.cells.len();
+        let mut evicted = self.evict(own, now);
+        for _ in 0..PARTS {
+            if evicted > 0 || walked > WALK {
+                break;
+            }
+            let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
+            if let Ok(mut part) = self.parts[next].try_write() {
+                walked += part.cells.len();
+                evicted = self.evict(&mut part, now);
             }
         }
         try_take()
     }
 
     /// Removes every cell of this part that is idle, without memory, and in nobody's hands.
-    fn evict(&self, part: &mut Part, clock: &impl Clock) -> usize {
+    fn evict(&self, part: &mut Part<C>, now: Timestamp) -> usize {
+        if now < part.full_until {
+            return 0;
+        }
         let before = part.cells.len();
-        part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.tidy(clock));
+        part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.may_go(now));
         let evicted = before - part.cells.len();
+        if evicted == 0 {
+            part.full_until = now + FRUITLESS;
+        }
         self.count.fetch_sub(evicted, Ordering::Relaxed);
         evicted
     }
 
     /// Calls `visit` with every cell, part by part.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Arc<Cell>)) {
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Arc<C>)) {
         for part in &self.parts {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().for_each(&mut visit);
         }
@@ -116,16 +150,26 @@ impl Registry {
     }
 
     /// The part of a hash. Tables use its lowest and highest bits; these are in between.
-    fn part(&self, hash: u64) -> &RwLock<Part> {
+    fn part(&self, hash: u64) -> &RwLock<Part<C>> {
         &self.parts[(hash >> 40) as usize % PARTS]
     }
 
     #[inline]
-    fn read(&self, hash: u64) -> RwLockReadGuard<'_, Part> {
+    fn read(&self, hash: u64) -> RwLockReadGuard<'_, Part<C>> {
         self.part(hash).read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Part> {
+    fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Part<C>> {
         self.part(hash).write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a text will do as a key.
+#[inline]
+pub(crate) const fn check_key(key: &str) -> Result<(), KeyError> {
+    match key.len() {
+        0 => Err(KeyError::Empty),
+        1..=MAX_KEY_LENGTH => Ok(()),
+        length => Err(KeyError::TooLong { length }),
     }
 }

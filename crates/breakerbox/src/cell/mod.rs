@@ -34,6 +34,7 @@ use breakerbox_core::{
 use self::spread::Spread;
 use self::words::{Gate, Tally, Way};
 use crate::clock::Clock;
+use crate::registry::Kept;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// How many tries at the shared tally mean that threads are in each other's way.
@@ -106,10 +107,6 @@ impl Cell {
         };
         cell.publish(&mut cell.lock(), now);
         cell
-    }
-
-    pub(crate) fn key(&self) -> &str {
-        &self.key
     }
 
     /// Answers an ask without the lock. None: it takes the core to decide.
@@ -219,24 +216,6 @@ impl Cell {
         self.publish(&mut cold, now);
     }
 
-    /// Lets go of what an idle circuit does not need. True if nothing would be lost with the whole cell.
-    pub(crate) fn tidy(&self, clock: &impl Clock) -> bool {
-        let mut cold = self.lock();
-        let now = clock.now();
-        self.hand_in(&mut cold, now);
-        let Cold { circuit, policy, born_at } = &mut *cold;
-        let idle = match circuit.as_deref() {
-            None => true,
-            Some(circuit) => circuit.is_forgettable(policy, now) && circuit.totals(now).calls() == 0,
-        };
-        if let Some(forgotten) = circuit.take_if(|_| idle) {
-            // Epochs only grow, also over a time that nobody remembers.
-            *born_at = (*born_at).max(Timestamp::from_micros(forgotten.epoch().0));
-        }
-        self.publish(&mut cold, now);
-        idle
-    }
-
     /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
     fn step<R>(
         &self,
@@ -337,6 +316,29 @@ impl Cell {
         if Gate(self.gate.load(Ordering::Relaxed)).epoch() == epoch {
             self.spread.get_or_init(|| Box::new(Spread::new(Tally::empty(epoch).0)));
         }
+    }
+}
+
+impl Kept for Cell {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Lets go of what an idle circuit does not need, too.
+    fn may_go(&self, now: Timestamp) -> bool {
+        let mut cold = self.lock();
+        self.hand_in(&mut cold, now);
+        let Cold { circuit, policy, born_at } = &mut *cold;
+        let idle = match circuit.as_deref() {
+            None => true,
+            Some(circuit) => circuit.is_forgettable(policy, now) && circuit.totals(now).calls() == 0,
+        };
+        if let Some(forgotten) = circuit.take_if(|_| idle) {
+            // Epochs only grow, also over a time that nobody remembers.
+            *born_at = (*born_at).max(Timestamp::from_micros(forgotten.epoch().0));
+        }
+        self.publish(&mut cold, now);
+        idle
     }
 }
 

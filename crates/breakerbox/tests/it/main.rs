@@ -10,3 +10,4 @@ mod probes;
 mod registry;
 mod same_as_the_core;
 mod service;
+mod throttles;

@@ -32,7 +32,10 @@ fn idle_circuits_go_and_open_ones_stay() {
     assert_eq!(service.circuit("one more").key(), None, "all are in use");
     service.clock.advance(secs(61));
     for n in 0..400 {
-        assert_eq!(service.circuit(&format!("new {n}")).status(), Status::Closed);
+        assert!(
+            service.circuit(&format!("new {n}")).key().is_some(),
+            "of 500 idle ones none went for new {n}"
+        );
     }
     assert!(service.breakers.len() <= 1_000);
     for n in (0..1_000).step_by(2) {

@@ -1,0 +1,148 @@
+//! Whole calls: ask, make the call, say what became of it.
+//!
+//! A dropped future and a call that panics drop the pass: neither accepted nor rejected. The pass is settled before a
+//! fallback runs.
+
+use std::future::Future;
+
+use breakerbox_core::throttle::{Priority, Shed};
+
+use super::classify::Classify;
+use super::handle::Throttle;
+
+/// Why there is no result.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError<E> {
+    /// The call was not made.
+    #[error("{0}")]
+    Shed(#[source] Shed),
+    /// The call was made, and this is its error.
+    #[error("{0}")]
+    Failed(#[source] E),
+}
+
+impl<E> CallError<E> {
+    /// Whether the call was shed here and the destination never saw it.
+    pub const fn is_local(&self) -> bool {
+        self.shed().is_some()
+    }
+
+    /// Why it was shed, if it was.
+    pub const fn shed(&self) -> Option<&Shed> {
+        match self {
+            Self::Shed(shed) => Some(shed),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+impl<C> Throttle<C> {
+    /// Makes a call if the throttle lets it through. The throttle's classifier judges the result.
+    ///
+    /// # Errors
+    /// If the call was shed or failed.
+    pub async fn call<T, E>(
+        &self,
+        priority: Priority,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, CallError<E>>
+    where
+        C: Classify<T, E>,
+    {
+        self.call_classified(priority, self.classifier(), call).await
+    }
+
+    /// Makes a call whose result this classifier judges instead of the throttle's.
+    ///
+    /// ```
+    /// use breakerbox::throttle::{Priority, Throttle, Verdict};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let throttle = Throttle::default();
+    /// let classify = |status: &Result<u16, String>| match status {
+    ///     Ok(429 | 503) => Verdict::Reject,
+    ///     _ => Verdict::Accept,
+    /// };
+    /// let answer = throttle.call_classified(Priority::LOW, &classify, async { Ok(200) }).await;
+    /// assert_eq!(answer, Ok(200));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// If the call was shed or failed.
+    pub async fn call_classified<T, E>(
+        &self,
+        priority: Priority,
+        classify: &impl Classify<T, E>,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, CallError<E>> {
+        let pass = self.ask(priority).map_err(CallError::Shed)?;
+        let result = call.await;
+        pass.settle(classify.verdict(&result));
+        result.map_err(CallError::Failed)
+    }
+
+    /// Makes a call, and if there is no result, asks `fallback` for one. The fallback is told why; a call that was shed
+    /// [is local](CallError::is_local).
+    ///
+    /// # Errors
+    /// The fallback's own.
+    pub async fn call_or_else<T, E, F, O>(
+        &self,
+        priority: Priority,
+        call: impl Future<Output = Result<T, E>>,
+        fallback: impl FnOnce(CallError<E>) -> O,
+    ) -> Result<T, F>
+    where
+        C: Classify<T, E>,
+        O: Future<Output = Result<T, F>>,
+    {
+        match self.call(priority, call).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => fallback(error).await,
+        }
+    }
+
+    /// Makes a call in this thread.
+    ///
+    /// # Errors
+    /// If the call was shed or failed.
+    pub fn call_blocking<T, E>(
+        &self,
+        priority: Priority,
+        call: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, CallError<E>>
+    where
+        C: Classify<T, E>,
+    {
+        let pass = self.ask(priority).map_err(CallError::Shed)?;
+        let result = call();
+        pass.settle(self.classifier().verdict(&result));
+        result.map_err(CallError::Failed)
+    }
+
+    /// Whether a call that ended like this may be made again: it was not shed, and the retry budget has room. If so, the
+    /// retry counts as made.
+    ///
+    /// ```
+    /// use breakerbox::throttle::{CallError, Priority, Throttle};
+    /// use std::io;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// # async fn send() -> io::Result<()> { Ok(()) }
+    /// # let throttle = Throttle::default();
+    /// let answer = loop {
+    ///     match throttle.call(Priority::MEDIUM, send()).await {
+    ///         Err(error) if throttle.may_retry(&error) => {} // Wait a little here.
+    ///         answer => break answer,
+    ///     }
+    /// };
+    /// # assert!(answer.is_ok());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn may_retry<E>(&self, error: &CallError<E>) -> bool {
+        !error.is_local() && self.take_retry()
+    }
+}

@@ -1,0 +1,128 @@
+//! What a result says about the destination's capacity: it took the call, it was out of room, or neither.
+//!
+//! A classifier belongs to a throttle or to one call. There is no global one.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use breakerbox_core::Refusal;
+use breakerbox_core::throttle::{Shed, Verdict};
+
+/// Says what a call's result means for the destination's capacity. Any function of a result will do.
+pub trait Classify<T, E> {
+    /// What this result means.
+    fn verdict(&self, result: &Result<T, E>) -> Verdict;
+}
+
+impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
+    fn verdict(&self, result: &Result<T, E>) -> Verdict {
+        self(result)
+    }
+}
+
+/// The ready classifier: looks through an error and its sources for signs of overload.
+///
+/// | found | verdict |
+/// | --- | --- |
+/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset or aborted | reject |
+/// | a [`Shed`] or a [`Refusal`]: the call was never sent; a task that was cancelled | neither |
+/// | anything else, and `Ok` | accept: the destination took the call, whatever it answered |
+///
+/// ```
+/// use breakerbox::throttle::{Overload, Verdict};
+/// use std::io;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("the user pressed stop")]
+/// struct Stopped;
+///
+/// let overload = Overload::default().or(|error| error.is::<Stopped>().then_some(Verdict::Neither));
+/// assert_eq!(overload.of(&Stopped), Verdict::Neither);
+/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::TimedOut)), Verdict::Reject);
+/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::InvalidData)), Verdict::Accept);
+/// ```
+#[derive(Clone, Default)]
+pub struct Overload {
+    signs: Vec<Sign>,
+}
+
+type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync>;
+
+impl Overload {
+    /// Looks for one more sign, before those that it knows: `None` if the error is none of these.
+    #[must_use]
+    pub fn or(
+        mut self,
+        sign: impl Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync + 'static,
+    ) -> Self {
+        self.signs.push(Arc::new(sign));
+        self
+    }
+
+    /// What an error means. For errors that hide behind another type, such as a boxed one.
+    #[must_use]
+    pub fn of(&self, error: &(dyn Error + 'static)) -> Verdict {
+        let chain = || std::iter::successors(Some(error), |&error| error.source());
+        let told = chain().find_map(|error| self.signs.iter().find_map(|sign| sign(error)));
+        told.or_else(|| chain().find_map(known_sign)).unwrap_or(Verdict::Accept)
+    }
+}
+
+impl<T, E: Error + 'static> Classify<T, E> for Overload {
+    fn verdict(&self, result: &Result<T, E>) -> Verdict {
+        result.as_ref().map_or_else(|error| self.of(error), |_| Verdict::Accept)
+    }
+}
+
+impl fmt::Debug for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overload").field("more_signs", &self.signs.len()).finish()
+    }
+}
+
+fn known_sign(error: &(dyn Error + 'static)) -> Option<Verdict> {
+    if error.is::<Rejected>() || error.is::<tokio::time::error::Elapsed>() {
+        return Some(Verdict::Reject);
+    }
+    if error.is::<Shed>() || error.is::<Refusal>() {
+        return Some(Verdict::Neither);
+    }
+    if let Some(error) = error.downcast_ref::<tokio::task::JoinError>() {
+        return error.is_cancelled().then_some(Verdict::Neither);
+    }
+    match error.downcast_ref::<io::Error>()?.kind() {
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted => Some(Verdict::Reject),
+        _ => None,
+    }
+}
+
+/// An error that is said on the spot to be the destination's overload.
+///
+/// ```
+/// use breakerbox::throttle::{Overload, Rejected, Verdict};
+///
+/// let busy = Rejected::because("queue full");
+/// assert_eq!(busy.to_string(), "rejected by the destination: queue full");
+/// assert_eq!(Overload::default().of(&busy), Verdict::Reject);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("rejected by the destination: {0}")]
+pub struct Rejected(#[source] Box<dyn Error + Send + Sync>);
+
+impl Rejected {
+    /// Rejected, because of this error or text.
+    pub fn because(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+
+    /// What was wrapped.
+    #[must_use]
+    pub fn into_inner(self) -> Box<dyn Error + Send + Sync> {
+        self.0
+    }
+}

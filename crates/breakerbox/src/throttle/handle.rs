@@ -1,0 +1,187 @@
+//! A handle to one throttle: ask, retry, and all that it needs for a call.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use breakerbox_core::throttle::{self as core, Levels, Priority, Shed, Strategy, ThrottlePolicy, Verdict};
+use breakerbox_core::{Draw, Timestamp};
+
+use super::classify::Overload;
+use super::context::context_priority;
+use super::keyed::Throttles;
+use super::pass::Pass;
+use crate::clock::{AnyClock, Clock};
+use crate::registry::Kept;
+
+/// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
+pub struct Throttle<C = Overload> {
+    /// None if there was no room for it: every call is sent and none is counted.
+    cell: Option<Arc<Cell>>,
+    means: Arc<Means<C>>,
+}
+
+/// The throttle of one key, in this process.
+pub(super) struct Cell {
+    key: Box<str>,
+    throttle: core::Throttle,
+}
+
+/// What the throttles of all keys share.
+pub(super) struct Means<C> {
+    pub(super) clock: AnyClock,
+    pub(super) classify: C,
+}
+
+impl<C> Throttle<C> {
+    pub(super) const fn of(cell: Option<Arc<Cell>>, means: Arc<Means<C>>) -> Self {
+        Self { cell, means }
+    }
+
+    /// Asks to make one call now. Never waits. If the task carries a [priority](super::with_priority), that one counts.
+    ///
+    /// # Errors
+    /// The call is shed: do not make it, and do not retry it at once.
+    #[inline]
+    pub fn ask(&self, priority: Priority) -> Result<Pass<'_, C>, Shed> {
+        Ok(Pass::new(Cow::Borrowed(self), self.take(priority)?))
+    }
+
+    /// The same, for a pass that outlives this handle.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_owned(&self, priority: Priority) -> Result<Pass<'static, C>, Shed> {
+        Ok(Pass::new(Cow::Owned(self.clone()), self.take(priority)?))
+    }
+
+    #[inline]
+    fn take(&self, priority: Priority) -> Result<Option<core::Pass>, Shed> {
+        let Some(cell) = &self.cell else { return Ok(None) };
+        let priority = context_priority().unwrap_or(priority);
+        let draw = match cell.throttle.strategy() {
+            Strategy::Sre => Draw(rand::random()),
+            // It leaves nothing to chance.
+            _ => Draw(0),
+        };
+        cell.throttle.ask(priority, draw, self.means.clock.now()).map(Some)
+    }
+
+    #[inline]
+    pub(super) fn settle(&self, pass: core::Pass, verdict: Verdict) {
+        if let Some(cell) = &self.cell {
+            cell.throttle.settle(pass, verdict, self.means.clock.now());
+        }
+    }
+
+    /// Whether the retry budget has room for a retry; if so, it counts as made. Ask again before you make it.
+    /// [`may_retry`](Self::may_retry) also looks at why.
+    #[must_use]
+    pub fn take_retry(&self) -> bool {
+        self.cell.as_ref().is_none_or(|cell| cell.throttle.retry(self.means.clock.now()))
+    }
+
+    /// How many priorities there are; the standard four if there was no room for this throttle.
+    #[must_use]
+    pub fn levels(&self) -> Levels {
+        self.cell.as_ref().map_or(Levels::STANDARD, |cell| cell.throttle.levels())
+    }
+
+    /// The key, if the throttle is one of many and is kept.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.cell.as_ref().map(|cell| cell.key()).filter(|key| !key.is_empty())
+    }
+
+    pub(super) fn classifier(&self) -> &C {
+        &self.means.classify
+    }
+}
+
+impl Throttle {
+    /// A throttle in the making.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Default for Throttle {
+    /// With the default policy, the system's clock, and [`Overload`] to judge results.
+    fn default() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl<C> Clone for Throttle<C> {
+    fn clone(&self) -> Self {
+        Self { cell: self.cell.clone(), means: Arc::clone(&self.means) }
+    }
+}
+
+impl<C> fmt::Debug for Throttle<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Throttle").field("key", &self.key()).finish_non_exhaustive()
+    }
+}
+
+impl Cell {
+    pub(super) fn new(key: &str, policy: &ThrottlePolicy) -> Self {
+        Self { key: key.into(), throttle: core::Throttle::new(policy) }
+    }
+}
+
+impl Kept for Cell {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn may_go(&self, now: Timestamp) -> bool {
+        self.throttle.is_forgettable(now)
+    }
+}
+
+/// Builds a [`Throttle`], or one for each key.
+#[must_use]
+pub struct Builder<C = Overload> {
+    policy: ThrottlePolicy,
+    clock: AnyClock,
+    classify: C,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { policy: ThrottlePolicy::default(), clock: AnyClock::System, classify: Overload::default() }
+    }
+}
+
+impl<C> Builder<C> {
+    /// The numbers.
+    pub fn policy(mut self, policy: ThrottlePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Another clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = AnyClock::Custom(Arc::new(clock));
+        self
+    }
+
+    /// Who says what a result means. Without this: [`Overload`].
+    pub fn classify<D>(self, classify: D) -> Builder<D> {
+        Builder { policy: self.policy, clock: self.clock, classify }
+    }
+
+    /// One throttle.
+    #[must_use]
+    pub fn build(self) -> Throttle<C> {
+        let cell = Arc::new(Cell::new("", &self.policy));
+        Throttle::of(Some(cell), Arc::new(Means { clock: self.clock, classify: self.classify }))
+    }
+
+    /// A throttle for each key, at most so many at a time.
+    #[must_use]
+    pub fn build_keyed(self, max: usize) -> Throttles<C> {
+        Throttles::new(self.policy, Means { clock: self.clock, classify: self.classify }, max)
+    }
+}

@@ -1,0 +1,89 @@
+//! Throttles by key: one for each destination.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breakerbox_core::KeyError;
+use breakerbox_core::throttle::ThrottlePolicy;
+
+use super::classify::Overload;
+use super::handle::{Cell, Means, Throttle};
+use crate::registry::{Registry, check_key};
+
+/// How many throttles there are at a time unless it is told otherwise.
+pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
+
+/// One throttle for each key. Clone it freely.
+///
+/// ```
+/// use breakerbox::throttle::{Priority, Throttle};
+///
+/// let throttles = Throttle::builder().build_keyed(10_000);
+/// let orders = throttles.throttle("https://api.example.com/orders")?;
+/// orders.ask(Priority::HIGH).expect("nothing was rejected yet").accept();
+/// # Ok::<(), breakerbox::KeyError>(())
+/// ```
+pub struct Throttles<C = Overload>(Arc<Shared<C>>);
+
+struct Shared<C> {
+    policy: ThrottlePolicy,
+    means: Arc<Means<C>>,
+    registry: Registry<Cell>,
+}
+
+impl<C> Throttles<C> {
+    pub(super) fn new(policy: ThrottlePolicy, means: Means<C>, max: usize) -> Self {
+        Self(Arc::new(Shared { policy, means: Arc::new(means), registry: Registry::new(max) }))
+    }
+
+    /// The throttle of this key. Keep the handle where the same key is asked for often; while one is held, its throttle
+    /// stays.
+    ///
+    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, every call is sent and
+    /// none is counted.
+    ///
+    /// # Errors
+    /// If the key is empty or too long.
+    pub fn throttle(&self, key: &str) -> Result<Throttle<C>, KeyError> {
+        check_key(key)?;
+        let Shared { policy, means, registry } = &*self.0;
+        let cell = registry.find_or_add(key, |_| Cell::new(key, policy), &means.clock);
+        Ok(Throttle::of(cell, Arc::clone(means)))
+    }
+
+    /// How many throttles there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.registry.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many asks found no room for their key's throttle.
+    #[must_use]
+    pub fn uncontrolled(&self) -> u64 {
+        self.0.registry.uncontrolled()
+    }
+}
+
+impl Default for Throttles {
+    fn default() -> Self {
+        Throttle::builder().build_keyed(DEFAULT_MAX_THROTTLES)
+    }
+}
+
+impl<C> Clone for Throttles<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C> fmt::Debug for Throttles<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Throttles").field("throttles", &self.len()).finish_non_exhaustive()
+    }
+}

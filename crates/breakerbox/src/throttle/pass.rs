@@ -1,0 +1,62 @@
+//! Passes: the right to make one call, settled once.
+
+use std::borrow::Cow;
+
+use breakerbox_core::throttle::{self as core, Verdict};
+
+use super::handle::Throttle;
+
+/// The right to make one call. Say what became of it; a pass that is dropped counts as neither accepted nor rejected.
+///
+/// ```
+/// use breakerbox::throttle::{Priority, Throttle};
+///
+/// let throttle = Throttle::default();
+/// match throttle.ask(Priority::HIGH) {
+///     // Make the call, then say whether the destination had room for it.
+///     Ok(pass) => pass.accept(),
+///     Err(shed) => println!("{shed}"),
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a pass that is dropped says nothing about the destination"]
+pub struct Pass<'t, C> {
+    throttle: Cow<'t, Throttle<C>>,
+    /// Taken when the pass is settled. Without one, the call counts nowhere.
+    held: Option<core::Pass>,
+}
+
+impl<'t, C> Pass<'t, C> {
+    #[inline]
+    pub(super) const fn new(throttle: Cow<'t, Throttle<C>>, held: Option<core::Pass>) -> Self {
+        Self { throttle, held }
+    }
+
+    /// The destination took the call, whatever it answered.
+    #[inline]
+    pub fn accept(self) {
+        self.settle(Verdict::Accept);
+    }
+
+    /// It was out of capacity, or did not answer in time.
+    pub fn reject(self) {
+        self.settle(Verdict::Reject);
+    }
+
+    /// Says what became of the call.
+    #[inline]
+    pub fn settle(mut self, verdict: Verdict) {
+        if let Some(held) = self.held.take() {
+            self.throttle.settle(held, verdict);
+        }
+    }
+}
+
+impl<C> Drop for Pass<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.throttle.settle(held, Verdict::Neither);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Throttles, as a service uses them: calls, priorities, classifiers, fallbacks, retries, one for each key.
+
+use std::io;
+use std::time::Duration;
+
+use breakerbox::throttle::{
+    CallError, Levels, Overload, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
+    context_priority, with_priority, with_priority_blocking,
+};
+use breakerbox::{Breakerbox, Command, KeyError, ManualClock};
+
+use crate::service::secs;
+
+type Classifier = fn(&Answer) -> Verdict;
+type Answer = Result<&'static str, Trouble>;
+
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+enum Trouble {
+    #[error("queue full")]
+    Full,
+    #[error("not found")]
+    NotFound,
+    #[error("stopped")]
+    Stopped,
+}
+
+fn classify(answer: &Answer) -> Verdict {
+    match answer {
+        Err(Trouble::Full) => Verdict::Reject,
+        Err(Trouble::Stopped) => Verdict::Neither,
+        Ok(_) | Err(Trouble::NotFound) => Verdict::Accept,
+    }
+}
+
+/// A throttle with a clock that stands still.
+fn throttle() -> (Throttle<Classifier>, ManualClock) {
+    let clock = ManualClock::new();
+    let throttle = Throttle::builder().clock(clock.clone()).classify(classify as Classifier);
+    (throttle.build(), clock)
+}
+
+/// Makes calls, ten milliseconds apart, that end like this, and counts those that were shed.
+async fn calls<C>(throttle: &Throttle<C>, clock: &ManualClock, count: u32, answer: Answer) -> u32
+where
+    C: breakerbox::throttle::Classify<&'static str, Trouble>,
+{
+    let mut shed = 0;
+    for _ in 0..count {
+        clock.advance(Duration::from_millis(10));
+        let result = throttle.call(Priority::LOW, async { answer }).await;
+        shed += u32::from(result.is_err_and(|error| error.is_local()));
+    }
+    shed
+}
+
+#[tokio::test]
+async fn what_counts_is_whether_the_destination_had_room() {
+    let table = [
+        (Ok("fine"), false),
+        (Err(Trouble::NotFound), false),
+        (Err(Trouble::Stopped), false),
+        (Err(Trouble::Full), true),
+    ];
+    for (answer, sheds) in table {
+        let (throttle, clock) = throttle();
+        assert_eq!(calls(&throttle, &clock, 500, answer).await > 0, sheds, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
+    let (throttle, clock) = throttle();
+    calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    // Whatever is left of the budget goes first.
+    let shed = loop {
+        if let Err(shed) = throttle.ask(Priority::LOW) {
+            break shed;
+        }
+    };
+    assert!(shed.retry_in() > Duration::ZERO);
+    let never = async { unreachable!("the future must not be polled") };
+    let result: Result<&str, CallError<Trouble>> = throttle.call(Priority::LOW, never).await;
+    let error = result.unwrap_err();
+    assert!(error.is_local());
+    assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");
+}
+
+#[tokio::test]
+async fn after_the_trouble_everything_is_let_through_again() {
+    let (throttle, clock) = throttle();
+    assert!(calls(&throttle, &clock, 500, Err(Trouble::Full)).await > 300);
+    calls(&throttle, &clock, 200, Ok("fine")).await;
+    assert_eq!(calls(&throttle, &clock, 500, Ok("fine")).await, 0);
+}
+
+#[tokio::test]
+async fn a_fallback_is_told_whether_the_call_was_ever_made() {
+    let (throttle, clock) = throttle();
+    let mut told = [0, 0];
+    for _ in 0..500 {
+        clock.advance(Duration::from_millis(10));
+        let answer = throttle.call_or_else(Priority::LOW, async { Err(Trouble::Full) }, |why| async move {
+            Answer::Ok(if why.is_local() { "local" } else { "remote" })
+        });
+        told[usize::from(answer.await == Ok("local"))] += 1;
+    }
+    assert!(told[0] > 10 && told[1] > 300, "{told:?}");
+    let answer = throttle.call_or_else(Priority::HIGH, async { Ok("fine") }, |_| async { Answer::Ok("no") });
+    assert_eq!(answer.await, Ok("fine"));
+}
+
+#[tokio::test]
+async fn what_the_task_carries_wins_over_the_argument() {
+    let (throttle, clock) = throttle();
+    // Twice as many calls as there is room for, half of them important: the other half is shed.
+    let mut passed = [0, 0];
+    for n in 0..2_000 {
+        clock.advance(Duration::from_millis(5));
+        let important = n % 2 == 0;
+        let carried = if important { Priority::HIGH } else { Priority::LOW };
+        let has_room = n % 4 < 2;
+        let answer = if has_room { Ok("fine") } else { Err(Trouble::Full) };
+        // The argument says the opposite.
+        let argument = if important { Priority::LOW } else { Priority::HIGH };
+        let made = with_priority(carried, throttle.call(argument, async { answer })).await;
+        if n >= 1_000 {
+            passed[usize::from(important)] += u32::from(!made.is_err_and(|error| error.is_local()));
+        }
+    }
+    assert!(passed[1] > 3 * passed[0], "unimportant and important: {passed:?}");
+}
+
+#[tokio::test]
+async fn a_task_carries_its_priority_and_nobody_elses() {
+    let inside = async { (context_priority(), tokio::spawn(async { context_priority() }).await.unwrap()) };
+    assert_eq!(with_priority(Priority::HIGH, inside).await, (Some(Priority::HIGH), None));
+    let nested = with_priority(Priority::HIGH, with_priority(Priority::LOW, async { context_priority() }));
+    assert_eq!(nested.await, Some(Priority::LOW));
+    assert_eq!(with_priority_blocking(Priority::MEDIUM, context_priority), Some(Priority::MEDIUM));
+    assert_eq!(context_priority(), None);
+}
+
+#[tokio::test]
+async fn a_dropped_future_is_neither() {
+    let (throttle, clock) = throttle();
+    calls(&throttle, &clock, 100, Ok("fine")).await;
+    for _ in 0..500 {
+        clock.advance(Duration::from_millis(10));
+        let mut call = Box::pin(throttle.call(Priority::LOW, std::future::pending::<Answer>()));
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context)));
+        assert!(polled.await.is_pending(), "nothing was rejected, so nothing is shed");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_hang_are_noticed_while_they_hang() {
+    let (throttle, clock) = throttle();
+    calls(&throttle, &clock, 100, Ok("fine")).await;
+    let mut hanging = Vec::new();
+    let shed = (0..500).find(|_| {
+        clock.advance(Duration::from_millis(10));
+        throttle.ask(Priority::LOW).map(|pass| hanging.push(pass)).is_err()
+    });
+    assert!(shed.is_some_and(|calls| calls < 150), "{shed:?}: within about a second of traffic");
+}
+
+#[tokio::test]
+async fn whatever_panics_the_throttle_works_on() {
+    let clock = ManualClock::new();
+    let throttle = Throttle::builder()
+        .clock(clock.clone())
+        .classify(|answer: &Answer| match answer {
+            Err(Trouble::Full) => std::panic::resume_unwind(Box::new("the classifier")),
+            _ => Verdict::Accept,
+        })
+        .build();
+    for n in 0..300 {
+        clock.advance(Duration::from_millis(10));
+        let throttle = throttle.clone();
+        let task = tokio::spawn(async move {
+            let call = async move {
+                match n % 3 {
+                    0 => Err(Trouble::Full),
+                    1 => std::panic::resume_unwind(Box::new("the call")),
+                    _ => Err(Trouble::NotFound),
+                }
+            };
+            let fallback = |_| async { std::panic::resume_unwind(Box::new("the fallback")) };
+            throttle.call_or_else::<_, _, Trouble, _>(Priority::LOW, call, fallback).await
+        });
+        assert!(task.await.unwrap_err().is_panic());
+    }
+    assert_eq!(throttle.call(Priority::LOW, async { Ok("fine") }).await, Ok("fine"));
+}
+
+#[test]
+fn threads_can_call_too_without_any_runtime() {
+    let (throttle, clock) = throttle();
+    let mut shed = 0;
+    for _ in 0..500 {
+        clock.advance(Duration::from_millis(10));
+        let answer = throttle.call_blocking(Priority::LOW, || Answer::Err(Trouble::Full));
+        shed += u32::from(answer.is_err_and(|error| error.is_local()));
+    }
+    assert!(shed > 300, "{shed}");
+}
+
+#[tokio::test]
+async fn retries_are_a_tenth_of_what_was_accepted_and_a_shed_is_never_retried() {
+    let (throttle, clock) = throttle();
+    let failed = CallError::Failed(Trouble::NotFound);
+    assert!(!throttle.may_retry(&failed), "nothing was accepted yet");
+    calls(&throttle, &clock, 100, Ok("fine")).await;
+    assert_eq!((0..100).filter(|_| throttle.may_retry(&failed)).count(), 10);
+    calls(&throttle, &clock, 500, Ok("fine")).await;
+    calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    let shed = loop {
+        if let Err(shed) = throttle.ask(Priority::LOW) {
+            break CallError::<Trouble>::Shed(shed);
+        }
+    };
+    assert!(!throttle.may_retry(&shed));
+}
+
+#[tokio::test]
+async fn each_key_has_a_throttle_of_its_own() {
+    let clock = ManualClock::new();
+    let throttles = Throttle::builder().clock(clock.clone()).classify(classify as Classifier).build_keyed(2);
+    let drowning = throttles.throttle("drowning").unwrap();
+    let well = throttles.throttle("well").unwrap();
+    assert!(calls(&drowning, &clock, 500, Err(Trouble::Full)).await > 300);
+    assert_eq!(calls(&well, &clock, 500, Ok("fine")).await, 0);
+    let again = throttles.throttle("drowning").unwrap();
+    assert!(calls(&again, &clock, 100, Err(Trouble::Full)).await > 50, "the same throttle");
+    assert_eq!((drowning.key(), throttles.len()), (Some("drowning"), 2));
+
+    let no_room = throttles.throttle("third").unwrap();
+    assert_eq!(calls(&no_room, &clock, 500, Err(Trouble::Full)).await, 0, "sent without a throttle");
+    assert_eq!((no_room.key(), throttles.uncontrolled()), (None, 1));
+    drop((drowning, again, well));
+    clock.advance(secs(60));
+    assert_eq!(throttles.throttle("third").unwrap().key(), Some("third"), "idle ones made room");
+}
+
+#[test]
+fn bad_input_gets_a_typed_error() {
+    let policy = ThrottlePolicy::builder;
+    let table = [
+        (policy().k(0.5), "k: must be a number of at least 1, but is 0.5"),
+        (policy().window(Duration::ZERO), "window: must be at least a millisecond, but is 0ns"),
+        (policy().min_rate(0.0), "min_rate: must be a number above 0, but is 0"),
+        (policy().levels(0), "levels: there must be at least one"),
+        (policy().retry_percent(200), "retry_percent: must be 0 to 100, but is 200"),
+    ];
+    for (builder, expected) in table {
+        assert_eq!(builder.build().unwrap_err().to_string(), expected);
+    }
+    let error = Levels::STANDARD.priority(4).unwrap_err();
+    assert_eq!(error.to_string(), "priority: there are 4 levels, 0 to 3, but this is 4");
+    let throttles = breakerbox::throttle::Throttles::default();
+    assert_eq!(throttles.throttle("").unwrap_err(), KeyError::Empty);
+    let huge = "x".repeat(10 * 1024 * 1024);
+    assert_eq!(throttles.throttle(&huge).unwrap_err(), KeyError::TooLong { length: huge.len() });
+}
+
+#[test]
+fn a_priority_beyond_a_throttles_levels_counts_as_its_lowest() {
+    let policy = ThrottlePolicy::builder().levels(1).strategy(Strategy::Sre).build().unwrap();
+    let throttle = Throttle::builder().policy(policy).build();
+    assert_eq!(throttle.levels().count(), 1);
+    throttle.ask(Priority::LOW).unwrap().accept();
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("while sending")]
+struct Sending(#[source] io::Error);
+
+#[tokio::test]
+async fn the_ready_classifier_looks_through_the_whole_chain() {
+    let overload = Overload::default();
+    let io = |kind: io::ErrorKind| io::Error::from(kind);
+    for (kind, verdict) in [
+        (io::ErrorKind::TimedOut, Verdict::Reject),
+        (io::ErrorKind::ConnectionRefused, Verdict::Reject),
+        (io::ErrorKind::ConnectionReset, Verdict::Reject),
+        (io::ErrorKind::ConnectionAborted, Verdict::Reject),
+        (io::ErrorKind::PermissionDenied, Verdict::Accept),
+    ] {
+        assert_eq!(overload.of(&io(kind)), verdict, "{kind}");
+        assert_eq!(overload.of(&Sending(io(kind))), verdict, "{kind} behind another");
+        assert_eq!(overload.of(&CallError::Failed(Sending(io(kind)))), verdict, "{kind} behind a call's");
+    }
+    assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), Verdict::Reject);
+    let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(overload.of(&elapsed), Verdict::Reject);
+    let task = tokio::spawn(std::future::pending::<()>());
+    task.abort();
+    assert_eq!(overload.of(&task.await.unwrap_err()), Verdict::Neither);
+    let told = Overload::default().or(|error| error.is::<Sending>().then_some(Verdict::Neither));
+    assert_eq!(
+        told.of(&Sending(io(io::ErrorKind::TimedOut))),
+        Verdict::Neither,
+        "what it was told goes first"
+    );
+}
+
+#[tokio::test]
+async fn what_was_never_sent_says_nothing_about_the_destination() {
+    let overload = Overload::default();
+    let breakers = Breakerbox::builder().build();
+    let circuit = breakers.circuit("e1").unwrap();
+    circuit.obey(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap());
+    let refused = circuit.call(async { Ok::<(), Trouble>(()) }).await.unwrap_err();
+    assert_eq!(overload.of(&refused), Verdict::Neither);
+
+    let (inner, clock) = throttle();
+    calls(&inner, &clock, 500, Err(Trouble::Full)).await;
+    let shed = loop {
+        if let Err(error @ CallError::Shed(_)) = inner.call(Priority::LOW, async { Ok("fine") }).await {
+            break error;
+        }
+    };
+    assert_eq!(overload.of(&shed), Verdict::Neither);
+}
