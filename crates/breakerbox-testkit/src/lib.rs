@@ -2,6 +2,8 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 
+pub mod conformance;
 pub mod overload;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use breakerbox_core::Timestamp;
 
@@ -43,6 +43,20 @@ impl Clock for SystemClock {
                 Timestamp::from_micros(micros)
             }
         }
+    }
+}
+
+/// The time since 1970, as it was when somebody first asked, and monotonic from then on: for stores, whose times others read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> Timestamp {
+        static AHEAD: LazyLock<Duration> = LazyLock::new(|| {
+            let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            since_1970.saturating_sub(Duration::from_micros(precise().as_micros()))
+        });
+        precise() + *AHEAD
     }
 }
 
@@ -182,6 +196,14 @@ mod tests {
         while clock.recent() < start + Duration::from_millis(50) {
             assert!(clock.now() < limit, "it follows the exact time");
         }
+    }
+
+    #[test]
+    fn the_wall_clock_tells_the_time_since_1970() {
+        let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let told = Duration::from_micros(WallClock.now().as_micros());
+        assert!(told.abs_diff(since_1970()) < Duration::from_secs(3_600), "{told:?}");
+        assert!(WallClock.now() >= Timestamp::ZERO + told);
     }
 
     #[test]

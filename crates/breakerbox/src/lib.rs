@@ -50,17 +50,19 @@ mod clock;
 mod observe;
 mod permit;
 mod registry;
+pub mod store;
 mod sync;
 pub mod throttle;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{
-    Attribution, Cause, Change, CircuitBy, Command, Key, KeyError, Outcome, OutcomeKind, Policy,
-    PolicyBuilder, PolicyError, Preset, Record, Refusal, Status, Timestamp, Totals, TripRule, Verdict,
+    Attribution, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode, Nonce, Outcome,
+    OutcomeKind, Policy, PolicyBuilder, PolicyError, Preset, Record, Refusal, State, Status, Timestamp,
+    Totals, TripRule, Verdict, Version,
 };
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use observe::CircuitChange;
 pub use permit::Permit;
 

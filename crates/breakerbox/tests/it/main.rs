@@ -4,6 +4,7 @@
 
 mod calls;
 mod circuits;
+mod memory_store;
 mod observers;
 mod policies;
 mod probes;

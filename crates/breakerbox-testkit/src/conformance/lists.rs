@@ -1,0 +1,94 @@
+//! Lists, and what is announced.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use breakerbox::Status;
+use breakerbox::store::{Heard, ListQuery};
+
+use super::{AnyStore, PATIENCE, put, record, unique};
+
+/// All keys of a query, page by page, without their prefix.
+async fn keys(store: &AnyStore, query: &ListQuery) -> Vec<String> {
+    let mut query = query.clone();
+    let mut keys = Vec::new();
+    loop {
+        let page = store.list(&query).await.expect("the store answers");
+        assert!(page.circuits.len() <= query.limit);
+        for (key, record) in page.circuits {
+            assert!(query.status.is_none_or(|status| record.status() == status));
+            keys.push(key.strip_prefix(&query.prefix).expect("only what was asked for").to_owned());
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return keys,
+        }
+    }
+}
+
+fn under(prefix: &str, limit: usize) -> ListQuery {
+    ListQuery { prefix: prefix.to_owned(), limit, ..ListQuery::default() }
+}
+
+/// Whatever the size of a page, and while others come and go elsewhere.
+pub async fn pages_hold_every_circuit_once(store: AnyStore) {
+    let prefix = unique("pages ");
+    let names: BTreeSet<_> = (0..100).map(|n| format!("e{n}")).collect();
+    for name in &names {
+        put(&store, &format!("{prefix}{name}").into(), None, record(Status::Open, 5, 1)).await;
+    }
+    for limit in [1, 7, 100, 101, 1_000] {
+        let found = keys(&store, &under(&prefix, limit)).await;
+        assert_eq!(found.len(), 100, "pages of {limit}");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), names, "pages of {limit}");
+    }
+}
+
+/// A circuit is listed under the state that it is in, and no other.
+pub async fn circuits_are_found_by_state(store: AnyStore) {
+    let prefix = unique("states ");
+    let key: Arc<str> = format!("{prefix}e1").into();
+    let states = [Status::Open, Status::HalfOpen, Status::Closed, Status::Disabled];
+    let mut version = None;
+    for (n, status) in (1..).zip(states) {
+        put(&store, &key, version, record(status, n, n.into())).await;
+        version = Some(n.into());
+        for asked in states {
+            let query = ListQuery { status: Some(asked), ..under(&prefix, 10) };
+            assert_eq!(keys(&store, &query).await.len(), usize::from(asked == status), "{status}: {asked}");
+        }
+    }
+}
+
+/// A tenant's circuits begin with its name. Names that begin alike are not mixed up, nor are patterns taken for such.
+pub async fn circuits_are_found_by_tenant(store: AnyStore) {
+    let unique = unique("tenants");
+    for tenant in ["a", "ab", "a*", "a_", "a%"] {
+        let key = format!("{unique}{tenant} https://example.com");
+        put(&store, &key.into(), None, record(Status::Open, 5, 1)).await;
+    }
+    for (tenant, count) in [("a ", 1), ("ab ", 1), ("a* ", 1), ("a_ ", 1), ("a% ", 1), ("a", 5), ("c", 0)] {
+        let found = keys(&store, &under(&format!("{unique}{tenant}"), 10)).await;
+        assert_eq!(found.len(), count, "{tenant:?}");
+    }
+}
+
+/// Whoever listens hears what anybody swaps in; what it misses, it is told of.
+pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
+    let key: Arc<str> = unique("heard").into();
+    let mut listeners = [store.changes(), store.changes()];
+    for n in 1..=10_u32 {
+        put(&store, &key, (n > 1).then(|| (n - 1).into()), record(Status::Open, n.into(), n.into())).await;
+    }
+    for listener in &mut listeners {
+        let last = async {
+            loop {
+                match listener.next().await.expect("the store is there") {
+                    Heard::Changed { key: of, record } if of == key && record.version.0 == 10 => break,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, last).await.expect("the last swap is heard");
+    }
+}

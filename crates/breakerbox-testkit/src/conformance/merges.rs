@@ -1,0 +1,195 @@
+//! Counts: none lost, none doubled, none of another epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::{BucketDelta, Delta, Merged};
+use breakerbox::{Epoch, Status, Totals};
+
+use super::{AnyStore, at_once, put, record, swap, unique_key, won};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A delta of one bucket for a circuit without a record.
+fn delta(key: &Arc<str>, bucket: BucketDelta) -> Delta {
+    Delta {
+        key: Arc::clone(key),
+        epoch: Epoch::default(),
+        window: MINUTE,
+        buckets: vec![bucket],
+        last_success: (bucket.successes > 0).then_some(bucket.age),
+        run_began: (bucket.run > 0).then_some(bucket.age),
+        keep_for: MINUTE,
+    }
+}
+
+fn successes(count: u64) -> BucketDelta {
+    BucketDelta { successes: count, ..BucketDelta::default() }
+}
+
+fn failures(count: u64) -> BucketDelta {
+    BucketDelta { failures: count, run: count, ..BucketDelta::default() }
+}
+
+fn aged(bucket: BucketDelta, age: u64) -> BucketDelta {
+    BucketDelta { age: seconds(age), ..bucket }
+}
+
+async fn merge(store: &AnyStore, delta: Delta) -> Merged {
+    let answer = store.merge(&[delta]).await.expect("the store answers");
+    let [merged] = <[_; 1]>::try_from(answer.value).expect("one answer for one delta");
+    merged
+}
+
+/// Whatever one process adds, the next one sees in the totals.
+pub async fn counts_of_many_processes_add_up(store: AnyStore) {
+    let key = unique_key("adds");
+    let bucket = BucketDelta {
+        age: Duration::ZERO,
+        successes: 3,
+        failures: 2,
+        slow: 1,
+        latency_sum: Duration::from_micros(1_500_001),
+        run: 2,
+    };
+    let first = merge(&store, delta(&key, bucket)).await;
+    assert!(!first.late);
+    let mut again = delta(&key, bucket);
+    again.last_success = None;
+    again.run_began = None;
+    let expected = Totals {
+        successes: 6,
+        failures: 4,
+        slow: 2,
+        latency_sum: Duration::from_micros(3_000_002),
+        failure_run: first.totals.failure_run,
+    };
+    assert_eq!(merge(&store, again).await.totals, expected);
+}
+
+/// A result of an old epoch says nothing about the new one.
+pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
+    let key = unique_key("epochs");
+    put(&store, &key, None, record(Status::Closed, 7, 1)).await;
+    for (epoch, late) in [(0, true), (6, true), (7, false), (8, true)] {
+        let merged = merge(&store, Delta { epoch: Epoch(epoch), ..delta(&key, failures(2)) }).await;
+        assert_eq!(merged.late, late, "epoch {epoch}");
+        assert_eq!(merged.totals.failures, if epoch < 7 { 0 } else { 2 }, "epoch {epoch}");
+        assert_eq!(merged.record.expect("it is there").epoch, Epoch(7));
+    }
+}
+
+/// Most circuits have no record. Their epoch is the default one, and any other is late.
+pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore) {
+    let key = unique_key("pristine");
+    let merged = merge(&store, Delta { epoch: Epoch(5), ..delta(&key, failures(1)) }).await;
+    assert!(merged.late && merged.record.is_none());
+    let merged = merge(&store, delta(&key, failures(1))).await;
+    assert_eq!((merged.late, merged.totals.failures, merged.record), (false, 1, None));
+}
+
+/// Many keys at once, and each answer belongs to its delta.
+pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
+    let keys: Vec<_> = (0..1_000).map(|_| unique_key("batch")).collect();
+    let deltas: Vec<_> = keys.iter().zip(1..).map(|(key, n)| delta(key, successes(n))).collect();
+    let answer = store.merge(&deltas).await.expect("the store answers");
+    let totals: Vec<_> = answer.value.iter().map(|merged| merged.totals.successes).collect();
+    assert_eq!(totals, (1..=1_000).collect::<Vec<_>>());
+    assert!(store.merge(&[]).await.expect("the store answers").value.is_empty());
+}
+
+/// The window slides: nothing that is older than it is ever in the totals.
+pub async fn what_is_older_than_the_window_does_not_count(store: AnyStore) {
+    let key = unique_key("slides");
+    for (age, counts) in [(61, false), (1_000_000, false), (50, true), (1, true)] {
+        let before = merge(&store, delta(&key, successes(0))).await.totals.successes;
+        let after = merge(&store, delta(&key, aged(successes(1), age))).await.totals.successes;
+        assert_eq!(after - before, u64::from(counts), "{age} s old");
+    }
+}
+
+/// A policy that changes loses no counts.
+pub async fn a_window_of_another_length_sees_the_same_counts(store: AnyStore) {
+    let key = unique_key("lengths");
+    merge(&store, delta(&key, aged(failures(3), 30))).await;
+    let longer = Delta { window: MINUTE * 5, ..delta(&key, failures(0)) };
+    assert_eq!(merge(&store, longer).await.totals.failures, 3);
+    let shorter = Delta { window: seconds(10), ..delta(&key, failures(0)) };
+    assert_eq!(merge(&store, shorter).await.totals.failures, 0);
+}
+
+/// Failures in a row, whoever counted them, until somebody succeeds.
+pub async fn a_success_ends_the_run_of_failures(store: AnyStore) {
+    let key = unique_key("runs");
+    assert_eq!(merge(&store, delta(&key, aged(failures(2), 3))).await.totals.failure_run, 2);
+    assert_eq!(merge(&store, delta(&key, aged(failures(2), 2))).await.totals.failure_run, 4);
+    let merged = merge(&store, delta(&key, aged(successes(1), 1))).await;
+    assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 4));
+    assert_eq!(merge(&store, delta(&key, failures(1))).await.totals.failure_run, 1);
+}
+
+/// Deltas come late and in any order. A run counts only what is known to be after the latest success.
+pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
+    let key = unique_key("orders");
+    merge(&store, delta(&key, aged(successes(1), 20))).await;
+    let merged = merge(&store, delta(&key, aged(failures(3), 40))).await;
+    assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 3));
+    assert_eq!(merge(&store, delta(&key, aged(failures(2), 10))).await.totals.failure_run, 2);
+    // A success that is told late, and was before the run, does not end it.
+    assert_eq!(merge(&store, delta(&key, aged(successes(1), 30))).await.totals.failure_run, 2);
+    assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
+}
+
+/// How long an endpoint has been dead is asked at a trip.
+pub async fn the_latest_success_is_remembered_and_before_that_the_first_outcome(store: AnyStore) {
+    let key = unique_key("successes");
+    let age_of = |merged: Merged, now: breakerbox::Timestamp| {
+        now.since(merged.last_success.expect("there was an outcome")).as_secs()
+    };
+    let tell = async |bucket| {
+        let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
+        age_of(answer.value[0].clone(), answer.now)
+    };
+    assert!((40..45).contains(&tell(aged(failures(1), 40)).await));
+    assert!((40..45).contains(&tell(aged(failures(1), 30)).await), "still the first outcome");
+    assert!((20..25).contains(&tell(aged(successes(1), 20)).await));
+    assert!((20..25).contains(&tell(aged(failures(1), 10)).await));
+    assert!((20..25).contains(&tell(aged(successes(1), 25)).await), "an older one told later");
+}
+
+/// Fifty processes, a thousand merges.
+pub async fn merges_at_once_lose_nothing(store: AnyStore) {
+    let key = unique_key("crowd");
+    at_once(50, |_| {
+        let (store, key) = (Arc::clone(&store), Arc::clone(&key));
+        async move {
+            for _ in 0..20 {
+                merge(&store, delta(&key, successes(3))).await;
+                merge(&store, delta(&key, failures(1))).await;
+            }
+        }
+    })
+    .await;
+    let totals = merge(&store, delta(&key, successes(0))).await.totals;
+    assert_eq!((totals.successes, totals.failures), (3_000, 1_000));
+}
+
+/// Counts belong to an epoch. A swap within it keeps them.
+pub async fn a_new_epoch_begins_with_an_empty_window(store: AnyStore) {
+    let key = unique_key("empties");
+    merge(&store, delta(&key, failures(3))).await;
+    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    let of = |epoch| Delta { epoch: Epoch(epoch), ..delta(&key, failures(1)) };
+    let merged = merge(&store, of(5)).await;
+    assert_eq!((merged.totals.failures, merged.totals.failure_run), (1, 1), "the old counts are gone");
+    let same_epoch = swap(&key, Some(1), record(Status::HalfOpen, 5, 2));
+    won(&store.swap_if(&same_epoch).await.expect("the store answers").value);
+    assert_eq!(merge(&store, of(5)).await.totals.failures, 2, "the same epoch keeps them");
+    put(&store, &key, Some(2), record(Status::Closed, 6, 3)).await;
+    let merged = merge(&store, of(6)).await;
+    assert_eq!((merged.totals.failures, merged.totals.failure_run), (1, 1));
+}

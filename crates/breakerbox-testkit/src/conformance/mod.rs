@@ -1,0 +1,157 @@
+//! What every store must do: one suite, run against each of them.
+//!
+//! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that makes a store. Each check
+//! uses keys of its own, so that stores may share a server. Checks are about the verbs alone: no time passes that a check
+//! does not wait for, and what is said about the past is said as an age.
+//!
+//! | file | checks |
+//! | --- | --- |
+//! | `merges` | counts: none lost, none of another epoch |
+//! | `swaps` | one winner, deadlines, whole records |
+//! | `lists` | pages, filters, what is announced |
+//! | `terms` | leaders |
+
+mod lists;
+mod merges;
+mod swaps;
+mod terms;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use breakerbox::store::{Store, Swap, Swapped};
+use breakerbox::{Epoch, Mode, Record, State, Status, Timestamp, Version};
+
+pub use self::lists::*;
+pub use self::merges::*;
+pub use self::swaps::*;
+pub use self::terms::*;
+
+/// How long a check waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the whole suite: a test for each check. The argument is an expression for a future that makes a store, new or not.
+///
+/// ```
+/// use breakerbox::store::MemoryStore;
+///
+/// breakerbox_testkit::store_conformance!(async { MemoryStore::new() });
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! store_conformance {
+    ($make:expr) => {
+        $crate::store_conformance! { $make =>
+            counts_of_many_processes_add_up
+            counts_of_another_epoch_are_late
+            counts_for_a_circuit_without_a_record_need_no_epoch
+            a_batch_is_answered_in_its_order
+            what_is_older_than_the_window_does_not_count
+            a_window_of_another_length_sees_the_same_counts
+            a_success_ends_the_run_of_failures
+            failures_before_the_latest_success_extend_no_run
+            the_latest_success_is_remembered_and_before_that_the_first_outcome
+            merges_at_once_lose_nothing
+            the_first_record_needs_that_there_is_none
+            a_record_comes_back_whole
+            a_swap_needs_the_version_that_is_there
+            a_swap_after_its_deadline_writes_nothing
+            a_new_epoch_begins_with_an_empty_window
+            of_swaps_at_once_one_wins_and_all_see_it
+            of_first_records_at_once_one_wins
+            an_idle_record_goes_and_one_to_keep_stays
+            pages_hold_every_circuit_once
+            circuits_are_found_by_state
+            circuits_are_found_by_tenant
+            a_swap_is_heard_by_everybody
+            of_candidates_at_once_one_leads
+            a_leader_prolongs_its_term
+            a_term_that_ends_or_is_given_back_is_free
+        }
+    };
+    ($make:expr => $($check:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let store: ::std::sync::Arc<dyn ::breakerbox::store::Store> = ::std::sync::Arc::new($make.await);
+                $crate::conformance::$check(store).await;
+            }
+        )*
+    };
+}
+
+/// What a check is given.
+type AnyStore = Arc<dyn Store>;
+
+/// Text that no other check uses, in this process or another.
+fn unique(name: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{name}-{}-{}-{count}", std::process::id(), since_1970.as_nanos())
+}
+
+fn unique_key(name: &str) -> Arc<str> {
+    unique(name).into()
+}
+
+/// A record of a circuit in this state.
+fn record(status: Status, epoch: u64, version: u128) -> Record {
+    let by = || breakerbox::Attribution::new("ops", "a check").expect("short");
+    let (state, mode) = match status {
+        Status::Open => (State::Open, Mode::Automatic),
+        Status::HalfOpen => (State::HalfOpen, Mode::Automatic),
+        Status::Disabled => (State::Open, Mode::Disabled(by())),
+        _ => (State::Closed, Mode::Automatic),
+    };
+    Record {
+        state,
+        epoch: Epoch(epoch),
+        version: Version(version),
+        opened_at: None,
+        retry_at: None,
+        trips: 0,
+        last_success: None,
+        lease: None,
+        probe_successes: 0,
+        mode,
+        changed_at: Timestamp::from_micros(epoch),
+        tenant: None,
+    }
+}
+
+/// A swap that is in time and whose record stays.
+fn swap(key: &Arc<str>, expected: Option<u128>, record: Record) -> Swap {
+    let not_after = Timestamp::from_micros(u64::MAX >> 11);
+    Swap { key: Arc::clone(key), expected: expected.map(Version), record, not_after, keep_for: None }
+}
+
+/// Swaps a record in where nobody is in the way.
+#[track_caller]
+fn won(swapped: &Swapped) {
+    assert_eq!(*swapped, Swapped::Won);
+}
+
+async fn put(store: &AnyStore, key: &Arc<str>, expected: Option<u128>, record: Record) {
+    won(&store.swap_if(&swap(key, expected, record)).await.expect("the store answers").value);
+}
+
+async fn read(store: &AnyStore, key: &Arc<str>) -> Option<Record> {
+    let answer = store.read(std::slice::from_ref(key)).await.expect("the store answers");
+    let [record] = <[_; 1]>::try_from(answer.value).expect("one answer for one key");
+    record
+}
+
+/// Runs as many tasks at once, and collects what they say.
+async fn at_once<T: Send + 'static, F>(tasks: u64, task: impl Fn(u64) -> F) -> Vec<T>
+where
+    F: Future<Output = T> + Send + 'static,
+{
+    let tasks: Vec<_> = (0..tasks).map(|n| tokio::spawn(task(n))).collect();
+    let mut said = Vec::new();
+    for task in tasks {
+        said.push(task.await.expect("a check's task does not panic"));
+    }
+    said
+}

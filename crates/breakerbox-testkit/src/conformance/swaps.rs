@@ -1,0 +1,145 @@
+//! Swaps: one winner, deadlines, whole records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::{Swap, Swapped};
+use breakerbox::{Attribution, Lease, Mode, Nonce, Record, State, Status, Timestamp, Version};
+
+use super::{AnyStore, PATIENCE, at_once, put, read, record, swap, unique_key, won};
+
+async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
+    store.swap_if(swap).await.expect("the store answers").value
+}
+
+/// Nobody replaces a record that it has not read.
+pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
+    let key = unique_key("first");
+    let first = record(Status::Open, 5, 1);
+    assert_eq!(read(&store, &key).await, None);
+    let answer = swap_if(&store, &swap(&key, Some(9), first.clone())).await;
+    assert_eq!(answer, Swapped::Lost(None), "there is nothing to replace");
+    put(&store, &key, None, first.clone()).await;
+    let answer = swap_if(&store, &swap(&key, None, record(Status::Closed, 6, 2))).await;
+    assert_eq!(answer, Swapped::Lost(Some(first)));
+}
+
+/// Every field, at its edges.
+pub async fn a_record_comes_back_whole(store: AnyStore) {
+    let key = unique_key("whole \u{1f50c} key");
+    let by = Attribution::new("Zo\u{eb} \"ops\"", "line one\nline two: {}'\\ \0").expect("short");
+    let modes = [
+        Mode::Automatic,
+        Mode::ForcedOpen(by.clone()),
+        Mode::ForcedClosed(by.clone()),
+        Mode::Disabled(Attribution::new("", "").expect("short")),
+    ];
+    // Beyond this no store's clock will ever count: more than 250 years of microseconds.
+    let latest = Timestamp::from_micros(1 << 53);
+    let mut version = None;
+    for (n, mode) in (1..).zip(modes) {
+        let full = Record {
+            state: State::HalfOpen,
+            opened_at: Some(Timestamp::from_micros(1)),
+            retry_at: Some(latest),
+            trips: u32::MAX,
+            last_success: Some(Timestamp::from_micros(1_700_000_000_123_456)),
+            lease: Some(Lease { nonce: Nonce(u128::MAX), expires_at: latest }),
+            probe_successes: 3,
+            mode,
+            changed_at: Timestamp::from_micros(1_700_000_000_123_457),
+            tenant: Some("acme".into()),
+            ..record(Status::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n))
+        };
+        put(&store, &key, version, full.clone()).await;
+        assert_eq!(read(&store, &key).await, Some(full.clone()));
+        version = Some(full.version.0);
+    }
+    let bare = record(Status::Closed, 1_800_000_000_000_000, 0);
+    put(&store, &key, version, bare.clone()).await;
+    assert_eq!(read(&store, &key).await, Some(bare), "and what was there is gone");
+}
+
+/// Of what was read, only the newest can be replaced.
+pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
+    let key = unique_key("versions");
+    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    let second = record(Status::HalfOpen, 6, 2);
+    put(&store, &key, Some(1), second.clone()).await;
+    for stale in [None, Some(1), Some(3)] {
+        let answer = swap_if(&store, &swap(&key, stale, record(Status::Closed, 7, 4))).await;
+        assert_eq!(answer, Swapped::Lost(Some(second.clone())), "expecting {stale:?}");
+    }
+    assert_eq!(read(&store, &key).await, Some(second));
+}
+
+/// Whoever was paused between deciding and writing writes nothing.
+pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
+    let key = unique_key("deadlines");
+    let now = store.read(&[]).await.expect("the store answers").now;
+    let past = Timestamp::from_micros(now.as_micros() - 1);
+    let late = Swap { not_after: past, ..swap(&key, None, record(Status::Open, 5, 1)) };
+    assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(None));
+    assert_eq!(read(&store, &key).await, None);
+    let in_time = Swap { not_after: now + Duration::from_secs(60), ..late };
+    won(&swap_if(&store, &in_time).await);
+    let late = Swap { not_after: past, ..swap(&key, Some(1), record(Status::Closed, 6, 2)) };
+    assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(Some(in_time.record)));
+}
+
+/// A transition happens exactly once, however many see that it is due.
+pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
+    let key = unique_key("race");
+    put(&store, &key, None, record(Status::Open, 5, 0)).await;
+    for round in 0..20_u64 {
+        let before = read(&store, &key).await.expect("it is there").version;
+        let answers = at_once(50, |n| {
+            let (store, key) = (Arc::clone(&store), Arc::clone(&key));
+            async move {
+                let mine = record(Status::Open, 6 + round, u128::from((round + 1) * 1_000 + n));
+                let answer = swap_if(&store, &swap(&key, Some(before.0), mine.clone())).await;
+                (mine, answer, read(&store, &key).await)
+            }
+        })
+        .await;
+        let winners: Vec<_> = answers.iter().filter(|(_, answer, _)| *answer == Swapped::Won).collect();
+        assert_eq!(winners.len(), 1, "round {round}");
+        let winner = Some(winners[0].0.clone());
+        for (_, answer, seen) in &answers {
+            assert_eq!(*seen, winner);
+            assert!(matches!(answer, Swapped::Won) || *answer == Swapped::Lost(winner.clone()));
+        }
+    }
+}
+
+/// The same where there was nothing before.
+pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
+    for _ in 0..20 {
+        let key = unique_key("first race");
+        let answers = at_once(50, |n| {
+            let (store, key) = (Arc::clone(&store), Arc::clone(&key));
+            async move { swap_if(&store, &swap(&key, None, record(Status::Open, 5, n.into()))).await }
+        })
+        .await;
+        assert_eq!(answers.iter().filter(|answer| **answer == Swapped::Won).count(), 1);
+    }
+}
+
+/// Expiry clears away, and is no transition: what must be remembered stays.
+pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
+    let (goes, stays) = (unique_key("goes"), unique_key("stays"));
+    let brief = Some(Duration::from_millis(1));
+    won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&goes, None, record(Status::Closed, 5, 1)) }).await);
+    won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&stays, None, record(Status::Closed, 5, 1)) }).await);
+    // The second one got a reason to stay, unless it was too late for that.
+    let reason = swap(&stays, Some(1), record(Status::Open, 6, 2));
+    if swap_if(&store, &reason).await != Swapped::Won {
+        put(&store, &stays, None, record(Status::Open, 6, 2)).await;
+    }
+    let limit = std::time::Instant::now() + PATIENCE;
+    while read(&store, &goes).await.is_some() {
+        assert!(std::time::Instant::now() < limit, "an idle record goes in the end");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read(&store, &stays).await.map(|record| record.version), Some(Version(2)));
+}

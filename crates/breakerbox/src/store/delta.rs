@@ -1,0 +1,42 @@
+//! What one process has counted since it last told the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Epoch;
+
+/// One process's counts for one circuit. It holds ages, not times, because clocks differ.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delta {
+    /// Whose.
+    pub key: Arc<str>,
+    /// The epoch of the permits; the default one for a circuit without a record.
+    pub epoch: Epoch,
+    /// The length of the window. A bucket is a tenth of it.
+    pub window: Duration,
+    /// What was counted, oldest first.
+    pub buckets: Vec<BucketDelta>,
+    /// How long ago the latest success was, if there was one.
+    pub last_success: Option<Duration>,
+    /// How long ago the first failure after the latest success was, if there was one.
+    pub run_began: Option<Duration>,
+    /// How long the counts are worth keeping.
+    pub keep_for: Duration,
+}
+
+/// What was counted at about the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BucketDelta {
+    /// How long ago.
+    pub age: Duration,
+    /// Calls that succeeded.
+    pub successes: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    /// Calls that took at least `slow_call`.
+    pub slow: u64,
+    /// The sum of all latencies.
+    pub latency_sum: Duration,
+    /// Failures after the latest success of the whole delta.
+    pub run: u64,
+}

@@ -1,0 +1,256 @@
+//! The memory store: circuits shared by everybody in this process, for tests, simulations, and as the plainest reading of
+//! what a store does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_core::{Epoch, Nonce, Record, Timestamp};
+
+use super::changes::{Announcer, Changes, Heard};
+use super::delta::Delta;
+use super::window::SharedWindow;
+use super::{Answer, Cursor, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term};
+use crate::clock::{Clock, WallClock};
+
+/// How many expired circuits one step clears away at the most.
+const CLEARED_AT_ONCE: usize = 16;
+
+/// In the index: whatever the state.
+const ANY: &str = "";
+
+/// A store in this process's memory.
+///
+/// ```
+/// use breakerbox::store::{MemoryStore, Store};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let store = MemoryStore::new();
+/// let answer = store.read(&["acme https://hooks.acme.example/in".into()]).await?;
+/// assert_eq!(answer.value, [None]);
+/// # Ok::<(), breakerbox::store::StoreError>(())
+/// # }).unwrap();
+/// ```
+pub struct MemoryStore {
+    clock: Box<dyn Clock>,
+    circuits: Mutex<Circuits>,
+    announcer: Announcer,
+}
+
+#[derive(Default)]
+struct Circuits {
+    entries: HashMap<Arc<str>, Entry>,
+    /// The keys that have a record, by state and under [`ANY`].
+    index: BTreeSet<(&'static str, Arc<str>)>,
+    /// When entries expire; it may be later by now.
+    expiries: BTreeSet<(Timestamp, Arc<str>)>,
+    terms: HashMap<String, (Nonce, Timestamp)>,
+}
+
+#[derive(Default)]
+struct Entry {
+    record: Option<Record>,
+    window: SharedWindow,
+    /// When it may be dropped; none: never.
+    expires_at: Option<Timestamp>,
+}
+
+impl Entry {
+    fn epoch(&self) -> Epoch {
+        self.record.as_ref().map_or(Epoch::default(), |record| record.epoch)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(WallClock)
+    }
+
+    /// An empty store with another clock.
+    #[must_use]
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self { clock: Box::new(clock), circuits: Mutex::default(), announcer: Announcer::new() }
+    }
+
+    /// How many circuits have counts or a record.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().0.entries.len()
+    }
+
+    /// Whether none has.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All circuits, and the time, under the lock.
+    fn lock(&self) -> (MutexGuard<'_, Circuits>, Timestamp) {
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        circuits.clear_expired(now);
+        (circuits, now)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Circuits {
+    fn clear_expired(&mut self, now: Timestamp) {
+        for _ in 0..CLEARED_AT_ONCE {
+            if self.expiries.first().is_none_or(|(at, _)| *at > now) {
+                break;
+            }
+            let Some((_, key)) = self.expiries.pop_first() else { break };
+            match self.entries.get(&key).and_then(|entry| entry.expires_at) {
+                Some(at) if at <= now => {
+                    let gone = self.entries.remove(&key);
+                    self.reindex(&key, gone.and_then(|entry| entry.record).as_ref(), None);
+                }
+                // It was used since.
+                Some(at) => _ = self.expiries.insert((at, key)),
+                None => {}
+            }
+        }
+    }
+
+    /// An entry that may be dropped after so long without another touch.
+    fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
+        let entry = self.entries.entry(Arc::clone(key)).or_default();
+        let expires_at = keep_for.map(|keep_for| now + keep_for);
+        if entry.expires_at.is_none()
+            && let Some(expires_at) = expires_at
+        {
+            self.expiries.insert((expires_at, Arc::clone(key)));
+        }
+        entry.expires_at = expires_at;
+        entry
+    }
+
+    fn merge(&mut self, delta: &Delta, now: Timestamp) -> Merged {
+        let known = self.entries.get(&delta.key);
+        let late = known.map_or(Epoch::default(), Entry::epoch) != delta.epoch;
+        let keeps_for_ever = known.is_some_and(|entry| entry.expires_at.is_none());
+        let expires_at = known.and_then(|entry| entry.expires_at).map_or(Duration::ZERO, |at| at.since(now));
+        let keep_for = (!keeps_for_ever).then(|| delta.keep_for.max(expires_at));
+        if late && known.is_none() {
+            let totals = SharedWindow::default().totals(delta.window, now);
+            return Merged { late, totals, last_success: None, record: None };
+        }
+        let entry = self.touch(&delta.key, keep_for, now);
+        if !late {
+            entry.window.add(delta, now);
+        }
+        let recorded = entry.record.as_ref().and_then(|record| record.last_success);
+        Merged {
+            late,
+            totals: entry.window.totals(delta.window, now),
+            last_success: entry.window.last_success().max(recorded),
+            record: entry.record.clone(),
+        }
+    }
+
+    fn swap_if(&mut self, swap: &Swap, now: Timestamp) -> Swapped {
+        let current = self.entries.get(&swap.key).and_then(|entry| entry.record.clone());
+        if current.as_ref().map(|record| record.version) != swap.expected {
+            return Swapped::Lost(current);
+        }
+        if now > swap.not_after {
+            return Swapped::TooLate(current);
+        }
+        self.reindex(&swap.key, current.as_ref(), Some(&swap.record));
+        let entry = self.touch(&swap.key, swap.keep_for, now);
+        if entry.epoch() != swap.record.epoch {
+            entry.window = SharedWindow::default();
+        }
+        entry.record = Some(swap.record.clone());
+        Swapped::Won
+    }
+
+    fn reindex(&mut self, key: &Arc<str>, before: Option<&Record>, after: Option<&Record>) {
+        if let Some(record) = before {
+            self.index.remove(&(ANY, Arc::clone(key)));
+            self.index.remove(&(record.status().name(), Arc::clone(key)));
+        }
+        if let Some(record) = after {
+            self.index.insert((ANY, Arc::clone(key)));
+            self.index.insert((record.status().name(), Arc::clone(key)));
+        }
+    }
+
+    fn list(&self, query: &ListQuery) -> Page {
+        let status = query.status.map_or(ANY, |status| status.name());
+        let from = match &query.after {
+            Some(Cursor(after)) => Bound::Excluded((status, Arc::from(after.as_str()))),
+            None => Bound::Included((status, Arc::from(query.prefix.as_str()))),
+        };
+        let mut keys = self
+            .index
+            .range((from, Bound::Unbounded))
+            .take_while(|(of, key)| *of == status && key.starts_with(&query.prefix))
+            .map(|(_, key)| key);
+        let record = |key: &Arc<str>| self.entries.get(key).and_then(|entry| entry.record.clone());
+        let limit = query.limit.max(1);
+        let circuits: Vec<_> =
+            keys.by_ref().take(limit).filter_map(|key| Some((Arc::clone(key), record(key)?))).collect();
+        let next = keys.next().and(circuits.last()).map(|(key, _)| Cursor(key.to_string()));
+        Page { circuits, next }
+    }
+
+    fn lead(&mut self, name: &str, candidate: Nonce, ttl: Duration, now: Timestamp) -> Term {
+        let (holder, ends_at) = self.terms.get(name).copied().unwrap_or((candidate, Timestamp::ZERO));
+        if holder != candidate && now < ends_at {
+            return Term { leads: false, ends_at };
+        }
+        let ends_at = now + ttl;
+        self.terms.insert(name.to_owned(), (candidate, ends_at));
+        Term { leads: !ttl.is_zero(), ends_at }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        let value = deltas.iter().map(|delta| circuits.merge(delta, now)).collect();
+        Ok(Answer { now, value })
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+        let (circuits, now) = self.lock();
+        let record = |key: &Arc<str>| circuits.entries.get(key).and_then(|entry| entry.record.clone());
+        Ok(Answer { now, value: keys.iter().map(record).collect() })
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        let value = circuits.swap_if(swap, now);
+        if value == Swapped::Won {
+            // Under the lock, so that changes are heard in the order in which they happened.
+            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
+            self.announcer.announce(Heard::Changed { key, record });
+        }
+        Ok(Answer { now, value })
+    }
+
+    fn changes(&self) -> Changes {
+        self.announcer.listen()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        Ok(self.lock().0.list(query))
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        Ok(Answer { now, value: circuits.lead(name, candidate, ttl, now) })
+    }
+}

@@ -1,0 +1,188 @@
+//! Stores: where circuits are shared. A store counts, compares and swaps, and never decides.
+//!
+//! | verb | does | must hold |
+//! | --- | --- | --- |
+//! | [`merge`](Store::merge) | adds counts to the shared windows | counts of another epoch are late, and not added |
+//! | [`read`](Store::read) | returns records | |
+//! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; nothing is written after its deadline; a new epoch begins with an empty window |
+//! | [`changes`](Store::changes) | tells of records that were swapped in | what is missed is said to be missed |
+//! | [`list`](Store::list) | pages through circuits | a page costs the same however many there are |
+//! | [`lead`](Store::lead) | gives out a leader's term | one leader at a time |
+//!
+//! Why this is free of races: counts can be added in any order and are tied to an epoch, and a record is swapped by its
+//! version. Of two workers that see a circuit trip at once, one wins and the other reads the winner's record. A worker that
+//! dies between counting and swapping leaves its counts, and the next outcome is judged with them.
+//!
+//! **Time.** The store's clock decides. Every answer says what time it was there. What a caller says about the past it
+//! says as an age, so that clocks need not agree.
+//!
+//! **Faults.** A merge whose answer was lost is not repeated: counts may be lost and are never doubled. A swap whose answer
+//! was lost is resolved by reading the version, which is random and so can't be somebody else's.
+//!
+//! The memory store is [`MemoryStore`]. Other stores prove themselves with the conformance suite of `breakerbox-testkit`.
+
+mod changes;
+mod delta;
+mod memory;
+mod window;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_core::{Nonce, Record, Status, Timestamp, Totals, Version};
+
+pub use self::changes::{Announcer, Changes, Heard};
+pub use self::delta::{BucketDelta, Delta};
+pub use self::memory::MemoryStore;
+
+/// Where circuits are shared.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Adds counts to the shared windows. Answers in the order of the deltas.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. The counts may have been added or not; do not add them again.
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError>;
+
+    /// The records of these keys, in their order; none for a circuit that nothing has happened to.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense.
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError>;
+
+    /// Replaces a record if its version is still the expected one and it is not too late. If the new record has another
+    /// epoch, the window is dropped in the same step.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Whether the swap took place is then seen by reading the version.
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
+
+    /// What is swapped in from now on, by anybody.
+    fn changes(&self) -> Changes;
+
+    /// A page of circuits that have a record, in the order of their keys.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense.
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+
+    /// Takes or prolongs a leader's term. A `ttl` of zero gives one's own term back.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Whoever can't tell does not lead.
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError>;
+}
+
+/// What a store answered, and its time when it did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer<T> {
+    /// The store's time.
+    pub now: Timestamp,
+    /// The answer.
+    pub value: T,
+}
+
+/// What a key's shared window and record are after a merge.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Merged {
+    /// Whether the counts belonged to another epoch and were not added.
+    pub late: bool,
+    /// What the window holds.
+    pub totals: Totals,
+    /// The latest success that anybody counted; until there was one, the first outcome.
+    pub last_success: Option<Timestamp>,
+    /// The record; none for a circuit that nothing has happened to.
+    pub record: Option<Record>,
+}
+
+/// One record to be swapped in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Swap {
+    /// Whose.
+    pub key: Arc<str>,
+    /// The version that it replaces; none if there must be no record yet.
+    pub expected: Option<Version>,
+    /// The new record, with a version of its own.
+    pub record: Record,
+    /// When the store's time is past this, nothing is written: whoever was paused since it decided is too late.
+    pub not_after: Timestamp,
+    /// After how long without a merge or a swap the record may be dropped; none: never.
+    pub keep_for: Option<Duration>,
+}
+
+/// What came of a swap.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Swapped {
+    /// The record is in.
+    Won,
+    /// Somebody else was first. This is what is there.
+    Lost(Option<Record>),
+    /// The deadline had passed. This is what is there.
+    TooLate(Option<Record>),
+}
+
+/// Which circuits to list.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListQuery {
+    /// Only those whose key begins with this. A tenant's begin with its name and a space.
+    pub prefix: String,
+    /// Only those in this state.
+    pub status: Option<Status>,
+    /// Where the page before ended.
+    pub after: Option<Cursor>,
+    /// How many at the most; at least one.
+    pub limit: usize,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self { prefix: String::new(), status: None, after: None, limit: 100 }
+    }
+}
+
+/// Where a page ended. What it says is the store's own affair.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cursor(pub String);
+
+/// Some circuits.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Page {
+    /// Keys and records.
+    pub circuits: Vec<(Arc<str>, Record)>,
+    /// Where to go on; none: that was all.
+    pub next: Option<Cursor>,
+}
+
+/// Who leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Term {
+    /// Whether the candidate does.
+    pub leads: bool,
+    /// Until when, by the store's time, somebody does.
+    pub ends_at: Timestamp,
+}
+
+/// Why a store did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It did not answer in time.
+    #[error("the store did not answer within {limit:?}")]
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+    },
+    /// It can't be reached, or refused the request.
+    #[error("the store can't be used: {0}")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// What it holds for a key can't be read. Reset the circuit, or upgrade this process.
+    #[error("{key}: the store's record can't be read: {reason}")]
+    Unreadable {
+        /// Whose record.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}

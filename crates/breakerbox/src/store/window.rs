@@ -1,0 +1,121 @@
+//! The shared window of one circuit: what all processes counted, in buckets by the store's time.
+//!
+//! Buckets are named by the time at which they begin. So windows of different lengths can be added to the same counts, and a
+//! policy that changes loses none. Adding is all that is done here, with one exception, the run of failures: adding can't
+//! tell what came first. The window keeps the time of the latest success, and failures extend the run only if the first of
+//! them is later.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use breakerbox_core::{Timestamp, Totals};
+
+use super::delta::{BucketDelta, Delta};
+
+/// How many buckets make a window: the current one and those before.
+const BUCKETS: u64 = 10;
+
+#[derive(Default, Debug)]
+pub(super) struct SharedWindow {
+    /// By the time, in microseconds, at which they begin.
+    buckets: BTreeMap<u64, Counts>,
+    last_success: Option<Timestamp>,
+    first_outcome: Option<Timestamp>,
+    /// When the first failure of the run was.
+    run_began: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    successes: u64,
+    failures: u64,
+    slow: u64,
+    latency_sum: Duration,
+    run: u64,
+}
+
+impl SharedWindow {
+    pub(super) fn add(&mut self, delta: &Delta, now: Timestamp) {
+        let width = width(delta.window);
+        let first_age = delta.buckets.first().map(|bucket| bucket.age);
+        let first = first_age.map(|age| back_by(now, age));
+        self.first_outcome = match (self.first_outcome, first) {
+            (Some(known), Some(new)) => Some(known.min(new)),
+            (known, new) => known.or(new),
+        };
+        self.note_success(delta.last_success.map(|age| back_by(now, age)));
+        let run_began = delta.run_began.map(|age| back_by(now, age));
+        let extends = run_began > self.last_success;
+        if extends {
+            self.run_began = match (self.run_began, run_began) {
+                (Some(known), Some(new)) => Some(known.min(new)),
+                (known, new) => known.or(new),
+            };
+        }
+        for bucket in &delta.buckets {
+            let begins = back_by(now, bucket.age).as_micros() / width * width;
+            self.buckets.entry(begins).or_default().add(bucket, extends);
+        }
+        self.buckets = self.buckets.split_off(&oldest(width, now));
+    }
+
+    /// A success ends the run, unless all of the run is later.
+    fn note_success(&mut self, at: Option<Timestamp>) {
+        if at <= self.last_success {
+            return;
+        }
+        self.last_success = at;
+        if self.run_began <= at {
+            self.run_began = None;
+            self.buckets.values_mut().for_each(|counts| counts.run = 0);
+        }
+    }
+
+    /// What a window of this length holds.
+    pub(super) fn totals(&self, window: Duration, now: Timestamp) -> Totals {
+        let mut totals = Totals::default();
+        for (_, counts) in self.buckets.range(oldest(width(window), now)..) {
+            totals.successes = totals.successes.saturating_add(counts.successes);
+            totals.failures = totals.failures.saturating_add(counts.failures);
+            totals.slow = totals.slow.saturating_add(counts.slow);
+            totals.latency_sum = totals.latency_sum.saturating_add(counts.latency_sum);
+            totals.failure_run = totals.failure_run.saturating_add(counts.run);
+        }
+        totals
+    }
+
+    /// The latest success; until there was one, the first outcome.
+    pub(super) fn last_success(&self) -> Option<Timestamp> {
+        self.last_success.or(self.first_outcome)
+    }
+}
+
+impl Counts {
+    fn add(&mut self, more: &BucketDelta, extends_run: bool) {
+        self.successes = self.successes.saturating_add(more.successes);
+        self.failures = self.failures.saturating_add(more.failures);
+        self.slow = self.slow.saturating_add(more.slow);
+        self.latency_sum = self.latency_sum.saturating_add(more.latency_sum);
+        if extends_run {
+            self.run = self.run.saturating_add(more.run);
+        }
+    }
+}
+
+/// A bucket's width in microseconds.
+fn width(window: Duration) -> u64 {
+    (micros(window) / BUCKETS).max(1)
+}
+
+/// When the oldest bucket that still counts begins.
+fn oldest(width: u64, now: Timestamp) -> u64 {
+    (now.as_micros() / width).saturating_sub(BUCKETS - 1) * width
+}
+
+fn back_by(now: Timestamp, age: Duration) -> Timestamp {
+    Timestamp::from_micros(now.as_micros().saturating_sub(micros(age)))
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
