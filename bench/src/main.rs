@@ -5,6 +5,8 @@ mod circuit;
 mod figures;
 mod peers;
 mod replay;
+mod throttle;
+mod turns;
 
 use clap::Parser;
 
@@ -14,6 +16,8 @@ use clap::Parser;
 enum What {
     /// One call through a circuit, beside other crates and the limits of the machine
     Circuit(circuit::Arguments),
+    /// One call through a throttle, beside reading the time, and every overload scenario against its targets
+    Throttle(throttle::Arguments),
     /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
     Replay(replay::Arguments),
 }
@@ -21,6 +25,7 @@ enum What {
 fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Circuit(arguments) => circuit::run(&arguments),
+        What::Throttle(arguments) => throttle::run(&arguments),
         What::Replay(arguments) => replay::run(&arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! Proves a part of the product in simulation. Call it as `cargo xtask prove`, which builds it in release first.
 
 use anyhow::bail;
-use breakerbox_testkit::overload::{Proof, Scenario, prove};
+use breakerbox_testkit::overload::print_proofs;
 use clap::{Args, Parser};
 
 /// Prove a part of the product in simulation.
@@ -29,15 +29,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn throttle(arguments: &Throttle) -> anyhow::Result<()> {
-    println!("{}", Proof::head());
-    let mut missed = Vec::new();
-    for scenario in Scenario::all()?.iter().filter(|scenario| scenario.name.contains(&arguments.only)) {
-        let proof = prove(scenario, arguments.seeds)?;
-        println!("{proof}");
-        if !proof.is_met() {
-            missed.push(scenario.name.clone());
-        }
-    }
+    let missed = print_proofs(&arguments.only, arguments.seeds)?;
     if !missed.is_empty() {
         bail!("targets missed in {}", missed.join(", "));
     }

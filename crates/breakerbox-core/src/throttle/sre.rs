@@ -4,7 +4,9 @@
 //! where accepts are those of its level, and requests are those of its level plus what higher levels asked for and did
 //! not get. Sheds count as requests. Slots go by absolute index and expire when they are read.
 //!
-//! It reads and writes counters and never waits. A call that is counted while its slot is being emptied may be lost.
+//! It reads and writes counters and never waits. A call that is counted while its slot is being emptied may be lost, and one
+//! whose thread was held up may count a slot later. What a slot before the newest holds no longer changes, so those are
+//! added up once, when the newest begins.
 
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU64;
@@ -24,7 +26,11 @@ pub(super) struct Sre {
     min_requests: f64,
     /// The length of a slot in microseconds.
     width: u64,
+    /// The absolute index of the newest slot.
+    newest: AtomicU64,
     slots: Box<[Slot]>,
+    /// What all slots of the window but the newest hold.
+    before: Box<[Counts]>,
     /// All accepts there ever were, for the retry budget.
     accepted: AtomicU64,
 }
@@ -43,41 +49,44 @@ struct Counts {
 
 impl Sre {
     pub(super) fn new(policy: &ThrottlePolicy) -> Self {
-        let counts = || (0..policy.levels().count()).map(|_| Counts::default()).collect();
+        let counts =
+            || -> Box<[Counts]> { (0..policy.levels().count()).map(|_| Counts::default()).collect() };
         let slot = |_| Slot { index: AtomicU64::new(0), levels: counts() };
         Self {
             k: policy.k(),
             min_requests: policy.min_rate() * policy.window().as_secs_f64(),
             width: (micros(policy.window()) / SLOTS).max(1),
+            newest: AtomicU64::new(0),
             slots: (0..SLOTS).map(slot).collect(),
+            before: counts(),
             accepted: AtomicU64::new(0),
         }
     }
 
     /// The probability with which to shed this call. The call counts as a request.
     pub(super) fn ask(&self, level: u16, now: Timestamp) -> f64 {
-        let index = now.as_micros() / self.width;
+        let newest = self.slide_to(now);
         let mut requests = 0;
         let mut accepts = 0;
-        for slot in self.slots.iter().filter(|slot| slot.is_within(index)) {
-            let (higher, own) = slot.levels.split_at(usize::from(level));
-            for counts in higher {
-                // Only the difference of the whole window means anything, so it may be negative in one slot.
-                requests += counts.requests() - counts.accepts();
-            }
-            if let Some(own) = own.first() {
-                requests += own.requests();
-                accepts += own.accepts();
+        for (level_here, counts) in (0..=level).zip(self.before.iter().zip(&newest.levels)) {
+            let (before, now) = counts;
+            let (asked, accepted) = (before.requests() + now.requests(), before.accepts() + now.accepts());
+            requests += asked;
+            if level_here == level {
+                accepts = accepted;
+            } else {
+                requests -= accepted;
             }
         }
-        self.count(index, level, |counts| &counts.requests);
+        newest.count(level, |counts| &counts.requests);
         let requests = requests.max(0) as f64;
-        ((requests - self.k * accepts as f64) / (requests + self.min_requests)).max(0.0)
+        let excess = requests - self.k * accepts as f64;
+        if excess > 0.0 { excess / (requests + self.min_requests) } else { 0.0 }
     }
 
     pub(super) fn accept(&self, level: u16, now: Timestamp) {
         self.accepted.fetch_add(1, Relaxed);
-        self.count(now.as_micros() / self.width, level, |counts| &counts.accepts);
+        self.slide_to(now).count(level, |counts| &counts.accepts);
     }
 
     pub(super) fn accepted(&self) -> u64 {
@@ -86,8 +95,7 @@ impl Sre {
 
     /// Whether the window is empty.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        let index = now.as_micros() / self.width;
-        !self.slots.iter().any(|slot| slot.is_within(index))
+        (now.as_micros() / self.width).abs_diff(self.newest.load(Relaxed)) >= SLOTS
     }
 
     /// When the window will have moved.
@@ -95,27 +103,58 @@ impl Sre {
         Duration::from_micros(self.width)
     }
 
-    fn count(&self, index: u64, level: u16, which: impl Fn(&Counts) -> &AtomicU64) {
-        let Some(slot) = usize::try_from(index % SLOTS).ok().and_then(|at| self.slots.get(at)) else {
-            return;
-        };
-        slot.turn_to(index);
-        if let Some(counts) = slot.levels.get(usize::from(level)) {
-            which(counts).fetch_add(1, Relaxed);
+    /// The newest slot. Begins it, if it is another than before.
+    #[inline]
+    fn slide_to(&self, now: Timestamp) -> &Slot {
+        let newest = self.newest.load(Relaxed);
+        // A product, since a division would cost as much as all the rest.
+        if now.as_micros().wrapping_sub(newest.wrapping_mul(self.width)) >= self.width {
+            self.begin(now.as_micros() / self.width, newest);
         }
+        self.slot_of(self.newest.load(Relaxed))
+    }
+
+    /// Begins a slot, and adds up those before it. Of threads that come at once, one does it.
+    #[cold]
+    fn begin(&self, index: u64, newest: u64) {
+        // One slot back: a thread that was held up. More: a clock that stepped back.
+        let held_up = index.saturating_add(1) == newest;
+        if held_up || self.newest.compare_exchange(newest, index, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        self.slot_of(index).turn_to(index);
+        let in_window = |slot: &&Slot| slot.is_within(index) && slot.index.load(Relaxed) != index;
+        for (level, before) in self.before.iter().enumerate() {
+            let (mut requests, mut accepts) = (0, 0);
+            for counts in self.slots.iter().filter(in_window).filter_map(|slot| slot.levels.get(level)) {
+                requests += counts.requests.load(Relaxed);
+                accepts += counts.accepts.load(Relaxed);
+            }
+            before.requests.store(requests, Relaxed);
+            before.accepts.store(accepts, Relaxed);
+        }
+    }
+
+    fn slot_of(&self, index: u64) -> &Slot {
+        &self.slots[usize::try_from(index % SLOTS).unwrap_or_default()]
     }
 }
 
 impl Slot {
+    fn count(&self, level: u16, which: impl Fn(&Counts) -> &AtomicU64) {
+        if let Some(counts) = self.levels.get(usize::from(level)) {
+            which(counts).fetch_add(1, Relaxed);
+        }
+    }
+
     /// Whether this slot is the one of `newest` or one of those just before it.
     fn is_within(&self, newest: u64) -> bool {
         newest.checked_sub(self.index.load(Relaxed)).is_some_and(|age| age < SLOTS)
     }
 
-    /// Empties the slot if it holds another index. Of threads that come at once, one does it.
+    /// Empties the slot if it holds another index.
     fn turn_to(&self, index: u64) {
-        let held = self.index.load(Relaxed);
-        if held != index && self.index.compare_exchange(held, index, Relaxed, Relaxed).is_ok() {
+        if self.index.swap(index, Relaxed) != index {
             for counts in &self.levels {
                 counts.requests.store(0, Relaxed);
                 counts.accepts.store(0, Relaxed);
@@ -136,6 +175,8 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     fn sre() -> Sre {
@@ -184,6 +225,36 @@ mod tests {
         traffic(&sre, 0, 100, 0, at(61));
         for (read_at, sheds) in [(65, true), (119, true), (120, false), (100_000, false), (5, false)] {
             assert_eq!(sre.ask(0, at(read_at)) > 0.3, sheds, "at {read_at} s");
+        }
+    }
+
+    #[test]
+    fn equals_a_recount_of_everything_that_ever_happened() {
+        let sre = sre();
+        let mut seen: Vec<(u64, u16, bool)> = Vec::new();
+        let mut random = 12_345_u64;
+        let mut micros = 0;
+        for _ in 0..1_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (gap, level, accepts) = (random >> 40, (random >> 20) % 4, (random >> 10) % 3);
+            micros += if gap % 50 == 0 { 45_000_000 } else { gap % 400_000 };
+            let (now, level) = (Timestamp::from_micros(micros), u16::try_from(level).unwrap());
+            let slot = micros / 6_000_000;
+            let count = |of: u16, accepted: bool| {
+                let counts = |&&(at, level, kind): &&(u64, u16, bool)| {
+                    slot - at < SLOTS && level == of && kind == accepted
+                };
+                seen.iter().filter(counts).count() as f64
+            };
+            let unmet: f64 = (0..level).map(|higher| count(higher, false) - count(higher, true)).sum();
+            let requests = (count(level, false) + unmet).max(0.0);
+            let expected = ((requests - 2.0 * count(level, true)) / (requests + 60.0)).max(0.0);
+            assert_eq!(sre.ask(level, now), expected, "at {micros}");
+            seen.push((slot, level, false));
+            for _ in 0..accepts {
+                sre.accept(level, now);
+                seen.push((slot, level, true));
+            }
         }
     }
 }

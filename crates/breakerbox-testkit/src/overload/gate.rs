@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use breakerbox_core::throttle::{
-    Pass, Priority, Strategy, Throttle, ThrottlePolicy, ThrottlePolicyError, Verdict,
-};
+use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottlePolicy, Verdict};
 use breakerbox_core::{Draw, Timestamp};
 use fastrand::Rng;
 
@@ -51,22 +49,18 @@ pub(super) enum Gates {
 }
 
 impl Gates {
-    pub(super) fn new(
-        kind: GateKind,
-        clients: usize,
-        backend: &BackendModel,
-    ) -> Result<Self, ThrottlePolicyError> {
+    pub(super) fn new(kind: GateKind, clients: usize, backend: &BackendModel) -> Self {
         let throttles = |strategy| {
-            let policy = ThrottlePolicy::builder().strategy(strategy).build()?;
-            Ok((0..clients).map(|_| Throttle::new(&policy)).collect())
+            let policy = ThrottlePolicy::builder().strategy(strategy).build().expect("the defaults are good");
+            Self::Throttles((0..clients).map(|_| Throttle::new(&policy)).collect())
         };
-        Ok(match kind {
+        match kind {
             GateKind::None => Self::None,
-            GateKind::Sre => Self::Throttles(throttles(Strategy::Sre)?),
-            GateKind::Adaptive => Self::Throttles(throttles(Strategy::Adaptive)?),
+            GateKind::Sre => throttles(Strategy::Sre),
+            GateKind::Adaptive => throttles(Strategy::Adaptive),
             GateKind::Oracle => Self::Oracle(Box::new(Capacity::oracle(backend, true))),
             GateKind::BlindOracle => Self::Oracle(Box::new(Capacity::oracle(backend, false))),
-        })
+        }
     }
 
     /// Whether a call is let through; a throttle's comes with a pass.

@@ -23,7 +23,7 @@ mod target;
 
 pub use gate::GateKind;
 pub use measures::Measures;
-pub use prove::{Proof, judge, prove};
+pub use prove::{Proof, judge, print_proofs, prove};
 pub use run::simulate;
 pub use scenario::{Scenario, ScenarioError};
 pub use target::{Judged, Targets};

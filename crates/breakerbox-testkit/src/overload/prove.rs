@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use breakerbox_core::throttle::ThrottlePolicyError;
-
 use super::gate::GateKind;
 use super::measures::Measures;
 use super::run::simulate;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, ScenarioError};
 use super::target::{Compared, Judged};
 
 /// One scenario over many seeds: the means of each gate, and the targets.
@@ -19,45 +17,59 @@ pub struct Proof {
 }
 
 /// Runs a scenario through every gate of the tables with the seeds 1 to `seeds`, and judges [`GateKind::Adaptive`].
-///
-/// # Errors
-/// If a throttle can't be built, which its defaults never cause.
-pub fn prove(scenario: &Scenario, seeds: u64) -> Result<Proof, ThrottlePolicyError> {
-    let means = |gate| Ok((gate, Measures::mean(&runs(scenario, gate, seeds)?)));
-    let means = GateKind::TABLED.into_iter().map(means).collect::<Result<_, ThrottlePolicyError>>()?;
-    Ok(Proof { scenario: scenario.name.clone(), means, judged: judge(scenario, seeds)? })
+#[must_use]
+pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
+    let means = |gate| (gate, Measures::mean(&runs(scenario, gate, seeds)));
+    let means = GateKind::TABLED.into_iter().map(means).collect();
+    Proof { scenario: scenario.name.clone(), means, judged: judge(scenario, seeds) }
 }
 
 /// Whether [`GateKind::Adaptive`] reaches the targets of a scenario, over the seeds 1 to `seeds`. Runs only what the
 /// targets need.
-///
-/// # Errors
-/// If a throttle can't be built, which its defaults never cause.
-pub fn judge(scenario: &Scenario, seeds: u64) -> Result<Vec<Judged>, ThrottlePolicyError> {
+#[must_use]
+pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     let targets = &scenario.targets;
     if targets.report_only {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let own = runs(scenario, GateKind::Adaptive, seeds)?;
+    let own = runs(scenario, GateKind::Adaptive, seeds);
     let mut compared = Compared::alone(Measures::mean(&own));
     if targets.points_below_none_max.is_some() {
-        compared.none = Some(Measures::mean(&runs(scenario, GateKind::None, seeds)?));
+        compared.none = Some(Measures::mean(&runs(scenario, GateKind::None, seeds)));
     }
     if targets.goodput_percent_of_no_retries_min.is_some() {
         let scenario = Scenario { retries: 0, ..scenario.clone() };
-        compared.without_retries = Some(Measures::mean(&runs(&scenario, GateKind::Adaptive, seeds)?));
+        compared.without_retries = Some(Measures::mean(&runs(&scenario, GateKind::Adaptive, seeds)));
     }
     if targets.percent_beyond_oracle_max.is_some() {
-        let oracle = runs(scenario, GateKind::BlindOracle, seeds)?;
+        let oracle = runs(scenario, GateKind::BlindOracle, seeds);
         // Seed by seed: what one run sheds too much, another does not make good.
         let beyond = own.iter().zip(&oracle).map(|(own, oracle)| own.sheds_beyond(oracle));
         compared.percent_beyond_oracle = Some(beyond.sum::<f64>() / own.len() as f64);
     }
-    Ok(targets.judge(&compared))
+    targets.judge(&compared)
 }
 
-fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Result<Vec<Measures>, ThrottlePolicyError> {
+fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Vec<Measures> {
     (1..=seeds).map(|seed| simulate(scenario, gate, seed)).collect()
+}
+
+/// Proves every scenario whose name contains `only`, prints each as it is done, and returns the names of those that
+/// missed a target.
+///
+/// # Errors
+/// If a scenario file is wrong.
+pub fn print_proofs(only: &str, seeds: u64) -> Result<Vec<String>, ScenarioError> {
+    println!("{}", Proof::head());
+    let mut missed = Vec::new();
+    for scenario in Scenario::all()?.iter().filter(|scenario| scenario.name.contains(only)) {
+        let proof = prove(scenario, seeds);
+        println!("{proof}");
+        if !proof.is_met() {
+            missed.push(scenario.name.clone());
+        }
+    }
+    Ok(missed)
 }
 
 impl Proof {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use breakerbox_core::throttle::{Pass, Priority, ThrottlePolicyError};
+use breakerbox_core::throttle::{Pass, Priority};
 use fastrand::Rng;
 
 use super::arrivals::Arrivals;
@@ -13,14 +13,12 @@ use super::measures::{Measures, Recorder};
 use super::scenario::Scenario;
 
 /// Runs a scenario through a gate.
-///
-/// # Errors
-/// If a throttle can't be built, which its defaults never cause.
-pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measures, ThrottlePolicyError> {
+#[must_use]
+pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Measures {
     let mut rng = Rng::with_seed(seed);
     let arrivals = Arrivals::new(scenario, rng.fork());
     let mut run = Run {
-        gates: Gates::new(gate, scenario.clients.get(), &scenario.backend)?,
+        gates: Gates::new(gate, scenario.clients.get(), &scenario.backend),
         backend: Backend::of(&scenario.backend),
         rng,
         due: BinaryHeap::new(),
@@ -40,7 +38,7 @@ pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Result<Measur
         run.attempt(call, arrival.at_micros, true);
     }
     run.answer_until(u64::MAX);
-    Ok(run.recorder.finish())
+    run.recorder.finish()
 }
 
 /// One call, however often it is tried.

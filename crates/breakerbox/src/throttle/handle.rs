@@ -60,7 +60,8 @@ impl<C> Throttle<C> {
         let Some(cell) = &self.cell else { return Ok(None) };
         let priority = context_priority().unwrap_or(priority);
         let draw = match cell.throttle.strategy() {
-            Strategy::Sre => Draw(rand::random()),
+            // The core looks at the upper bits.
+            Strategy::Sre => Draw(u128::from(rand::random::<u64>()) << 64),
             // It leaves nothing to chance.
             _ => Draw(0),
         };

@@ -1,0 +1,111 @@
+//! How calls are measured: all subjects take turns, round after round, and the median of each counts. So a machine that is
+//! busy for a while is busy for all of them.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use breakerbox::{Clock, SystemClock};
+
+use crate::figures::{machine, median};
+
+/// A measure that can be repeated: makes so many calls and says how long they took.
+pub(crate) type Measure = Box<dyn FnMut(u64) -> Duration>;
+
+/// One figure: a subject in one column.
+pub(crate) struct Row {
+    pub(crate) column: &'static str,
+    pub(crate) subject: &'static str,
+    measure: Measure,
+    times: Vec<Duration>,
+}
+
+/// The column of what nobody can be faster than.
+pub(crate) const FLOOR: &str = "floor";
+
+/// In [`FLOOR`]: what a program pays to know the time.
+pub(crate) const INSTANT: &str = "Instant::now()";
+
+impl Row {
+    pub(crate) fn new(column: &'static str, subject: &'static str, measure: Measure) -> Self {
+        Self { column, subject, measure, times: Vec::new() }
+    }
+
+    /// The median of all rounds, for one call.
+    #[allow(clippy::cast_precision_loss)] // Figures for people.
+    pub(crate) fn nanos(&self, calls: u64) -> f64 {
+        median(self.times.clone()).as_nanos() as f64 / calls as f64
+    }
+}
+
+/// Measures every row in every round.
+pub(crate) fn take_turns(rows: &mut [Row], rounds: usize, calls: u64) {
+    for _ in 0..rounds.max(1) {
+        for row in &mut *rows {
+            row.times.push((row.measure)(calls));
+        }
+    }
+}
+
+/// Says how the figures below were measured.
+pub(crate) fn say_how(rounds: usize, calls: u64) {
+    println!("ns for one call, medians of {rounds} rounds of {calls} calls on {}", machine());
+}
+
+/// Makes the call so many times.
+#[inline]
+pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
+    let start = Instant::now();
+    for _ in 0..calls {
+        call();
+    }
+    start.elapsed()
+}
+
+/// Two threads make so many calls each; the time of one call is as the slower of them sees it.
+pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
+    let start = std::sync::Barrier::new(2);
+    let work = || {
+        start.wait();
+        timed(calls, &call)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let mine = work();
+        mine.max(other.join().expect("a no-op call does not panic"))
+    })
+}
+
+/// The limits of the machine.
+pub(crate) fn floors() -> Vec<Row> {
+    let shared = AtomicU64::new(0);
+    let add = move || {
+        black_box(&shared).fetch_add(1, Ordering::Relaxed);
+    };
+    let now = || {
+        black_box(Instant::now());
+    };
+    let clock = || {
+        black_box(SystemClock.now());
+    };
+    let two_reads = || {
+        black_box((SystemClock.now(), SystemClock.now()));
+    };
+    vec![
+        Row::new(FLOOR, "one shared atomic add", Box::new(move |calls| timed(calls, &add))),
+        Row::new(FLOOR, INSTANT, Box::new(move |calls| timed(calls, now))),
+        Row::new(FLOOR, "one read of the clock used", Box::new(move |calls| timed(calls, clock))),
+        Row::new(FLOOR, "two reads of the clock used", Box::new(move |calls| timed(calls, two_reads))),
+    ]
+}
+
+/// Keys such as tenants' endpoints have.
+pub(crate) fn keys(count: u64) -> Vec<String> {
+    (0..count).map(|n| format!("tenant-{:03} https://hooks.example.com/endpoint/{n}", n % 1_000)).collect()
+}
+
+/// The next key, far from the one before.
+pub(crate) fn next(place: &mut usize, keys: &[String]) -> usize {
+    *place = (*place + 7_919) % keys.len();
+    *place
+}
