@@ -28,9 +28,9 @@ pub(crate) fn run() -> Result<()> {
     })?;
     let mut tally = Tally::default();
     step("tests", || tally.count(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])))?;
-    step("interleavings of the hot path", || {
-        let mut loom = cargo(&["test", "--package", "breakerbox", "--lib", "--release", "--locked"]);
-        loom.args(["--target-dir", "target/loom", "interleavings"]);
+    step("interleavings of the hot paths", || {
+        let mut loom = cargo(&["test", "--package", "breakerbox", "--package", "breakerbox-core"]);
+        loom.args(["--lib", "--release", "--locked", "--target-dir", "target/loom", "interleavings"]);
         tally.count(loom.env("RUSTFLAGS", "--cfg breakerbox_loom"))
     })?;
     println!("{} passed, {} failed", tally.passed, tally.failed);

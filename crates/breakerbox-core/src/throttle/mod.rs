@@ -18,10 +18,10 @@
 //! hundred of them do no harm to the adaptive strategy, ten in a hundred make it shed most calls.
 
 mod adaptive;
-mod cell;
 mod policy;
 mod priority;
 mod retry;
+mod shared;
 mod sre;
 
 use core::fmt;

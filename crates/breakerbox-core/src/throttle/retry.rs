@@ -3,11 +3,10 @@
 //! It keeps two windows, the current one and what the one before allowed, and slides from the one to the other: the
 //! older allowance fades while the current one grows. It counts nothing on a call's way; only a retry costs anything.
 
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
-use super::cell::Number;
+use super::shared::Ordering::Relaxed;
+use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
 /// How long accepts allow retries. Short enough that yesterday's accepts pay for nothing, long enough that a slow

@@ -9,11 +9,11 @@
 //! added up once, when the newest begins.
 
 use alloc::boxed::Box;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
 use super::ThrottlePolicy;
+use super::shared::AtomicU64;
+use super::shared::Ordering::Relaxed;
 use crate::time::{Timestamp, micros};
 
 /// Into how many slots the window is cut.

@@ -138,6 +138,9 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     merge(&store, delta(&key, aged(successes(1), 20))).await;
     let merged = merge(&store, delta(&key, aged(failures(3), 40))).await;
     assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 3));
+    // In one delta, at the same time as the success that came last: nobody can tell.
+    let mixed = BucketDelta { age: seconds(15), successes: 1, failures: 1, run: 1, ..BucketDelta::default() };
+    assert_eq!(merge(&store, delta(&key, mixed)).await.totals.failure_run, 0);
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 10))).await.totals.failure_run, 2);
     // A success that is told late, and was before the run, does not end it.
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 30))).await.totals.failure_run, 2);

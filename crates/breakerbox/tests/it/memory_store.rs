@@ -120,15 +120,16 @@ async fn a_listener_that_is_too_slow_hears_that_it_missed_something() {
         store.swap_if(&swap("e1", expected, version)).await.unwrap();
         expected = Some(version);
     }
-    assert_eq!(changes.next().await, Some(Heard::Missed));
+    let mut next = async || tokio::time::timeout(secs(20), changes.next()).await.expect("a change");
+    assert_eq!(next().await, Some(Heard::Missed));
     let mut last = 0;
     while last != 2_000 {
-        let Some(Heard::Changed { record, .. }) = changes.next().await else { panic!("missed twice") };
+        let Some(Heard::Changed { record, .. }) = next().await else { panic!("missed twice") };
         assert!(record.version.0 > last, "in their order");
         last = record.version.0;
     }
     drop(store);
-    assert_eq!(changes.next().await, None);
+    assert_eq!(next().await, None);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::super::cell::Number;
+use super::super::shared::Number;
 
 /// How many seconds of the rate a bucket holds...
 const DEPTH_SECONDS: f64 = 0.5;

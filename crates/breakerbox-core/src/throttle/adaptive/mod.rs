@@ -14,16 +14,16 @@
 
 mod bucket;
 mod estimate;
+#[cfg(all(test, breakerbox_loom))]
+mod interleavings;
 mod math;
-
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use bucket::Bucket;
 use estimate::{Estimate, Mode, Seen};
 
-use super::cell::Number;
 use super::priority::Levels;
+use super::shared::Ordering::{Acquire, Relaxed, Release};
+use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
 use super::{Reason, Shed, Verdict};
 use crate::time::Timestamp;
 

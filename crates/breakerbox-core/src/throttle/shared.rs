@@ -1,14 +1,20 @@
-//! A number that threads share without waiting for each other.
+//! What threads share without waiting for each other: the standard atomics, or loom's, which try every interleaving, and
+//! a floating-point number in one of them.
 
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+#[cfg(not(breakerbox_loom))]
+pub(super) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+#[cfg(breakerbox_loom)]
+pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use self::Ordering::Relaxed;
 
 /// A floating-point number in an atomic. Nothing else is published through it, so relaxed order is enough.
 #[derive(Default, Debug)]
 pub(super) struct Number(AtomicU64);
 
 impl Number {
-    pub(super) const fn new(value: f64) -> Self {
+    pub(super) fn new(value: f64) -> Self {
         Self(AtomicU64::new(value.to_bits()))
     }
 
