@@ -141,6 +141,15 @@ impl Refusal {
         }
     }
 
+    /// How long that is from now.
+    #[must_use]
+    pub const fn retry_in(&self) -> Option<Duration> {
+        match self {
+            Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
+            Self::Ramping { .. } | Self::ForcedOpen | Self::Disabled => None,
+        }
+    }
+
     /// The name that reports and APIs use.
     #[must_use]
     pub const fn name(&self) -> &'static str {

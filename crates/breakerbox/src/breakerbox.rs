@@ -12,6 +12,7 @@ use crate::circuit::Circuit;
 use crate::clock::{AnyClock, Clock};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::{Kept, Registry, check_key};
+use crate::waiters::Waiters;
 
 /// How many circuits a registry holds unless it is told otherwise.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
@@ -24,6 +25,7 @@ pub struct Breakerbox(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) clock: AnyClock,
     pub(crate) observers: Observers,
+    pub(crate) waiters: Waiters,
     registry: Registry<Cell>,
     policies: RwLock<Policies>,
     dry_run: bool,
@@ -91,6 +93,7 @@ impl Breakerbox {
             let policy = policies.of(cell.key());
             if !Arc::ptr_eq(&policy, &cell.policy()) {
                 cell.set_policy(policy, &self.0.clock);
+                self.0.waiters.wake_one(cell);
             }
         });
     }
@@ -224,6 +227,7 @@ impl Builder {
         Breakerbox(Arc::new(Shared {
             clock: self.clock,
             observers: self.observers,
+            waiters: Waiters::default(),
             registry: Registry::new(self.max_circuits),
             policies: RwLock::new(policies),
             dry_run: self.dry_run,

@@ -2,17 +2,23 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use breakerbox_core::{
     self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settled, Status, Totals,
     Verdict,
 };
 
+use tokio::time::Instant;
+
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, Held};
 use crate::clock::AnyClock;
 use crate::permit::Permit;
 use crate::registry::Kept;
+
+/// After how long a waiter asks again, though nobody woke it: some calls never settle, and are written off without a word.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
@@ -42,6 +48,53 @@ impl Circuit {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
             },
+        }
+    }
+
+    /// Asks for a permit and, where it is refused, waits for one, at most so long. Who waits is woken when something happens
+    /// to the circuit: a probe ends, a call on the ramp settles, an operator lets go. Needs tokio's timer.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// use breakerbox::Breakerbox;
+    /// use std::time::Duration;
+    ///
+    /// let breakers = Breakerbox::builder().build();
+    /// let circuit = breakers.circuit("https://api.example.com/orders")?;
+    /// match circuit.ask_within(Duration::from_secs(5)).await {
+    ///     Ok(permit) => {
+    ///         permit.success();
+    ///     }
+    ///     Err(refusal) => println!("still refused after 5 s: {refusal}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The last refusal.
+    pub async fn ask_within(&self, limit: Duration) -> Result<Permit<'_>, Refusal> {
+        let Some(cell) = &self.cell else { return self.ask() };
+        let started_at = Instant::now();
+        if let Ok(permit) = self.ask() {
+            return Ok(permit);
+        }
+        let place = self.shared.waiters.enter(cell);
+        loop {
+            let refusal = match self.ask() {
+                Ok(permit) => {
+                    self.shared.waiters.wake_one(cell);
+                    return Ok(permit);
+                }
+                Err(refusal) => refusal,
+            };
+            let left = limit.saturating_sub(started_at.elapsed());
+            if left.is_zero() {
+                return Err(refusal);
+            }
+            let wait = refusal.retry_in().unwrap_or(ASK_AGAIN).min(ASK_AGAIN).min(left);
+            // Whether woken or not, the next step is to ask.
+            let _ = tokio::time::timeout(wait, place.woken()).await;
         }
     }
 
@@ -95,8 +148,10 @@ impl Circuit {
     /// Does what an operator says: force open, force closed, disable, release, enable, reset. Returns the change; none if
     /// there was nothing to do.
     pub fn obey(&self, command: Command, by: &Attribution) -> Option<Change> {
-        let change = self.cell.as_ref()?.obey(command, by, self.clock())?;
+        let cell = self.cell.as_ref()?;
+        let change = cell.obey(command, by, self.clock())?;
         self.changed(change.clone());
+        self.shared.waiters.wake_one(cell);
         Some(change)
     }
 
@@ -117,6 +172,9 @@ impl Circuit {
         }
         if settled.verdict == Verdict::Late {
             self.shared.count_late();
+        }
+        if let Some(cell) = &self.cell {
+            self.shared.waiters.wake_one(cell);
         }
         settled.verdict
     }

@@ -53,6 +53,7 @@ mod registry;
 pub mod store;
 mod sync;
 pub mod throttle;
+mod waiters;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{

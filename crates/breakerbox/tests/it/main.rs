@@ -12,3 +12,4 @@ mod registry;
 mod same_as_the_core;
 mod service;
 mod throttles;
+mod waiting;

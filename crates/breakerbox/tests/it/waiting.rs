@@ -1,0 +1,165 @@
+//! Waiting for a permit: who is woken, and when. Tokio's clock stands still unless everybody waits for it, so what took no
+//! time was woken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use breakerbox::{Attribution, Circuit, Command, Refusal, Status};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::service::{Service, secs, simple, succeed};
+
+/// Waits for a permit in a task of its own, settles it as a success, and says whether it was a probe.
+fn waiter(circuit: &Circuit, limit: Duration) -> JoinHandle<Result<bool, Refusal>> {
+    let circuit = circuit.clone();
+    tokio::spawn(async move {
+        let permit = circuit.ask_within(limit).await?;
+        let is_probe = permit.is_probe();
+        permit.success();
+        Ok(is_probe)
+    })
+}
+
+/// Lets every task run as far as it can.
+async fn let_them_wait() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn operator() -> Attribution {
+    Attribution::new("ops", "maintenance").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_when_the_probe_ends() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let probe = circuit.ask().unwrap();
+    let start = Instant::now();
+    let waiters: Vec<_> = (0..10).map(|_| waiter(&circuit, secs(60))).collect();
+    let_them_wait().await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    probe.success();
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap(), Ok(false), "the circuit is closed");
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_goes_to_whoever_waits() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let probe = circuit.ask().unwrap();
+    let start = Instant::now();
+    let (first, second) = (waiter(&circuit, secs(60)), waiter(&circuit, secs(60)));
+    let_them_wait().await;
+    drop(probe);
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(true), Ok(false)));
+    assert_eq!((start.elapsed(), circuit.status()), (Duration::ZERO, Status::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_waiting_keeps_nobody_waiting() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let probe = circuit.ask().unwrap();
+    let start = Instant::now();
+    let (first, second) = (waiter(&circuit, secs(60)), waiter(&circuit, secs(60)));
+    let_them_wait().await;
+    // Woken, and gone before it could ask.
+    drop(probe);
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    assert_eq!(second.await.unwrap(), Ok(true));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_beyond_the_limit() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    circuit.obey(Command::ForceOpen, &operator());
+    let start = Instant::now();
+    assert_eq!(circuit.ask_within(secs(5)).await.err(), Some(Refusal::ForcedOpen));
+    assert_eq!(start.elapsed(), secs(5));
+    assert_eq!(circuit.ask_within(Duration::ZERO).await.err(), Some(Refusal::ForcedOpen));
+    assert_eq!(start.elapsed(), secs(5), "no time is no waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_lets_everybody_go() {
+    let service = Service::new(&simple());
+    let (circuit, other) = (service.circuit("e1"), service.circuit("e2"));
+    for circuit in [&circuit, &other] {
+        circuit.obey(Command::ForceOpen, &operator());
+    }
+    let start = Instant::now();
+    let waiters: Vec<_> = (0..100).map(|_| waiter(&circuit, secs(3_600))).collect();
+    let elsewhere = waiter(&other, secs(3_600));
+    let_them_wait().await;
+    circuit.obey(Command::ForceClosed, &operator());
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap(), Ok(false));
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(!elsewhere.is_finished(), "another circuit");
+    elsewhere.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_the_ramp_each_call_that_settles_lets_others_through() {
+    let service = Service::new(&simple().ramp_cap(8));
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    succeed(&circuit, 1);
+    let start = Instant::now();
+    let in_flight = Arc::new(AtomicU32::new(0));
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let calls: Vec<_> = (0..1_000)
+        .map(|_| {
+            let (circuit, in_flight, seen) = (circuit.clone(), in_flight.clone(), seen.clone());
+            tokio::spawn(async move {
+                let permit = circuit.ask_within(secs(60)).await.unwrap();
+                let now = in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+                seen.lock().unwrap().push(now);
+                tokio::task::yield_now().await;
+                in_flight.fetch_sub(1, Ordering::SeqCst);
+                permit.success();
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO, "all were woken");
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.len(), seen[..3].iter().max()), (1_000, Some(&2)), "in flight: one, then two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_says_is_found_out_within_a_second() {
+    let service = Service::new(&simple().ramp_cap(8));
+    let circuit = service.tripped("e1");
+    let start = Instant::now();
+    let at_the_cool_off = waiter(&circuit, secs(60));
+    let_them_wait().await;
+    service.clock.advance(secs(30));
+    assert_eq!(at_the_cool_off.await.unwrap(), Ok(true));
+    assert!(start.elapsed() <= secs(1), "{:?}", start.elapsed());
+
+    // A call on the ramp that never settles is written off, without a word, after a window.
+    std::mem::forget(circuit.ask().unwrap());
+    let start = Instant::now();
+    let waiter = waiter(&circuit, secs(60));
+    let_them_wait().await;
+    service.clock.advance(secs(60));
+    assert_eq!(waiter.await.unwrap(), Ok(false));
+    assert!(start.elapsed() <= secs(1), "{:?}", start.elapsed());
+}
