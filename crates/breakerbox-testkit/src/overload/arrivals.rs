@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use breakerbox_core::throttle::{Levels, Priority};
-use fastrand::Rng;
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 use super::scenario::{Dealt, Phase, Scenario, Spaced};
 
@@ -22,7 +24,7 @@ pub(super) struct Arrival {
 /// All calls of a scenario, in order of time.
 pub(super) struct Arrivals<'a> {
     scenario: &'a Scenario,
-    rng: Rng,
+    rng: SmallRng,
     phases: std::slice::Iter<'a, Phase>,
     phase: Option<&'a Phase>,
     phase_began: Duration,
@@ -36,7 +38,7 @@ pub(super) struct Arrivals<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    pub(super) fn new(scenario: &'a Scenario, rng: Rng) -> Self {
+    pub(super) fn new(scenario: &'a Scenario, rng: SmallRng) -> Self {
         Self {
             scenario,
             rng,
@@ -74,7 +76,7 @@ impl<'a> Arrivals<'a> {
             self.left_at_once = self.scenario.at_once.get();
             let gap = match self.scenario.spaced {
                 Spaced::Evenly => 1.0,
-                Spaced::AtRandom => -(1.0 - self.rng.f64()).ln(),
+                Spaced::AtRandom => -(1.0 - self.rng.random::<f64>()).ln(),
             };
             self.worth += gap * self.scenario.at_once.get() as f64;
         }
@@ -83,7 +85,7 @@ impl<'a> Arrivals<'a> {
     fn next_in_round(&mut self) -> usize {
         if self.round.is_empty() {
             self.round.extend(0..self.scenario.clients.get());
-            self.rng.shuffle(&mut self.round);
+            self.round.shuffle(&mut self.rng);
         }
         self.round.pop().unwrap_or(0)
     }
@@ -93,7 +95,7 @@ impl<'a> Arrivals<'a> {
         if order.is_empty() {
             let levels = Levels::STANDARD;
             order.extend((0..levels.count()).filter_map(|level| levels.priority(level).ok()));
-            self.rng.shuffle(order);
+            order.shuffle(&mut self.rng);
         }
         order.pop().unwrap_or(Priority::LOW)
     }
@@ -106,7 +108,7 @@ impl Iterator for Arrivals<'_> {
         let at = self.next_time()?;
         let client = match self.scenario.dealt {
             Dealt::InRounds => self.next_in_round(),
-            Dealt::AtRandom => self.rng.usize(..self.scenario.clients.get()),
+            Dealt::AtRandom => self.rng.random_range(..self.scenario.clients.get()),
         };
         self.advance();
         let at_micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
@@ -116,12 +118,16 @@ impl Iterator for Arrivals<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+
     use super::*;
 
     fn times(head: &str) -> Vec<u64> {
         let rest = r#"backend = { capacity = [], burst = 1, accept_takes = [], reject_takes = "1ms" }"#;
         let scenario: Scenario = toml::from_str(&format!("{head}\n{rest}")).unwrap();
-        Arrivals::new(&scenario, Rng::with_seed(1)).map(|arrival| arrival.at_micros / 1_000).collect()
+        Arrivals::new(&scenario, SmallRng::seed_from_u64(1))
+            .map(|arrival| arrival.at_micros / 1_000)
+            .collect()
     }
 
     #[test]
@@ -148,7 +154,7 @@ mod tests {
         "#;
         let scenario: Scenario = toml::from_str(text).unwrap();
         let mut counts = [[0; 4]; 5];
-        for arrival in Arrivals::new(&scenario, Rng::with_seed(1)) {
+        for arrival in Arrivals::new(&scenario, SmallRng::seed_from_u64(1)) {
             counts[arrival.client][usize::from(arrival.priority.level())] += 1;
         }
         assert_eq!(counts, [[100; 4]; 5]);

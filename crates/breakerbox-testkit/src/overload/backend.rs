@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use breakerbox_core::throttle::{Levels, Priority};
-use fastrand::Rng;
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
 use super::scenario::{BackendModel, holds_at};
 
@@ -62,8 +63,8 @@ impl Backend {
         Self { capacity: Capacity::of(model) }
     }
 
-    pub(super) fn call(&mut self, priority: Priority, rng: &mut Rng, now: u64) -> Answer {
-        let stray = rng.f64() < self.capacity.model.stray_rejections;
+    pub(super) fn call(&mut self, priority: Priority, rng: &mut SmallRng, now: u64) -> Answer {
+        let stray = rng.random::<f64>() < self.capacity.model.stray_rejections;
         let accepted = !stray && self.capacity.take(priority, now);
         let model = &self.capacity.model;
         let takes = if accepted {
@@ -84,6 +85,8 @@ fn is_out(model: &BackendModel, now: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+
     use super::*;
 
     fn model(more: &str) -> BackendModel {
@@ -128,7 +131,7 @@ mod tests {
         let outage = r#"outage = { from = "1s", to = "2s", fails_after = "500ms" }"#;
         let mut backend = Backend::of(&model(outage));
         let mut answer = |now| {
-            let answer = backend.call(Priority::LOW, &mut Rng::with_seed(1), now);
+            let answer = backend.call(Priority::LOW, &mut SmallRng::seed_from_u64(1), now);
             (answer.accepted, answer.at_micros - now)
         };
         assert_eq!(answer(0), (true, 10_000));

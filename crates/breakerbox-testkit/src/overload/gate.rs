@@ -4,7 +4,8 @@ use std::fmt;
 
 use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottlePolicy, Verdict};
 use breakerbox_core::{Draw, Timestamp};
-use fastrand::Rng;
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
 use super::backend::Capacity;
 use super::scenario::BackendModel;
@@ -68,13 +69,13 @@ impl Gates {
         &mut self,
         client: usize,
         priority: Priority,
-        rng: &mut Rng,
+        rng: &mut SmallRng,
         now: u64,
     ) -> Result<Option<Pass>, ()> {
         match self {
             Self::None => Ok(None),
             Self::Throttles(throttles) => throttles[client]
-                .ask(priority, Draw(rng.u128(..)), Timestamp::from_micros(now))
+                .ask(priority, Draw(rng.random()), Timestamp::from_micros(now))
                 .map(Some)
                 .map_err(|_| ()),
             Self::Oracle(capacity) => capacity.take(priority, now).then_some(None).ok_or(()),

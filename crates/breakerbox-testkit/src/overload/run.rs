@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use breakerbox_core::throttle::{Pass, Priority};
-use fastrand::Rng;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 use super::arrivals::Arrivals;
 use super::backend::Backend;
@@ -15,8 +16,8 @@ use super::scenario::Scenario;
 /// Runs a scenario through a gate.
 #[must_use]
 pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Measures {
-    let mut rng = Rng::with_seed(seed);
-    let arrivals = Arrivals::new(scenario, rng.fork());
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let arrivals = Arrivals::new(scenario, SmallRng::from_rng(&mut rng));
     let mut run = Run {
         gates: Gates::new(gate, scenario.clients.get(), &scenario.backend),
         backend: Backend::of(&scenario.backend),
@@ -59,7 +60,7 @@ struct InFlight {
 struct Run {
     gates: Gates,
     backend: Backend,
-    rng: Rng,
+    rng: SmallRng,
     /// Time, order and place of the answers to come.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     in_flight: Vec<Option<InFlight>>,
