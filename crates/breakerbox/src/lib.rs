@@ -35,12 +35,14 @@
 //! | [`Permit`], [`Refusal`] | the two answers to an ask |
 //! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
 //! | [`Clock`], [`ManualClock`] | where the time comes from |
+//! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
+//! | [`store`] | where circuits are shared: the verbs, and a store in memory |
 //!
 //! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
 //! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
 //! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
 //!
-//! The guide for library users is `docs/guide/library.md`.
+//! The guides for library users are `docs/guide/library.md` and `docs/guide/throttle.md`.
 
 mod breakerbox;
 mod call;
@@ -67,7 +69,12 @@ pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use observe::CircuitChange;
 pub use permit::Permit;
 
-/// The guide's examples, compiled and run.
+/// The guides' examples, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/library.md")]
-struct Guide;
+mod guides {
+    #[doc = include_str!("../../../docs/guide/library.md")]
+    struct Library;
+
+    #[doc = include_str!("../../../docs/guide/throttle.md")]
+    struct Throttle;
+}
