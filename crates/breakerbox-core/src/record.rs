@@ -1,17 +1,21 @@
 //! The record: all that is remembered of a circuit, apart from its window of counts.
 //!
-//! A record is plain data. Stores keep it and swap it whole; its functions in `transitions/` decide what the next one
-//! is.
+//! A record is plain data. Stores keep it and swap it whole, in the form that its `Serialize` gives it; its functions in
+//! `transitions/` decide what the next one is. A field that is added later must be optional: processes of the version before
+//! read and write the same records during an upgrade.
 
 use alloc::sync::Arc;
 use core::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch, Nonce, Version};
 
 /// The state of an automatic circuit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// Calls go through.
     Closed,
@@ -55,7 +59,8 @@ impl fmt::Display for Status {
 }
 
 /// Who decides about a circuit.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Its outcomes do.
     Automatic,
@@ -68,7 +73,7 @@ pub enum Mode {
 }
 
 /// Who changed a circuit's mode, and why.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attribution {
     actor: Arc<str>,
     reason: Arc<str>,
@@ -115,7 +120,7 @@ impl Attribution {
 }
 
 /// The exclusive right to probe, for a limited time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lease {
     /// Names the one probe that holds it.
     pub nonce: Nonce,
@@ -151,7 +156,7 @@ impl Lease {
 /// | 13 | any | release, enable, reset | open or closed, automatic | `command` |
 ///
 /// The last column is the source file that decides.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The state, which counts while the mode is automatic.
     pub state: State,
@@ -268,5 +273,39 @@ mod tests {
         assert_eq!(error.to_string(), "reason: must be at most 1024 bytes, but is 1025");
         assert_eq!(Attribution::new(&long, "").unwrap_err().field, "actor");
         assert!(Attribution::new(&long[..1_024], "").is_ok());
+    }
+
+    #[test]
+    fn stores_write_it_like_this() {
+        let by = Attribution::new("ops", "maintenance").unwrap();
+        let at = Timestamp::from_micros;
+        let record = Record {
+            state: State::HalfOpen,
+            epoch: Epoch(7),
+            version: Version(0x00ff),
+            opened_at: Some(at(1)),
+            retry_at: None,
+            trips: 2,
+            last_success: Some(at(3)),
+            lease: Some(Lease { nonce: Nonce(u128::MAX), expires_at: at(4) }),
+            probe_successes: 1,
+            mode: Mode::ForcedOpen(by),
+            changed_at: at(5),
+            tenant: Some("acme".into()),
+        };
+        // Running fleets have this in their stores: it may grow, and never change.
+        let text = concat!(
+            r#"{"state":"half_open","epoch":7,"version":"000000000000000000000000000000ff","opened_at":1,"#,
+            r#""retry_at":null,"trips":2,"last_success":3,"#,
+            r#""lease":{"nonce":"ffffffffffffffffffffffffffffffff","expires_at":4},"probe_successes":1,"#,
+            r#""mode":{"forced_open":{"actor":"ops","reason":"maintenance"}},"changed_at":5,"tenant":"acme"}"#,
+        );
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Record>(text).unwrap(), record);
+
+        let least = r#"{"state":"closed","epoch":7,"version":"1","trips":0,"probe_successes":0,"mode":"automatic","changed_at":5,"new":1}"#;
+        let record: Record = serde_json::from_str(least).unwrap();
+        assert_eq!((record.mode, record.lease, record.version), (Mode::Automatic, None, Version(1)));
+        assert!(serde_json::from_str::<Record>(&text.replace("ff\"", "xx\"")).is_err());
     }
 }

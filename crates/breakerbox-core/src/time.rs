@@ -7,6 +7,8 @@
 use core::ops::Add;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time, in microseconds since an origin of the caller's choice.
 ///
 /// ```
@@ -18,7 +20,8 @@ use core::time::Duration;
 /// assert_eq!(retry_at.since(opened_at), Duration::from_secs(30));
 /// assert_eq!(opened_at.since(retry_at), Duration::ZERO, "a time in the future is no time ago");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

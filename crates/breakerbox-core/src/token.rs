@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Timestamp;
 
 /// 128 bits from the caller's random source, fresh for every step.
@@ -38,7 +40,8 @@ impl Draw {
 }
 
 /// One life of a circuit, from a transition to the next. It only grows: an outcome of an older epoch is late.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
@@ -51,12 +54,29 @@ impl Epoch {
 }
 
 /// The token of one write of a record. Random, so that a lost and re-made write is not taken for the old one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version(pub u128);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Version(#[serde(with = "hex")] pub u128);
 
 /// The token of one probe lease.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Nonce(pub u128);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Nonce(#[serde(with = "hex")] pub u128);
+
+/// Tokens are written as 32 hexadecimal digits: no format loses those, as some do numbers of 128 bits.
+mod hex {
+    use alloc::string::String;
+
+    use serde::de::{Deserialize, Deserializer, Error as _};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(token: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{token:032x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map_err(|_| D::Error::custom("a token is 32 hexadecimal digits"))
+    }
+}
 
 impl fmt::Debug for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
