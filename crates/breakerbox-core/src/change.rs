@@ -1,5 +1,7 @@
 //! Changes: what observers of a circuit receive, as values.
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::{Attribution, Mode, Record, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
@@ -26,8 +28,25 @@ pub struct Change {
     pub mode: Mode,
 }
 
+impl Change {
+    /// The change that led to this record; none if it is the first of its circuit.
+    pub(crate) fn to(record: &Record, from: Status) -> Option<Self> {
+        Some(Self {
+            from,
+            to: record.status(),
+            at: record.changed_at,
+            epoch: record.epoch,
+            cause: record.cause.clone()?,
+            retry_at: record.retry_at,
+            trips: record.trips,
+            mode: record.mode.clone(),
+        })
+    }
+}
+
 /// Why a circuit changed.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
     /// A trip rule held.
@@ -52,7 +71,8 @@ pub enum Cause {
 }
 
 /// What an operator can say to a circuit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Command {
     /// Refuse every call.
@@ -90,17 +110,9 @@ impl Step {
         next.epoch = from.epoch.next(now);
         next.version = draw.version();
         next.changed_at = now;
-        let change = Change {
-            from: from.status(),
-            to: next.status(),
-            at: now,
-            epoch: next.epoch,
-            cause,
-            retry_at: next.retry_at,
-            trips: next.trips,
-            mode: next.mode.clone(),
-        };
-        Self { record: next, change: Some(change) }
+        next.cause = Some(cause);
+        let change = Change::to(&next, from.status());
+        Self { record: next, change }
     }
 
     /// A step within the same epoch.

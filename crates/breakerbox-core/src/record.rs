@@ -9,6 +9,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::Cause;
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch, Nonce, Version};
@@ -180,6 +181,8 @@ pub struct Record {
     pub mode: Mode,
     /// When the epoch began.
     pub changed_at: Timestamp,
+    /// Why the epoch began, so that every process that sees the record can tell; none for a circuit's first.
+    pub cause: Option<Cause>,
     /// Whom the destination belongs to.
     pub tenant: Option<Arc<str>>,
 }
@@ -200,6 +203,7 @@ impl Record {
             probe_successes: 0,
             mode: Mode::Automatic,
             changed_at: now,
+            cause: None,
             tenant,
         }
     }
@@ -265,6 +269,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+    use crate::rule::TripRule;
 
     #[test]
     fn an_attribution_has_bounds() {
@@ -291,6 +296,7 @@ mod tests {
             probe_successes: 1,
             mode: Mode::ForcedOpen(by),
             changed_at: at(5),
+            cause: Some(Cause::Rule(TripRule::FailureRate)),
             tenant: Some("acme".into()),
         };
         // Running fleets have this in their stores: it may grow, and never change.
@@ -298,7 +304,8 @@ mod tests {
             r#"{"state":"half_open","epoch":7,"version":"000000000000000000000000000000ff","opened_at":1,"#,
             r#""retry_at":null,"trips":2,"last_success":3,"#,
             r#""lease":{"nonce":"ffffffffffffffffffffffffffffffff","expires_at":4},"probe_successes":1,"#,
-            r#""mode":{"forced_open":{"actor":"ops","reason":"maintenance"}},"changed_at":5,"tenant":"acme"}"#,
+            r#""mode":{"forced_open":{"actor":"ops","reason":"maintenance"}},"changed_at":5,"#,
+            r#""cause":{"rule":"failure_rate"},"tenant":"acme"}"#,
         );
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<Record>(text).unwrap(), record);

@@ -4,12 +4,15 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::policy::Policy;
 use crate::time::micros;
 use crate::window::Totals;
 
 /// A rule that can trip a circuit. A rule that the policy does not set is off.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TripRule {
     /// Enough calls, and this share of them failed.

@@ -117,6 +117,7 @@ fn record(status: Status, epoch: u64, version: u128) -> Record {
         probe_successes: 0,
         mode,
         changed_at: Timestamp::from_micros(epoch),
+        cause: None,
         tenant: None,
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{Swap, Swapped};
-use breakerbox::{Attribution, Lease, Mode, Nonce, Record, State, Status, Timestamp, Version};
+use breakerbox::{
+    Attribution, Cause, Command, Lease, Mode, Nonce, Record, State, Status, Timestamp, Version,
+};
 
 use super::{AnyStore, PATIENCE, at_once, put, read, record, swap, unique_key, won};
 
@@ -48,6 +50,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
             probe_successes: 3,
             mode,
             changed_at: Timestamp::from_micros(1_700_000_000_123_457),
+            cause: Some(Cause::Command { command: Command::ForceOpen, by: by.clone() }),
             tenant: Some("acme".into()),
             ..record(Status::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n))
         };
