@@ -92,8 +92,8 @@ pub enum Verdict {
 }
 
 impl Settled {
-    const UNCOUNTED: Self = Self { verdict: Verdict::Uncounted, change: None };
-    const LATE: Self = Self { verdict: Verdict::Late, change: None };
+    pub(crate) const UNCOUNTED: Self = Self { verdict: Verdict::Uncounted, change: None };
+    pub(crate) const LATE: Self = Self { verdict: Verdict::Late, change: None };
 }
 
 impl Circuit {
@@ -176,13 +176,16 @@ impl Circuit {
     /// step of this circuit, or the end of the [current bucket](Self::bucket_ends_at).
     #[must_use]
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
-        let admits_all = match &self.memory {
+        self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
+    }
+
+    /// Whether nothing is refused: the circuit is closed, by itself, and has no ramp.
+    pub(crate) fn admits_all(&self) -> bool {
+        let is_closed = match &self.memory {
             Memory::Pristine { .. } => true,
             Memory::Lived(record) => record.is_automatic() && record.state == State::Closed,
         };
-        admits_all
-            && self.ramp.is_none()
-            && !TripRule::successes_could_break(policy, &self.window.totals(now))
+        is_closed && self.ramp.is_none()
     }
 
     /// When the window's current bucket ends.
@@ -247,10 +250,7 @@ impl Circuit {
                 Settled { verdict, change: self.apply(step, policy, now) }
             }
             PermitKind::Ramped { generation } => {
-                let goes_on = |ramp: &mut Ramp| ramp.settle(generation, outcome.kind, policy, now);
-                if self.ramp.as_mut().is_some_and(|ramp| !goes_on(ramp)) {
-                    self.ramp = None;
-                }
+                self.settle_on_ramp(generation, outcome, policy, now);
                 self.count(outcome, policy, draw, now)
             }
             PermitKind::Call => self.count(outcome, policy, draw, now),
@@ -296,7 +296,7 @@ impl Circuit {
     }
 
     /// Admits an ordinary call, unless the ramp has no place for it.
-    fn admit(&mut self, policy: &Policy, now: Timestamp) -> Decision {
+    pub(crate) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Decision {
         let kind = match self.ramp.as_mut().map(|ramp| ramp.ask(policy, now)) {
             Some(RampAnswer::Refuse { in_flight, limit }) => {
                 return Decision::Refused(Refusal::Ramping { in_flight, limit });
@@ -311,14 +311,33 @@ impl Circuit {
         Decision::Admitted(Permit::new(self.epoch(), kind, now))
     }
 
+    /// Frees the place that a call held in the ramp.
+    pub(crate) fn settle_on_ramp(
+        &mut self,
+        generation: u32,
+        outcome: &Outcome,
+        policy: &Policy,
+        now: Timestamp,
+    ) {
+        let goes_on = |ramp: &mut Ramp| ramp.settle(generation, outcome.kind, policy, now);
+        if self.ramp.as_mut().is_some_and(|ramp| !goes_on(ramp)) {
+            self.ramp = None;
+        }
+    }
+
+    /// Puts an outcome into the window, and judges nothing.
+    pub(crate) fn put_in_window(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) {
+        self.note_outcome(outcome.kind == OutcomeKind::Failure, now);
+        self.window.fit(policy, now);
+        self.window.record(outcome, policy.slow_call(), now);
+    }
+
     /// Counts the outcome of an ordinary call, and trips if a rule now holds.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: Draw, now: Timestamp) -> Settled {
         if outcome.kind == OutcomeKind::Ignored {
             return Settled::UNCOUNTED;
         }
-        self.note_outcome(outcome.kind == OutcomeKind::Failure, now);
-        self.window.fit(policy, now);
-        self.window.record(outcome, policy.slow_call(), now);
+        self.put_in_window(outcome, policy, now);
         let totals = self.window.totals(now);
         let mut change = None;
         if TripRule::first_broken(policy, &totals).is_some() {
@@ -329,7 +348,7 @@ impl Circuit {
     }
 
     /// Makes a step's record this circuit's own. A new epoch begins with an empty window.
-    fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
+    pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
         self.memory = Memory::Lived(Box::new(step.record));
         if let Some(change) = &step.change {
             self.window.clear();
@@ -339,7 +358,7 @@ impl Circuit {
         step.change
     }
 
-    fn is_automatic(&self) -> bool {
+    pub(crate) fn is_automatic(&self) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
             Memory::Lived(record) => record.is_automatic(),

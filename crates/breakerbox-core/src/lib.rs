@@ -28,6 +28,7 @@ extern crate std;
 mod backoff;
 mod change;
 mod circuit;
+pub mod fleet;
 mod found;
 mod key;
 mod nearest;

@@ -115,6 +115,9 @@ pub enum Refusal {
         /// How many may be.
         limit: u32,
     },
+    /// A rule holds over what this process knows, and the fleet is being asked whether it holds over all.
+    #[error("the circuit is about to open, if the fleet's counts agree")]
+    Judging,
     /// An operator forced the circuit open.
     #[error("an operator forced the circuit open")]
     ForcedOpen,
@@ -137,7 +140,7 @@ impl Refusal {
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
             Self::Open { retry_at, .. } | Self::Probing { retry_at, .. } => Some(*retry_at),
-            Self::Ramping { .. } | Self::ForcedOpen | Self::Disabled => None,
+            Self::Ramping { .. } | Self::Judging | Self::ForcedOpen | Self::Disabled => None,
         }
     }
 
@@ -146,7 +149,7 @@ impl Refusal {
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
-            Self::Ramping { .. } | Self::ForcedOpen | Self::Disabled => None,
+            Self::Ramping { .. } | Self::Judging | Self::ForcedOpen | Self::Disabled => None,
         }
     }
 
@@ -157,6 +160,7 @@ impl Refusal {
             Self::Open { .. } => "open",
             Self::Probing { .. } => "probing",
             Self::Ramping { .. } => "ramping",
+            Self::Judging => "judging",
             Self::ForcedOpen => "forced_open",
             Self::Disabled => "disabled",
         }

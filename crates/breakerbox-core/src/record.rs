@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -249,6 +250,17 @@ impl Record {
             && self.state == State::Closed
             && !self.closed_recently(policy, now)
             && (self.trips == 0 || self.is_forgiven(policy, now))
+    }
+
+    /// For how long a store must keep this record when nothing more happens to it; none: for ever, since it is open,
+    /// half-open or overridden. Afterwards it is [forgettable](Self::is_forgettable).
+    #[must_use]
+    pub fn keep_for(&self, policy: &Policy) -> Option<Duration> {
+        if !self.is_automatic() || self.state != State::Closed {
+            return None;
+        }
+        let remembers = if self.trips > 0 { policy.forgive_after() } else { Duration::ZERO };
+        Some(policy.window().max(remembers))
     }
 
     /// Whether the circuit has been closed for long enough for its trips to be forgotten.

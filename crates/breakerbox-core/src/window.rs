@@ -5,8 +5,10 @@
 //! costs the same whatever the traffic. It counts and never judges: `rule` does.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::fleet::BucketDelta;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::time::{Timestamp, micros};
@@ -31,6 +33,18 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// These, and more that came later.
+    pub(crate) fn then(self, later: &Self) -> Self {
+        let run_before = if later.successes > 0 { 0 } else { self.failure_run };
+        Self {
+            successes: self.successes.saturating_add(later.successes),
+            failures: self.failures.saturating_add(later.failures),
+            slow: self.slow.saturating_add(later.slow),
+            latency_sum: self.latency_sum.saturating_add(later.latency_sum),
+            failure_run: run_before.saturating_add(later.failure_run),
+        }
+    }
+
     /// All counted calls.
     #[must_use]
     pub const fn calls(&self) -> u64 {
@@ -150,6 +164,38 @@ impl Window {
             latency_sum: Duration::from_micros(latency.sum_micros),
             failure_run: sum.trailing.into(),
         }
+    }
+
+    /// Takes everything out, oldest first, with how long ago it was, to be added to somebody else's counts.
+    pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<BucketDelta> {
+        let mut drained = Vec::new();
+        for index in self.oldest(self.index(now))..=self.head {
+            let bucket = self.ring[slot(index)];
+            if bucket == Bucket::default() {
+                continue;
+            }
+            let latencies = self.latencies.as_ref().map(|all| all[slot(index)]).unwrap_or_default();
+            // The middle of the bucket, so that clocks that differ a little put it into the same one.
+            let middle = index.saturating_mul(self.width).saturating_add(self.width / 2);
+            drained.push(BucketDelta {
+                age: now.since(Timestamp::from_micros(middle)),
+                successes: bucket.successes.into(),
+                failures: bucket.failures.into(),
+                slow: latencies.slow.into(),
+                latency_sum: Duration::from_micros(latencies.sum_micros),
+                run: bucket.trailing.into(),
+            });
+        }
+        // Only what came after the latest success of all is the run.
+        let mut before_a_success = false;
+        for bucket in drained.iter_mut().rev() {
+            if before_a_success {
+                bucket.run = 0;
+            }
+            before_a_success |= bucket.successes > 0;
+        }
+        self.clear();
+        drained
     }
 
     /// When the bucket that `now` belongs to ends.
@@ -338,6 +384,19 @@ mod tests {
         assert_eq!(at_once, one_by_one);
         at_once.record_successes(0, Duration::ZERO, at(9_000));
         assert_eq!(at_once, one_by_one, "none is nothing");
+    }
+
+    #[test]
+    fn what_is_drained_says_how_long_ago_it_was_and_what_came_after_the_latest_success() {
+        let mut window = filled(&[(0, bad()), (1_000, ok()), (1_001, bad()), (4_000, bad()), (4_001, bad())]);
+        let drained: Vec<_> = window
+            .drain(at(4_200))
+            .iter()
+            .map(|b| (b.age.as_millis(), b.successes, b.failures, b.slow, b.latency_sum.as_millis(), b.run))
+            .collect();
+        assert_eq!(drained, [(3_700, 0, 1, 1, 30, 0), (2_700, 1, 1, 1, 40, 1), (0, 0, 2, 2, 60, 2)]);
+        assert_eq!(window.totals(at(4_200)), Totals::default());
+        assert_eq!(window.drain(at(4_200)), []);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::match_like_matches_macro)]
 
 mod closed;
+mod fleet;
+mod fleet_of_one;
+mod fleet_rig;
 mod half_open;
 mod hostile;
 mod open;

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_core::fleet::SharedWindow;
 use breakerbox_core::{Epoch, Nonce, Record, Timestamp};
 
 use super::changes::{Announcer, Changes, Heard};
-use super::delta::Delta;
-use super::window::SharedWindow;
-use super::{Answer, Cursor, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term};
+use super::{Answer, Cursor, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term};
 use crate::clock::{Clock, WallClock};
 
 /// How many expired circuits one step clears away at the most.

@@ -22,19 +22,17 @@
 //! The memory store is [`MemoryStore`]. Other stores prove themselves with the conformance suite of `breakerbox-testkit`.
 
 mod changes;
-mod delta;
 mod memory;
-mod window;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_core::{Nonce, Record, Status, Timestamp, Totals, Version};
+pub use breakerbox_core::fleet::{BucketDelta, Delta, Merged};
+use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 
 pub use self::changes::{Announcer, Changes, Heard};
-pub use self::delta::{BucketDelta, Delta};
 pub use self::memory::MemoryStore;
 
 /// Where circuits are shared.
@@ -82,19 +80,6 @@ pub struct Answer<T> {
     pub now: Timestamp,
     /// The answer.
     pub value: T,
-}
-
-/// What a key's shared window and record are after a merge.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Merged {
-    /// Whether the counts belonged to another epoch and were not added.
-    pub late: bool,
-    /// What the window holds.
-    pub totals: Totals,
-    /// The latest success that anybody counted; until there was one, the first outcome.
-    pub last_success: Option<Timestamp>,
-    /// The record; none for a circuit that nothing has happened to.
-    pub record: Option<Record>,
 }
 
 /// One record to be swapped in.

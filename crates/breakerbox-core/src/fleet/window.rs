@@ -5,18 +5,20 @@
 //! tell what came first. The window keeps the time of the latest success, and failures extend the run only if the first of
 //! them is later.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use breakerbox_core::{Timestamp, Totals};
+use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 use super::delta::{BucketDelta, Delta};
+use crate::time::{Timestamp, micros};
+use crate::window::Totals;
 
 /// How many buckets make a window: the current one and those before.
 const BUCKETS: u64 = 10;
 
-#[derive(Default, Debug)]
-pub(super) struct SharedWindow {
+/// What all processes counted for one circuit. A store that keeps its counts in memory keeps one of these; others do the
+/// same in their own way.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SharedWindow {
     /// By the time, in microseconds, at which they begin.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
@@ -25,7 +27,7 @@ pub(super) struct SharedWindow {
     run_began: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Counts {
     successes: u64,
     failures: u64,
@@ -35,16 +37,17 @@ struct Counts {
 }
 
 impl SharedWindow {
-    pub(super) fn add(&mut self, delta: &Delta, now: Timestamp) {
+    /// Adds what one process counted.
+    pub fn add(&mut self, delta: &Delta, now: Timestamp) {
         let width = width(delta.window);
         let first_age = delta.buckets.first().map(|bucket| bucket.age);
-        let first = first_age.map(|age| back_by(now, age));
+        let first = first_age.map(|age| now.back_by(age));
         self.first_outcome = match (self.first_outcome, first) {
             (Some(known), Some(new)) => Some(known.min(new)),
             (known, new) => known.or(new),
         };
-        self.note_success(delta.last_success.map(|age| back_by(now, age)));
-        let run_began = delta.run_began.map(|age| back_by(now, age));
+        self.note_success(delta.last_success.map(|age| now.back_by(age)));
+        let run_began = delta.run_began.map(|age| now.back_by(age));
         let extends = run_began > self.last_success;
         if extends {
             self.run_began = match (self.run_began, run_began) {
@@ -53,7 +56,7 @@ impl SharedWindow {
             };
         }
         for bucket in &delta.buckets {
-            let begins = back_by(now, bucket.age).as_micros() / width * width;
+            let begins = now.back_by(bucket.age).as_micros() / width * width;
             self.buckets.entry(begins).or_default().add(bucket, extends);
         }
         self.buckets = self.buckets.split_off(&oldest(width, now));
@@ -72,7 +75,8 @@ impl SharedWindow {
     }
 
     /// What a window of this length holds.
-    pub(super) fn totals(&self, window: Duration, now: Timestamp) -> Totals {
+    #[must_use]
+    pub fn totals(&self, window: Duration, now: Timestamp) -> Totals {
         let mut totals = Totals::default();
         for (_, counts) in self.buckets.range(oldest(width(window), now)..) {
             totals.successes = totals.successes.saturating_add(counts.successes);
@@ -85,7 +89,8 @@ impl SharedWindow {
     }
 
     /// The latest success; until there was one, the first outcome.
-    pub(super) fn last_success(&self) -> Option<Timestamp> {
+    #[must_use]
+    pub fn last_success(&self) -> Option<Timestamp> {
         self.last_success.or(self.first_outcome)
     }
 }
@@ -110,12 +115,4 @@ fn width(window: Duration) -> u64 {
 /// When the oldest bucket that still counts begins.
 fn oldest(width: u64, now: Timestamp) -> u64 {
     (now.as_micros() / width).saturating_sub(BUCKETS - 1) * width
-}
-
-fn back_by(now: Timestamp, age: Duration) -> Timestamp {
-    Timestamp::from_micros(now.as_micros().saturating_sub(micros(age)))
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,13 @@
-//! What one process has counted since it last told the store.
+//! What one process has counted since it last told the store, and what the store says to it.
 
-use std::sync::Arc;
-use std::time::Duration;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use breakerbox_core::Epoch;
+use crate::record::Record;
+use crate::time::Timestamp;
+use crate::token::Epoch;
+use crate::window::Totals;
 
 /// One process's counts for one circuit. It holds ages, not times, because clocks differ.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,4 +43,17 @@ pub struct BucketDelta {
     pub latency_sum: Duration,
     /// Failures after the latest success of the whole delta.
     pub run: u64,
+}
+
+/// What a key's shared window and record are after a merge.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Merged {
+    /// Whether the counts belonged to another epoch and were not added.
+    pub late: bool,
+    /// What the window holds.
+    pub totals: Totals,
+    /// The latest success that anybody counted; until there was one, the first outcome.
+    pub last_success: Option<Timestamp>,
+    /// The record; none for a circuit that nothing has happened to.
+    pub record: Option<Record>,
 }

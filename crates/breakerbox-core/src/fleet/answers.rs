@@ -1,0 +1,129 @@
+//! What a member of a fleet is asked with, and what it says.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use crate::change::{Change, Step};
+use crate::circuit::{Asked, Settled};
+use crate::policy::Policy;
+use crate::time::Timestamp;
+use crate::token::{Draw, Version};
+
+/// How long a fleet's members wait for each other and for the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// How long after a decision its record may still be swapped in.
+    pub swap: Duration,
+    /// How long counts without failures may be on their way. Nobody opens a circuit by its own failures alone before the
+    /// others' successes had that long to arrive.
+    pub confirm: Duration,
+}
+
+/// What every decision about a shared circuit needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'p> {
+    /// The numbers.
+    pub policy: &'p Policy,
+    /// Random bits, fresh for every step.
+    pub draw: Draw,
+    /// The store's time.
+    pub now: Timestamp,
+    /// How long to wait.
+    pub waits: Waits,
+}
+
+impl Moment<'_> {
+    /// Until when something that is decided now may be swapped in.
+    pub(super) fn swap_by(&self) -> Timestamp {
+        self.now + self.waits.swap
+    }
+}
+
+/// What came of an ask.
+#[derive(PartialEq, Debug)]
+#[must_use = "a permit must be settled"]
+pub enum MemberAnswer {
+    /// It is decided here.
+    Decided(Asked),
+    /// This process has never heard of the circuit. Read its record, then ask again.
+    Unknown,
+    /// Somebody may probe. Read the record, then take the [lease](Member::lease).
+    LeaseDue,
+}
+
+/// A record that should be swapped in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proposal {
+    /// The version that it replaces; none if there must be no record yet.
+    pub expected: Option<Version>,
+    /// The record, and what observers hear if the swap wins.
+    pub step: Step,
+    /// When the store's time is past this, it must not be swapped in.
+    pub not_after: Timestamp,
+    /// After how long without a merge or a swap the record may be dropped; none: never.
+    pub keep_for: Option<Duration>,
+}
+
+/// What came of settling a permit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reported {
+    /// How the outcome was taken, and what changed.
+    pub settled: Settled,
+    /// What the store should hear.
+    pub tell: Tell,
+}
+
+/// What the store should hear, and how soon.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Tell {
+    /// Nothing.
+    Nothing,
+    /// Counts that can wait.
+    Later,
+    /// Counts, at the next occasion.
+    Soon,
+    /// Counts, at once: calls are refused until it has answered.
+    Now,
+    /// A record to swap in.
+    Swap(Box<Proposal>),
+}
+
+/// What came of learning the store's record.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Learnt {
+    /// What observers hear.
+    pub change: Option<Change>,
+    /// The store had forgotten what this process knows: this is to be swapped in again.
+    pub publish: Option<Box<Proposal>>,
+}
+
+/// What came of telling the store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    /// What was learnt on the occasion.
+    pub learnt: Learnt,
+    /// What the store should hear next.
+    pub tell: Tell,
+}
+
+/// What the store's own record and time say to somebody who wants to probe.
+#[derive(PartialEq, Debug)]
+pub enum LeaseAnswer {
+    /// Swap this in; [then](Member::leased) the probe is yours.
+    Swap(Box<Proposal>),
+    /// It was decided otherwise meanwhile.
+    Decided(Asked),
+}
+
+impl Proposal {
+    pub(super) fn new(expected: Option<Version>, step: Step, not_after: Timestamp, policy: &Policy) -> Self {
+        let keep_for = step.record.keep_for(policy);
+        Self { expected, step, not_after, keep_for }
+    }
+}
+
+impl Reported {
+    pub(super) const fn quietly(settled: Settled) -> Self {
+        Self { settled, tell: Tell::Nothing }
+    }
+}

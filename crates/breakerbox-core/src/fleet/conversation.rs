@@ -1,0 +1,248 @@
+//! What a member says to the store, and what it makes of the answers.
+//!
+//! The newest epoch counts. If the store is older than what was read from it before, it has lost writes, and the record is
+//! published again.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told};
+use super::delta::{Delta, Merged};
+use super::link::Seen;
+use super::member::{Member, refused};
+use crate::change::{Change, Command, Step};
+use crate::circuit::Circuit;
+use crate::permit::{Permit, PermitKind, Refusal};
+use crate::policy::Policy;
+use crate::record::{Attribution, Record};
+use crate::time::Timestamp;
+use crate::token::Version;
+use crate::transitions::Answer;
+use crate::window::Totals;
+
+impl Member {
+    /// With the record and the time as the store has just told them: what gives this process the probe, or why it gets none.
+    pub fn lease(&mut self, record: Option<Record>, at: Moment<'_>) -> (Learnt, LeaseAnswer) {
+        let Moment { policy, draw, now, .. } = at;
+        let learnt = self.learn(record.clone(), at);
+        if learnt.publish.is_some() {
+            let retry_at = at.swap_by();
+            return (learnt, LeaseAnswer::Decided(refused(Refusal::probing(retry_at, now))));
+        }
+        let Some(record) = record else {
+            return (learnt, LeaseAnswer::Decided(self.admit(policy, now)));
+        };
+        let expected = Some(record.version);
+        let (rebased, base) = match record.rebased(draw, now) {
+            Some(rebased) => (true, rebased),
+            None => (false, record),
+        };
+        let answer = match base.ask(policy, draw, now) {
+            Answer::Probe(step) => {
+                LeaseAnswer::Swap(Box::new(Proposal::new(expected, *step, at.swap_by(), policy)))
+            }
+            // No lease in it, but times that are right again.
+            Answer::Refuse(_) if rebased => {
+                let step = Step { record: base, change: None };
+                LeaseAnswer::Swap(Box::new(Proposal::new(expected, step, at.swap_by(), policy)))
+            }
+            Answer::Refuse(refusal) => LeaseAnswer::Decided(refused(refusal)),
+            Answer::Admit => LeaseAnswer::Decided(self.admit(policy, now)),
+        };
+        (learnt, answer)
+    }
+
+    /// The proposal of a [lease](Self::lease) won. Returns the probe's permit, unless there was no lease in it.
+    pub fn leased(
+        &mut self,
+        proposal: &Proposal,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> (Option<Change>, Option<Permit>) {
+        let change = self.won(proposal, policy, now);
+        let Some(lease) = proposal.step.record.lease else { return (change, None) };
+        if let Some(link) = &mut self.link {
+            link.probe = Some(lease.nonce);
+        }
+        let kind = PermitKind::Probe { nonce: lease.nonce, deadline: now + policy.probe_timeout() };
+        (change, Some(Permit::new(proposal.step.record.epoch, kind, now)))
+    }
+
+    /// What there is to tell the store. None: nothing, or its answer to the last is still awaited.
+    pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
+        self.link.as_mut().filter(|link| link.alone_since.is_none())?.take_delta(key, policy, now)
+    }
+
+    /// The store has answered a delta.
+    pub fn told(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
+        let Moment { policy, draw, now, waits } = at;
+        if let Some(link) = &mut self.link {
+            link.answered((!merged.late).then_some(merged.totals), now);
+        }
+        let learnt = self.learn(merged.record.clone(), at);
+        let own = self.circuit.totals(now);
+        let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {
+            return Told { learnt, tell: Tell::Nothing };
+        };
+        if merged.late || learnt.change.is_some() || learnt.publish.is_some() {
+            link.judging = None;
+            return Told { learnt, tell: Tell::Nothing };
+        }
+        let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
+        let record = Record { last_success: merged.last_success.or(known.last_success), ..known };
+        let Some(step) = record.judge(&merged.totals, link.retry_after, policy, draw, now) else {
+            link.judging = None;
+            link.retry_after = None;
+            return Told { learnt, tell: Tell::Nothing };
+        };
+        let judging_since = *link.judging.get_or_insert(now);
+        if is_alone_in_this(&own, &merged.totals) && now.since(judging_since) < waits.confirm {
+            return Told { learnt, tell: Tell::Soon };
+        }
+        let expected = link.seen.and_then(|seen| seen.version);
+        let proposal = Proposal::new(expected, step, at.swap_by(), policy);
+        Told { learnt, tell: Tell::Swap(Box::new(proposal)) }
+    }
+
+    /// Nobody knows whether the store heard the last delta. It is not told again: counts may be lost, never doubled.
+    pub fn unheard(&mut self, now: Timestamp) {
+        if let Some(link) = &mut self.link {
+            link.answered(None, now);
+            link.judging = None;
+        }
+    }
+
+    /// A proposal was swapped in. Returns what observers hear.
+    pub fn won(&mut self, proposal: &Proposal, policy: &Policy, now: Timestamp) -> Option<Change> {
+        let Some(link) = &mut self.link else { return None };
+        let Step { record, change } = &proposal.step;
+        if link.seen.is_some_and(|seen| seen.epoch > record.epoch) {
+            // Somebody has moved on since, and was heard of first.
+            return change.clone();
+        }
+        link.seen = Some(Seen::of(Some(record)));
+        if change.is_some() {
+            link.begin_epoch();
+        }
+        self.circuit.apply(proposal.step.clone(), policy, now)
+    }
+
+    /// Takes note of the record that the store has.
+    pub fn learn(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
+        let Moment { policy, now, .. } = at;
+        let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {
+            return Learnt::default();
+        };
+        let there = Seen::of(record.as_ref());
+        let Some(seen) = link.seen else {
+            link.seen = Some(there);
+            return match record {
+                Some(record) => self.adopt(record, policy, now),
+                None => Learnt::default(),
+            };
+        };
+        if there == seen {
+            return Learnt::default();
+        }
+        match record {
+            None if self.circuit.is_forgettable(policy, now) => self.forget(policy, now),
+            _ if there.epoch < seen.epoch => self.publish(there.version, at),
+            Some(record) if there.epoch == seen.epoch => {
+                link.seen = Some(there);
+                self.circuit.apply(Step { record, change: None }, policy, now);
+                Learnt::default()
+            }
+            Some(record) => self.adopt(record, policy, now),
+            None => Learnt::default(),
+        }
+    }
+
+    /// Makes the store's record this process's own.
+    fn adopt(&mut self, record: Record, policy: &Policy, now: Timestamp) -> Learnt {
+        let change = Change::to(&record, self.circuit.status());
+        if let Some(link) = &mut self.link {
+            link.seen = Some(Seen::of(Some(&record)));
+            link.begin_epoch();
+        }
+        self.circuit = Circuit::from_record(record, policy, now);
+        Learnt { change, publish: None }
+    }
+
+    /// The store let go of a record that nobody needed any more.
+    fn forget(&mut self, policy: &Policy, now: Timestamp) -> Learnt {
+        if let Some(link) = &mut self.link {
+            link.seen = Some(Seen::of(None));
+            link.begin_epoch();
+        }
+        // Epochs only grow, also over a time that nobody remembers.
+        let born_at = now.max(Timestamp::from_micros(self.circuit.epoch().0));
+        self.circuit = Circuit::new(policy, born_at);
+        Learnt::default()
+    }
+
+    /// What this process knows, for a store that has forgotten it.
+    fn publish(&mut self, there: Option<Version>, at: Moment<'_>) -> Learnt {
+        let Moment { policy, draw, .. } = at;
+        let step = Step::within_epoch(self.circuit.record(), draw);
+        let proposal = Proposal::new(there, step, at.swap_by(), policy);
+        Learnt { change: None, publish: Some(Box::new(proposal)) }
+    }
+
+    /// The store is away: from now on this process decides for itself, starting from what it knows.
+    pub fn leave(&mut self) {
+        let epoch = self.circuit.epoch();
+        if let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) {
+            link.alone_since = Some(epoch);
+            link.judging = None;
+        }
+    }
+
+    /// The store is back, with this record. What was decided alone is proposed if the store has not moved on; otherwise the
+    /// store's record counts.
+    pub fn rejoin(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
+        let Moment { policy, now, .. } = at;
+        let Some(link) = &mut self.link else { return Learnt::default() };
+        let Some(left_in) = link.alone_since.take() else {
+            return self.learn(record, at);
+        };
+        let there = Seen::of(record.as_ref());
+        let seen = link.seen.unwrap_or(Seen::of(None));
+        if self.circuit.epoch() == left_in {
+            // A lease that was taken alone within the epoch is not the store's, and ends here.
+            if let Some(record) = record.clone().filter(|_| there == seen) {
+                self.circuit.apply(Step { record, change: None }, policy, now);
+            }
+            return self.learn(record, at);
+        }
+        if there == seen || there.epoch < seen.epoch {
+            link.seen = Some(seen);
+            return self.publish(there.version, at);
+        }
+        match record {
+            Some(record) => self.adopt(record, policy, now),
+            None => self.forget(policy, now),
+        }
+    }
+
+    /// With the record and the time as the store has just told them: what to swap in to do what an operator says. None if
+    /// there is nothing to do.
+    pub fn obey(
+        &mut self,
+        record: Option<Record>,
+        command: Command,
+        by: &Attribution,
+        at: Moment<'_>,
+    ) -> (Learnt, Option<Proposal>) {
+        let Moment { policy, draw, now, .. } = at;
+        let learnt = self.learn(record.clone(), at);
+        let expected = record.as_ref().map(|record| record.version);
+        let known = record.unwrap_or_else(|| Record::new(None, draw, now));
+        let step = known.obey(command, by, draw, now);
+        (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))
+    }
+}
+
+/// Whether nobody else has seen anything bad.
+const fn is_alone_in_this(own: &Totals, fleet: &Totals) -> bool {
+    own.failures >= fleet.failures && own.slow >= fleet.slow
+}

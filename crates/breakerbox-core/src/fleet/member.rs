@@ -1,0 +1,190 @@
+//! One process's circuit: alone, or one of many that share a record in a store.
+//!
+//! Alone it is a [`Circuit`] and nothing else. In a fleet it counts for itself and for the store, and says what the store
+//! should hear; what the store says is taken in by `conversation`.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use super::answers::{MemberAnswer, Proposal, Reported, Tell};
+use super::link::Link;
+use crate::circuit::{Asked, Circuit, Settled, Verdict};
+use crate::outcome::{Outcome, OutcomeKind};
+use crate::permit::{Decision, Permit, PermitKind, Refusal};
+use crate::policy::Policy;
+use crate::record::State;
+use crate::rule::TripRule;
+use crate::time::Timestamp;
+use crate::token::Draw;
+use crate::transitions::Answer;
+
+/// One process's circuit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Member {
+    pub(super) circuit: Circuit,
+    /// None: it shares nothing.
+    pub(super) link: Option<Box<Link>>,
+}
+
+impl Member {
+    /// A circuit that only this process has.
+    #[must_use]
+    pub fn alone(policy: &Policy, now: Timestamp) -> Self {
+        Self { circuit: Circuit::new(policy, now), link: None }
+    }
+
+    /// A circuit of a fleet, of which this process has not heard yet.
+    #[must_use]
+    pub fn of_fleet(policy: &Policy, now: Timestamp) -> Self {
+        Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy))) }
+    }
+
+    /// The circuit as this process knows it.
+    #[must_use]
+    pub const fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+
+    /// Whether the record comes from the store, or is known to be none.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.seen.is_some())
+    }
+
+    /// Whether quick successes may be counted aside; as [`Circuit::is_at_ease`].
+    #[must_use]
+    pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
+        match &self.link {
+            Some(link) if link.alone_since.is_none() => {
+                link.seen.is_some()
+                    && link.judging.is_none()
+                    && self.circuit.admits_all()
+                    && !TripRule::successes_could_break(policy, &link.totals(policy, now))
+            }
+            _ => self.circuit.is_at_ease(policy, now),
+        }
+    }
+
+    /// Counts successes that were counted aside, in this epoch.
+    pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
+        self.circuit.count_aside(successes, latency_sum, policy, now);
+        if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
+            link.count_aside(successes, latency_sum, policy, now);
+        }
+    }
+
+    /// Asks for a permit.
+    pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
+        let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
+            return MemberAnswer::Decided(self.circuit.ask(policy, draw, now));
+        };
+        if link.seen.is_none() {
+            return MemberAnswer::Unknown;
+        }
+        if link.judging.is_some() {
+            return MemberAnswer::Decided(refused(Refusal::Judging));
+        }
+        let record = self.circuit.record();
+        if record.state != State::Closed && record.rebased(draw, now).is_some() {
+            // The store's clock seems to have stepped back; it must say so itself.
+            return MemberAnswer::LeaseDue;
+        }
+        match record.ask(policy, draw, now) {
+            Answer::Admit => MemberAnswer::Decided(self.admit(policy, now)),
+            Answer::Refuse(refusal) => MemberAnswer::Decided(refused(refusal)),
+            Answer::Probe(_) => MemberAnswer::LeaseDue,
+        }
+    }
+
+    /// Asks without waiting for the store: a circuit that this process has not heard of is taken for closed.
+    pub fn ask_at_once(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
+        match self.ask(policy, draw, now) {
+            MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
+            answer => answer,
+        }
+    }
+
+    /// Settles a permit with what the call turned out to be.
+    pub fn settle(
+        &mut self,
+        permit: Permit,
+        outcome: &Outcome,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Reported {
+        let Some(link) = &mut self.link else {
+            return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
+        };
+        if link.alone_since.is_some() {
+            if let PermitKind::Probe { nonce, .. } = permit.kind
+                && link.probe == Some(nonce)
+            {
+                // The store gave the lease, and only the store can take its result.
+                return Reported::quietly(Settled::LATE);
+            }
+            if permit.epoch == self.circuit.epoch() && !permit.is_probe() {
+                link.count(outcome, policy, now);
+            }
+            return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
+        }
+        let Permit { epoch, kind, .. } = permit;
+        if epoch != self.circuit.epoch() {
+            return Reported::quietly(match kind {
+                PermitKind::Uncounted => Settled::UNCOUNTED,
+                _ => Settled::LATE,
+            });
+        }
+        match kind {
+            PermitKind::Uncounted => Reported::quietly(Settled::UNCOUNTED),
+            _ if !self.circuit.is_automatic() => Reported::quietly(Settled::UNCOUNTED),
+            PermitKind::Probe { nonce, .. } => {
+                let record = self.circuit.record();
+                let (expected, lease) = (Some(record.version), record.lease);
+                let step = record.settle_probe(epoch, nonce, outcome, policy, draw, now);
+                let Some((step, lease)) = step.zip(lease) else { return Reported::quietly(Settled::LATE) };
+                let verdict = match outcome.kind {
+                    OutcomeKind::Ignored => Verdict::Uncounted,
+                    OutcomeKind::Success | OutcomeKind::Failure => Verdict::Counted,
+                };
+                // At the expiry itself the lease is somebody else's to take.
+                let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
+                let proposal = Proposal::new(expected, step, not_after, policy);
+                Reported { settled: Settled { verdict, change: None }, tell: Tell::Swap(Box::new(proposal)) }
+            }
+            PermitKind::Ramped { generation } => {
+                self.circuit.settle_on_ramp(generation, outcome, policy, now);
+                self.count(outcome, policy, now)
+            }
+            PermitKind::Call => self.count(outcome, policy, now),
+        }
+    }
+
+    /// Counts an ordinary outcome here and for the store.
+    fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> Reported {
+        let Some(link) = self.link.as_mut().filter(|_| outcome.kind != OutcomeKind::Ignored) else {
+            return Reported::quietly(Settled::UNCOUNTED);
+        };
+        self.circuit.put_in_window(outcome, policy, now);
+        link.count(outcome, policy, now);
+        let is_bad = outcome.kind == OutcomeKind::Failure
+            || policy.slow_call().is_some_and(|limit| outcome.latency >= limit);
+        let tell = if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
+            link.judging.get_or_insert(now);
+            Tell::Now
+        } else if is_bad {
+            Tell::Soon
+        } else {
+            Tell::Later
+        };
+        Reported { settled: Settled { verdict: Verdict::Counted, change: None }, tell }
+    }
+
+    pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Asked {
+        Asked { decision: self.circuit.admit(policy, now), change: None }
+    }
+}
+
+pub(super) const fn refused(refusal: Refusal) -> Asked {
+    Asked { decision: Decision::Refused(refusal), change: None }
+}

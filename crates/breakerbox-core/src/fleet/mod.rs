@@ -1,0 +1,25 @@
+//! A circuit that a fleet shares, as one of its processes sees it.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`Member`] | one process's circuit: alone, or one of many with the same record in a store |
+//! | [`Delta`], [`Merged`] | what a process tells the store, and what it hears back |
+//! | [`SharedWindow`] | what all of them counted |
+//! | [`Proposal`] | a record that should be swapped in: a trip, a lease, a probe's result |
+//!
+//! Here is decided what is proposed, adopted, published again or given up; somebody else talks to the store. What is
+//! guaranteed: a transition that is not in the store has not happened, except while the store is away and the process is on
+//! its own; a result of an epoch or lease that is over changes nothing; one process's failures do not open the circuit
+//! against the others' successes.
+
+mod answers;
+mod conversation;
+mod delta;
+mod link;
+mod member;
+mod window;
+
+pub use self::answers::{Learnt, LeaseAnswer, MemberAnswer, Moment, Proposal, Reported, Tell, Told, Waits};
+pub use self::delta::{BucketDelta, Delta, Merged};
+pub use self::member::Member;
+pub use self::window::SharedWindow;

@@ -1,0 +1,376 @@
+//! What one member of a fleet makes of what it counts, hears and is told.
+
+use breakerbox_core::fleet::{Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::{Cause, Command, Record, Refusal, Status, TripRule, Verdict};
+
+use crate::fleet_rig::{Fleet, WAITS};
+use crate::rig::{failed, ms, ok, operator, secs, simple};
+
+#[test]
+fn whoever_boots_inherits_what_the_fleet_knows() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    assert_eq!(fleet.answer(2), MemberAnswer::Unknown);
+    assert!(matches!(fleet.ask(2), Err(Refusal::Open { .. })), "it reads before it answers");
+    assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, Status::Open));
+}
+
+#[test]
+fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    let answer = fleet.step(2, |member, at| member.ask_at_once(at.policy, at.draw, at.now));
+    let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
+    let permit = crate::fleet_rig::decided(asked.decision).unwrap();
+    fleet.read(2);
+    assert_eq!(fleet.settle(2, permit, &failed()), Verdict::Late, "it belongs to no epoch of the fleet's");
+}
+
+#[test]
+fn failures_of_two_open_the_circuit_once_and_all_hear_why() {
+    let mut fleet = Fleet::new(3, &simple());
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    fleet.fail(1, 1);
+    fleet.pass(ms(1));
+    fleet.fail(0, 1);
+    fleet.all_read();
+    assert!((0..3).all(|n| fleet.status(n) == Status::Open));
+    let heard: Vec<_> = fleet.changes.iter().map(|(n, change)| (*n, change.to, change.epoch)).collect();
+    let epoch = fleet.store.record.as_ref().unwrap().epoch;
+    assert_eq!(heard, [0, 1, 2].map(|n| (n, Status::Open, epoch)));
+    let rule = Cause::Rule(TripRule::ConsecutiveFailures);
+    assert!(fleet.changes.iter().all(|(_, change)| change.cause == rule));
+    fleet.all_read();
+    assert_eq!(fleet.changes.len(), 3, "nobody hears twice");
+}
+
+#[test]
+fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() {
+    let rate = simple().consecutive_failures(None).failure_rate(50).min_calls(4);
+    let mut fleet = Fleet::new(2, &rate);
+    // The others' successes are on their way.
+    let healthy: Vec<_> = (0..20).map(|_| fleet.ask(1).unwrap()).collect();
+    for permit in healthy {
+        fleet.report(1, permit, &ok());
+    }
+    let broken: Vec<_> = (0..4).map(|_| fleet.ask(0).unwrap()).collect();
+    for permit in broken {
+        let Reported { tell, .. } = fleet.report(0, permit, &failed());
+        assert!(matches!(tell, Tell::Soon | Tell::Now));
+    }
+    assert_eq!(fleet.ask(0), Err(Refusal::Judging));
+    fleet.tell(0);
+    assert_eq!(fleet.ask(0), Err(Refusal::Judging), "nobody else has failed: it waits for the others' word");
+    assert!(fleet.ask(1).is_ok());
+    fleet.pass(ms(900));
+    fleet.tell(1);
+    fleet.pass(ms(200));
+    fleet.tell(0);
+    assert!(fleet.ask(0).is_ok(), "4 of 24 is no reason to open");
+    assert_eq!((fleet.store.record, fleet.changes.len()), (None, 0), "no epoch, no event");
+}
+
+#[test]
+fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.fail(0, 3);
+    assert_eq!((fleet.ask(0), fleet.status(0)), (Err(Refusal::Judging), Status::Closed));
+    fleet.pass(ms(999));
+    fleet.tell(0);
+    assert_eq!(fleet.status(0), Status::Closed);
+    fleet.pass(ms(1));
+    fleet.tell(0);
+    assert_eq!(fleet.status(0), Status::Open);
+}
+
+#[test]
+fn of_two_that_see_the_trip_one_wins_and_the_other_follows() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    fleet.fail(1, 1);
+    let calls = [0, 1].map(|n| fleet.ask(n).unwrap());
+    let mut proposals = Vec::new();
+    for (n, permit) in calls.into_iter().enumerate() {
+        fleet.pass(ms(1));
+        fleet.report(n, permit, &failed());
+        let delta = fleet.delta(n).unwrap();
+        let merged = fleet.store.merge(&delta, fleet.now);
+        let told = fleet.step(n, |member, at| member.told(&merged, at));
+        let Tell::Swap(proposal) = told.tell else { panic!("{told:?}") };
+        proposals.push(proposal);
+    }
+    let won = [0, 1].map(|n| fleet.swap(n, &proposals[n]));
+    assert_eq!(won, [true, false]);
+    let records = [0, 1].map(|n| Some(fleet.members[n].circuit().record()));
+    assert!(records.iter().all(|record| *record == fleet.store.record));
+    assert_eq!(fleet.changes.len(), 2);
+}
+
+#[test]
+fn a_decision_that_waited_too_long_is_not_written() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    fleet.fail(1, 1);
+    let permit = fleet.ask(0).unwrap();
+    fleet.pass(ms(1));
+    fleet.report(0, permit, &failed());
+    let delta = fleet.delta(0).unwrap();
+    let merged = fleet.store.merge(&delta, fleet.now);
+    let told = fleet.step(0, |member, at| member.told(&merged, at));
+    let Tell::Swap(proposal) = told.tell else { panic!("{told:?}") };
+    fleet.pass(WAITS.swap + ms(1));
+    assert!(!fleet.swap(0, &proposal));
+    assert_eq!(fleet.store.record, None);
+}
+
+#[test]
+fn at_the_end_of_the_cool_off_one_of_all_probes() {
+    let mut fleet = Fleet::new(3, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    assert!((0..3).all(|n| fleet.answer(n) == MemberAnswer::LeaseDue));
+    let probe = fleet.ask(1).unwrap();
+    assert!(probe.is_probe());
+    // The others believed that they could, and find out that they can't.
+    for n in [0, 2] {
+        assert!(matches!(fleet.take_lease(n), Err(Refusal::Probing { .. })));
+    }
+    assert_eq!(fleet.settle(1, probe, &ok()), Verdict::Counted);
+    fleet.all_read();
+    assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
+    // Whoever first sees it closed starts its own ramp.
+    for n in 0..3 {
+        let _in_flight = fleet.ask(n).unwrap();
+        assert!(matches!(fleet.ask(n), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
+    }
+}
+
+#[test]
+fn several_probes_may_come_from_several_processes() {
+    let mut fleet = Fleet::new(3, &simple().probes(3));
+    fleet.trip();
+    fleet.pass(secs(30));
+    for n in 0..3 {
+        assert_eq!(fleet.store.record.as_ref().unwrap().probe_successes, u32::try_from(n).unwrap());
+        fleet.read(n);
+        let probe = fleet.ask(n).unwrap();
+        fleet.settle(n, probe, &ok());
+    }
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+}
+
+#[test]
+fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_late() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let lost = fleet.ask(0).unwrap();
+    fleet.read(1);
+    fleet.pass(ms(11_999));
+    assert!(matches!(fleet.ask(1), Err(Refusal::Probing { .. })));
+    fleet.pass(ms(1));
+    // Paused beyond its lease: late, whether or not somebody else has asked meanwhile.
+    let Reported { settled, tell } = fleet.report(0, lost, &ok());
+    assert_eq!((settled.verdict, tell), (Verdict::Late, Tell::Nothing));
+    assert!(fleet.ask(1).unwrap().is_probe());
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
+}
+
+#[test]
+fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.pass(ms(11_999));
+    let Tell::Swap(proposal) = fleet.report(0, probe, &ok()).tell else { panic!("a result") };
+    fleet.pass(ms(1));
+    assert!(!fleet.swap(0, &proposal), "the lease is over");
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
+}
+
+#[test]
+fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
+    let mut fleet = Fleet::new(3, &simple());
+    let in_flight = fleet.ask(2).unwrap();
+    let untold = fleet.ask(2).unwrap();
+    fleet.report(2, untold, &failed());
+    fleet.trip();
+    let before = fleet.store.record.clone();
+    fleet.pass(secs(5));
+    assert_eq!(fleet.settle(2, in_flight, &failed()), Verdict::Late);
+    fleet.tell(2);
+    assert_eq!(fleet.store.record, before);
+}
+
+#[test]
+fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
+    let mut fleet = Fleet::new(3, &simple());
+    // Cut off, with failures that nobody has heard of.
+    let cut_off: Vec<_> = (0..2).map(|_| fleet.ask(2).unwrap()).collect();
+    for permit in cut_off {
+        fleet.report(2, permit, &failed());
+    }
+    for n in [0, 1, 0] {
+        fleet.pass(ms(1));
+        fleet.fail(n, 1);
+    }
+    fleet.pass(secs(30));
+    fleet.read(1);
+    let probe = fleet.ask(1).unwrap();
+    fleet.settle(1, probe, &ok());
+    let recovered = fleet.store.record.clone();
+    assert_eq!(recovered.as_ref().map(Record::status), Some(Status::Closed));
+    fleet.tell(2);
+    assert_eq!((fleet.store.record.clone(), fleet.status(2)), (recovered, Status::Closed));
+    fleet.pass(secs(60));
+    fleet.fail(2, 1);
+    assert_eq!(fleet.status(2), Status::Closed, "one failure, not three");
+}
+
+#[test]
+fn a_store_that_forgot_is_told_again() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    let known = fleet.store.record.clone().unwrap();
+    let older = Record { epoch: breakerbox_core::Epoch(known.epoch.0 - 1), ..known.clone() };
+    for lost in [None, Some(older)] {
+        fleet.store.record = lost;
+        fleet.read(0);
+        let back = fleet.store.record.clone().unwrap();
+        assert_eq!((back.epoch, back.status(), back.retry_at), (known.epoch, Status::Open, known.retry_at));
+        fleet.read(1);
+        assert_eq!(fleet.status(1), Status::Open);
+    }
+    assert!(fleet.changes.is_empty(), "nothing has changed");
+}
+
+#[test]
+fn what_a_store_lets_go_of_when_nobody_needs_it_is_forgotten() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let kept = fleet.store.record.clone().unwrap();
+    assert_eq!(kept.keep_for(&fleet.policy), Some(secs(600)), "its trips are not yet forgiven");
+    fleet.pass(secs(600));
+    fleet.store.record = None;
+    fleet.read(0);
+    assert_eq!((fleet.store.record.clone(), fleet.status(0)), (None, Status::Closed));
+    fleet.fail(0, 1);
+    assert_eq!(fleet.ask(0).map(|permit| permit.is_probe()), Ok(false));
+}
+
+#[test]
+fn alone_each_process_goes_on_from_what_it_knows() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.fail(0, 2);
+    (0..2).for_each(|n| fleet.members[n].leave());
+    fleet.fail(0, 1);
+    assert_eq!([0, 1].map(|n| fleet.status(n)), [Status::Open, Status::Closed]);
+    fleet.pass(secs(30));
+    assert!(fleet.ask(0).unwrap().is_probe(), "one probe for each circuit and process");
+    assert_eq!(fleet.delta(1), None, "nothing is told");
+}
+
+#[test]
+fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
+    let mut fleet = Fleet::new(3, &simple());
+    (0..3).for_each(|n| fleet.members[n].leave());
+    fleet.fail(0, 3);
+    fleet.pass(secs(1));
+    fleet.fail(1, 3);
+    for n in 0..3 {
+        let record = fleet.store.record.clone();
+        let learnt = fleet.step(n, |member, at| member.rejoin(record, at));
+        fleet.took(n, learnt);
+    }
+    let record = fleet.store.record.clone().unwrap();
+    assert_eq!(record.status(), Status::Open);
+    for n in 0..3 {
+        assert_eq!(fleet.members[n].circuit().record(), record, "{n} agrees");
+    }
+}
+
+#[test]
+fn a_probe_is_never_split_between_the_store_and_being_alone() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let given_by_the_store = fleet.ask(0).unwrap();
+    fleet.members[0].leave();
+    assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Verdict::Late);
+    assert_eq!(fleet.status(0), Status::HalfOpen);
+    assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })), "the lease still holds");
+    fleet.pass(secs(12));
+    let given_alone = fleet.ask(0).unwrap();
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.settle(0, given_alone, &ok()), Verdict::Late);
+    let agreed = fleet.store.record.clone().unwrap();
+    assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
+    assert!(fleet.ask(0).unwrap().is_probe(), "now by the store");
+}
+
+#[test]
+fn overrides_hold_against_everything_that_is_under_way() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    let record = fleet.store.record.clone();
+    let (_, proposal) = fleet.step(1, |member, at| member.obey(record, Command::ForceOpen, &operator(), at));
+    assert!(fleet.swap(1, &proposal.unwrap()));
+    fleet.settle(0, probe, &ok());
+    fleet.all_read();
+    for n in 0..2 {
+        assert_eq!(fleet.ask(n), Err(Refusal::ForcedOpen));
+    }
+}
+
+#[test]
+fn a_store_whose_clock_stepped_back_has_the_record_moved_with_it() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 3_600_000_000);
+    let refusal = fleet.ask(0).unwrap_err();
+    assert_eq!(refusal.retry_in(), Some(secs(30)), "not an hour and 30 seconds");
+    fleet.read(1);
+    fleet.pass(secs(30));
+    assert!(fleet.ask(1).unwrap().is_probe());
+}
+
+#[test]
+fn a_delta_that_nobody_answered_is_not_told_again() {
+    let mut fleet = Fleet::new(2, &simple());
+    let calls: Vec<_> = (0..3).map(|_| fleet.ask(0).unwrap()).collect();
+    for permit in calls {
+        fleet.report(0, permit, &failed());
+    }
+    let lost = fleet.delta(0).unwrap();
+    assert_eq!(lost.buckets[0].failures, 3);
+    assert_eq!(fleet.delta(0), None, "its answer is awaited");
+    let now = fleet.now;
+    fleet.members[0].unheard(now);
+    assert!(fleet.ask(0).is_ok(), "what was lost is no reason to refuse");
+    assert_eq!(fleet.delta(0), None);
+}
+
+#[test]
+fn without_a_link_it_is_the_circuit_and_nothing_else() {
+    let mut fleet = Fleet::new(1, &simple());
+    fleet.waits = Waits { confirm: ms(0), ..WAITS };
+    fleet.members[0] = Member::alone(&fleet.policy, fleet.now);
+    fleet.fail(0, 3);
+    assert_eq!((fleet.status(0), fleet.changes.len()), (Status::Open, 1));
+    assert_eq!(fleet.delta(0), None);
+    fleet.pass(secs(30));
+    assert!(fleet.ask(0).unwrap().is_probe());
+}
