@@ -3,5 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
+//! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
 pub mod overload;
+pub mod recovery;
