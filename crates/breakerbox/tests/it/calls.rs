@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, CallError, Clock, Judgement, Refusal, Status, SystemClock};
+use breakerbox::{CallError, Judgement, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -142,39 +142,4 @@ fn a_probe_on_another_runtime_needs_no_timer() {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(matches!(call.as_mut().poll(&mut context), std::task::Poll::Ready(Ok("up"))));
     assert_eq!(circuit.status(), Status::Closed);
-}
-
-/// With the real clock: a hundred tasks on many threads, round after round.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tasks_on_many_threads_share_one_probe() {
-    let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
-    let breakers = Breakerbox::builder().policy(policy).build();
-    let circuit = breakers.circuit("e1").unwrap();
-    for round in 0..50 {
-        for _ in 0..3 {
-            circuit.call(async { Answer::Err("down") }).await.unwrap_err();
-        }
-        let retry_at = circuit.record().unwrap().retry_at.unwrap();
-        while SystemClock.recent() < retry_at {
-            tokio::task::yield_now().await;
-        }
-        let probes = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-        let all_asked = std::sync::Arc::new(tokio::sync::Barrier::new(100));
-        let tasks: Vec<_> = (0..100)
-            .map(|_| {
-                let (circuit, probes, all_asked) = (circuit.clone(), probes.clone(), all_asked.clone());
-                tokio::spawn(async move {
-                    let permit = circuit.ask();
-                    probes.fetch_add(u32::from(permit.is_ok()), std::sync::atomic::Ordering::Relaxed);
-                    all_asked.wait().await;
-                    permit.map(breakerbox::Permit::success)
-                })
-            })
-            .collect();
-        for task in tasks {
-            let _ = task.await.unwrap();
-        }
-        assert_eq!(probes.load(std::sync::atomic::Ordering::Relaxed), 1, "round {round}");
-        assert_eq!(circuit.status(), Status::Closed);
-    }
 }

@@ -4,9 +4,9 @@
 
 mod calls;
 mod circuits;
+mod faults_of_others;
 mod observers;
 mod policies;
-mod probes;
 mod registry;
 mod same_as_the_core;
 mod service;
