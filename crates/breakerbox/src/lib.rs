@@ -54,8 +54,9 @@ mod sync;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{
-    Attribution, Cause, Change, CircuitBy, Command, Key, KeyError, Outcome, OutcomeKind, Policy,
-    PolicyBuilder, PolicyError, Preset, Record, Refusal, Status, Timestamp, Totals, TripRule, Verdict,
+    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Key, KeyError, Outcome, OutcomeKind,
+    Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record, Refusal, Status, Timestamp,
+    Totals, TripRule, Verdict,
 };
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
 mod calls;
 mod circuits;
 mod faults_of_others;
