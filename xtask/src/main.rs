@@ -22,7 +22,7 @@ struct Arguments {
 enum Command {
     /// Run every check there is: format, lints, tests, documentation, examples
     Test,
-    /// Simulate, and fail if a target is missed
+    /// Simulate or try out, and fail if a target is missed
     Prove {
         /// What to prove, and its options; --help lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

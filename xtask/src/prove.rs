@@ -1,4 +1,4 @@
-//! `cargo xtask prove`: builds the simulators in release, then runs them.
+//! `cargo xtask prove`: builds the proofs in release, then runs them.
 
 use anyhow::Result;
 

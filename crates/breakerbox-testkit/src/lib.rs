@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
+//! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
 pub mod conformance;
 pub mod overload;
+pub mod recovery;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use breakerbox_core::{Key, KeyError, Policy, Refusal};
 
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) waiters: Waiters,
     registry: Registry<Cell>,
     policies: RwLock<Policies>,
+    /// Held by whoever changes policies.
+    changing: Mutex<()>,
     dry_run: bool,
     late: AtomicU64,
 }
@@ -59,9 +61,16 @@ impl Breakerbox {
     #[inline]
     pub fn circuit(&self, key: &str) -> Result<Circuit, KeyError> {
         check_key(key)?;
-        let make = |now| Cell::new(key, self.0.policies().of(key), now);
-        let cell = self.0.registry.find_or_add(key, make, &self.0.clock);
+        let cell = self.0.registry.find(key).or_else(|| self.add(key));
         Ok(Circuit::new(Arc::clone(&self.0), cell, self.0.dry_run))
+    }
+
+    #[cold]
+    fn add(&self, key: &str) -> Option<Arc<Cell>> {
+        // Taken before the registry's lock, as by a change of policies, or the two would wait for each other. Held until the
+        // circuit is in, so that a change comes before it or finds it.
+        let policies = self.0.policies();
+        self.0.registry.find_or_add(key, |now| Cell::new(key, policies.of(key), now), &self.0.clock)
     }
 
     /// The circuit of a tenant's endpoint, host, or whole tenant.
@@ -86,9 +95,11 @@ impl Breakerbox {
     }
 
     fn change_policies(&self, change: impl FnOnce(&mut Policies)) {
-        let mut policies = self.0.policies.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut policies);
-        // Still under the lock, so that of two changes the later one stays.
+        // One after the other, so that of two changes the later one stays.
+        let _turn = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut self.0.policies.write().unwrap_or_else(PoisonError::into_inner));
+        // New circuits have the new policies already, and need not wait until all others have.
+        let policies = self.0.policies();
         self.0.registry.for_each(|cell| {
             let policy = policies.of(cell.key());
             if !Arc::ptr_eq(&policy, &cell.policy()) {
@@ -230,6 +241,7 @@ impl Builder {
             waiters: Waiters::default(),
             registry: Registry::new(self.max_circuits),
             policies: RwLock::new(policies),
+            changing: Mutex::new(()),
             dry_run: self.dry_run,
             late: AtomicU64::new(0),
         }))

@@ -4,6 +4,7 @@
 //! up nobody's recovery. A call that panics drops its permit, which counts as any dropped permit does.
 
 use std::future::Future;
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use breakerbox_core::{Outcome, OutcomeKind, Refusal};
@@ -66,8 +67,8 @@ pub fn by_result<T, E>(result: &Result<T, E>) -> Judgement {
 impl Circuit {
     /// Makes a call if the circuit permits it. `Ok` is a success, `Err` a failure.
     ///
-    /// A probe is given up at its deadline, which needs tokio's timer; on another runtime it is left to run, and counts as
-    /// a failure if it ends too late.
+    /// A probe is given up at its deadline, which needs tokio's timer; on another runtime, or one without its timer, it is
+    /// left to run, and counts as a failure if it ends too late.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -102,7 +103,7 @@ impl Circuit {
                 permit.ignored();
                 return Err(CallError::ProbeTimedOut);
             }
-            Some(_) if tokio::runtime::Handle::try_current().is_err() => call.await,
+            Some(_) if !has_timer() => call.await,
             Some(limit) => match tokio::time::timeout(limit, call).await {
                 Ok(result) => result,
                 Err(_) => {
@@ -143,6 +144,13 @@ impl Circuit {
         settle(permit, by_result(&result));
         result.map_err(CallError::Failed)
     }
+}
+
+/// Whether this thread is in a tokio runtime whose timer is on. There is no way to ask but to try: a timer panics where there
+/// is none, and every probe would.
+fn has_timer() -> bool {
+    let try_it = || drop(tokio::time::sleep(Duration::ZERO));
+    tokio::runtime::Handle::try_current().is_ok() && catch_unwind(try_it).is_ok()
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.

@@ -59,9 +59,9 @@ mod waiters;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{
-    Attribution, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode, Nonce, Outcome,
-    OutcomeKind, Policy, PolicyBuilder, PolicyError, Preset, Record, Refusal, State, Status, Timestamp,
-    Totals, TripRule, Verdict, Version,
+    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
+    Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
+    Refusal, State, Status, Timestamp, Totals, TripRule, Verdict, Version,
 };
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;

@@ -49,8 +49,12 @@ impl Observers {
 
     /// An observer that panics does not keep the others from hearing, nor the caller from its call.
     fn guard(&self, tell: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+        if let Err(thrown) = catch_unwind(AssertUnwindSafe(tell)) {
             self.panics.fetch_add(1, Ordering::Relaxed);
+            // What was thrown may itself panic when it is dropped; what it throws then is never dropped.
+            if let Err(thrown_again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+                std::mem::forget(thrown_again);
+            }
         }
     }
 

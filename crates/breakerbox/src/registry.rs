@@ -67,6 +67,13 @@ impl<C: Kept> Registry<C> {
         }
     }
 
+    /// The cell of this key, if there is one.
+    #[inline]
+    pub(crate) fn find(&self, key: &str) -> Option<Arc<C>> {
+        let hash = self.hash(key);
+        self.read(hash).cells.find(hash, |cell| cell.key() == key).cloned()
+    }
+
     /// The cell of this key, new if need be. None if there is no room for one.
     pub(crate) fn find_or_add(
         &self,
@@ -75,9 +82,6 @@ impl<C: Kept> Registry<C> {
         clock: &impl Clock,
     ) -> Option<Arc<C>> {
         let hash = self.hash(key);
-        if let Some(cell) = self.read(hash).cells.find(hash, |cell| cell.key() == key) {
-            return Some(Arc::clone(cell));
-        }
         let mut part = self.write(hash);
         if let Some(cell) = part.cells.find(hash, |cell| cell.key() == key) {
             return Some(Arc::clone(cell));

@@ -4,3 +4,4 @@
 
 mod memory_store;
 mod overload;
+mod recovery;

@@ -1,9 +1,10 @@
 //! Whole calls, in async code and in threads.
 
 use std::convert::Infallible;
+use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, CallError, Clock, Judgement, Refusal, Status, SystemClock};
+use breakerbox::{CallError, Circuit, Judgement, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -94,26 +95,80 @@ async fn a_dropped_call_is_cancelled_or_a_failure() {
     }
 }
 
-#[tokio::test]
-async fn a_call_or_a_classifier_that_panics_leaves_the_circuit_working() {
-    let service = Service::new(&simple().cancel_grace(Duration::ZERO));
-    let circuit = service.circuit("e1");
-    for panics_in_call in [true, false] {
-        let circuit = circuit.clone();
-        let task = tokio::spawn(async move {
-            let classify = |_: &Answer| std::panic::resume_unwind(Box::new("the classifier"));
-            let call = async {
-                if panics_in_call {
-                    std::panic::resume_unwind(Box::new("the call"));
-                }
-                Answer::Ok("fine")
-            };
-            circuit.call_classified(classify, call).await
-        });
-        assert!(task.await.unwrap_err().is_panic());
+/// Where the caller's code panics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Panics {
+    InTheCall,
+    InABlockingCall,
+    InTheClassifier,
+    BeforeTheFallback,
+    InTheFallback,
+}
+
+impl Panics {
+    /// Returns, if it ever does, whether there was an answer.
+    async fn call(self, circuit: Circuit) -> bool {
+        let down = async { Answer::Err("down") };
+        match self {
+            Self::InTheCall => circuit.call(async { panic::<Answer>() }).await.is_ok(),
+            Self::InABlockingCall => circuit.call_blocking(panic::<Answer>).is_ok(),
+            Self::InTheClassifier => circuit.call_classified(|_| panic(), down).await.is_ok(),
+            Self::BeforeTheFallback => circuit.call_or_else(down, |_| panic::<Ready<Answer>>()).await.is_ok(),
+            Self::InTheFallback => circuit.call_or_else(down, |_| async { panic::<Answer>() }).await.is_ok(),
+        }
     }
-    assert_eq!(circuit.totals().failures, 2, "without a grace a dropped permit is a failure");
-    assert_eq!(circuit.call(async { Answer::Ok("fine") }).await, Ok("fine"));
+}
+
+fn panic<T>() -> T {
+    std::panic::resume_unwind(Box::new("the caller's code"))
+}
+
+#[tokio::test]
+async fn a_probe_that_panics_holds_up_nobody() {
+    for (panics, then) in [
+        // The permit is dropped within the grace, and the lease with it.
+        (Panics::InTheCall, Status::HalfOpen),
+        (Panics::InABlockingCall, Status::HalfOpen),
+        (Panics::InTheClassifier, Status::HalfOpen),
+        // The call failed, and was settled before the fallback was asked.
+        (Panics::BeforeTheFallback, Status::Open),
+        (Panics::InTheFallback, Status::Open),
+    ] {
+        let service = Service::new(&simple().cool_off_factor(1.0));
+        let circuit = service.tripped("e1");
+        service.clock.advance(secs(30));
+        assert!(tokio::spawn(panics.call(circuit.clone())).await.unwrap_err().is_panic(), "{panics:?}");
+        assert_eq!(circuit.status(), then, "{panics:?}");
+        if then == Status::Open {
+            service.clock.advance(secs(30));
+        }
+        assert_eq!(circuit.call(async { Answer::Ok("up") }).await, Ok("up"), "{panics:?}");
+        assert_eq!(circuit.status(), Status::Closed, "{panics:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_that_panics_after_a_refusal_changes_nothing() {
+    for panics in [Panics::BeforeTheFallback, Panics::InTheFallback] {
+        let service = Service::new(&simple());
+        let circuit = service.tripped("e1");
+        let before = circuit.record();
+        assert!(tokio::spawn(panics.call(circuit.clone())).await.unwrap_err().is_panic());
+        assert_eq!(circuit.record(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_panics_after_the_grace_has_failed() {
+    for panics in [Panics::InTheCall, Panics::InABlockingCall, Panics::InTheClassifier] {
+        let service = Service::new(&simple().cancel_grace(Duration::ZERO));
+        let circuit = service.circuit("e1");
+        for failures in 1..=2 {
+            assert!(tokio::spawn(panics.call(circuit.clone())).await.unwrap_err().is_panic());
+            assert_eq!(circuit.totals().failures, failures, "{panics:?}");
+        }
+        assert_eq!(circuit.call(async { Answer::Ok("fine") }).await, Ok("fine"));
+    }
 }
 
 #[test]
@@ -144,37 +199,12 @@ fn a_probe_on_another_runtime_needs_no_timer() {
     assert_eq!(circuit.status(), Status::Closed);
 }
 
-/// With the real clock: a hundred tasks on many threads, round after round.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tasks_on_many_threads_share_one_probe() {
-    let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
-    let breakers = Breakerbox::builder().policy(policy).build();
-    let circuit = breakers.circuit("e1").unwrap();
-    for round in 0..50 {
-        for _ in 0..3 {
-            circuit.call(async { Answer::Err("down") }).await.unwrap_err();
-        }
-        let retry_at = circuit.record().unwrap().retry_at.unwrap();
-        while SystemClock.recent() < retry_at {
-            tokio::task::yield_now().await;
-        }
-        let probes = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-        let all_asked = std::sync::Arc::new(tokio::sync::Barrier::new(100));
-        let tasks: Vec<_> = (0..100)
-            .map(|_| {
-                let (circuit, probes, all_asked) = (circuit.clone(), probes.clone(), all_asked.clone());
-                tokio::spawn(async move {
-                    let permit = circuit.ask();
-                    probes.fetch_add(u32::from(permit.is_ok()), std::sync::atomic::Ordering::Relaxed);
-                    all_asked.wait().await;
-                    permit.map(breakerbox::Permit::success)
-                })
-            })
-            .collect();
-        for task in tasks {
-            let _ = task.await.unwrap();
-        }
-        assert_eq!(probes.load(std::sync::atomic::Ordering::Relaxed), 1, "round {round}");
-        assert_eq!(circuit.status(), Status::Closed);
-    }
+#[test]
+fn a_probe_on_a_runtime_without_a_timer_is_left_to_run() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(circuit.call(async { Answer::Ok("up") })), Ok("up"));
+    assert_eq!(circuit.status(), Status::Closed);
 }

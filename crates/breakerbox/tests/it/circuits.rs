@@ -117,21 +117,6 @@ fn outcomes_can_be_settled_as_measured() {
 }
 
 #[test]
-fn late_results_change_nothing_and_are_counted() {
-    let service = Service::new(&simple());
-    let circuit = service.circuit("e1");
-    let (success, failure) = (circuit.ask().unwrap(), circuit.ask().unwrap());
-    fail(&circuit, 3);
-    service.clock.advance(secs(30));
-    let _probe = circuit.ask().unwrap();
-    let before = circuit.record();
-    assert_eq!(success.success(), Verdict::Late);
-    assert_eq!(failure.failure(), Verdict::Late);
-    assert_eq!(circuit.record(), before);
-    assert_eq!(service.breakers.counts().late_results, 2);
-}
-
-#[test]
 fn operators_are_obeyed() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");

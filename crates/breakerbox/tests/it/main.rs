@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
 mod calls;
 mod circuits;
+mod faults_of_others;
 mod memory_store;
 mod observers;
 mod policies;
-mod probes;
 mod registry;
 mod same_as_the_core;
 mod service;

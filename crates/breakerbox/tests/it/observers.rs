@@ -1,10 +1,11 @@
 //! Observers hear of every change, after the fact, and can't do harm.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use breakerbox::{Breakerbox, Status};
+use breakerbox::{Breakerbox, Status, Verdict};
 
-use crate::service::{Service, fail, simple};
+use crate::service::{Service, fail, secs, simple};
 
 #[test]
 fn an_observer_may_use_the_circuit_that_changed() {
@@ -36,12 +37,57 @@ fn an_observer_that_panics_harms_nobody() {
     assert_eq!(service.changes().len(), 2);
 }
 
+/// Somebody who throws things that explode when they are cleared away.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("the panic's own payload"));
+        }
+    }
+}
+
 #[test]
-fn who_hears_of_dry_run_may_panic_too() {
-    let service = Service::with(&simple(), |builder| {
-        builder.dry_run(|_, _| std::panic::resume_unwind(Box::new("an observer")))
-    });
+fn an_observer_that_panics_as_a_probe_is_given_out_costs_no_lease() {
+    let throw_text: fn() = || std::panic::resume_unwind(Box::new("an observer"));
+    let throw_bomb: fn() = || std::panic::resume_unwind(Box::new(Bomb));
+    for panic in [throw_text, throw_bomb] {
+        let service = Service::with(&simple(), |builder| builder.observer(move |_| panic()).observer(|_| ()));
+        let circuit = service.tripped("e1");
+        service.clock.advance(secs(30));
+        let probe = circuit.ask().unwrap();
+        assert!(probe.is_probe(), "the asker has its probe");
+        assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+        assert_eq!(service.breakers.counts().observer_panics, 3, "it heard of all three changes");
+        assert_eq!(service.changes().len(), 3);
+    }
+}
+
+#[test]
+fn who_hears_of_dry_run_may_panic_in_every_state() {
+    let service =
+        Service::with(&simple(), |builder| builder.dry_run(|_, _| std::panic::resume_unwind(Box::new(Bomb))));
     let circuit = service.tripped("e1");
-    assert!(circuit.ask().is_ok());
-    assert_eq!(service.breakers.counts().observer_panics, 1);
+    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted);
+    service.clock.advance(secs(30));
+    let probe = circuit.ask().unwrap();
+    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted, "somebody else probes");
+    assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+    assert_eq!(service.breakers.counts().observer_panics, 2);
+}
+
+#[test]
+fn an_observer_may_panic_while_the_callers_code_does() {
+    let service = Service::with(&simple().cancel_grace(Duration::ZERO), |builder| {
+        builder.observer(|_| std::panic::resume_unwind(Box::new("an observer")))
+    });
+    let circuit = service.circuit("e1");
+    for _ in 0..3 {
+        let call =
+            || circuit.call_blocking(|| -> Result<(), ()> { std::panic::resume_unwind(Box::new("a call")) });
+        let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_err();
+        assert_eq!(thrown.downcast_ref(), Some(&"a call"), "the caller gets its own panic back");
+    }
+    assert_eq!((circuit.status(), service.breakers.counts().observer_panics), (Status::Open, 1));
 }

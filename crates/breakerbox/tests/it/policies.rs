@@ -1,6 +1,10 @@
 //! Policies for all, for a tenant, for a key; changed while circuits live.
 
-use breakerbox::{CircuitBy, Key, Refusal, Status};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use breakerbox::{Circuit, CircuitBy, Key, Refusal, Status};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -52,4 +56,40 @@ fn keys_of_endpoints_share_their_tenants_policy() {
     let circuit = service.breakers.circuit_of(&key);
     assert_eq!(circuit.policy().unwrap().consecutive_failures(), Some(7));
     assert_eq!(circuit.record().unwrap().tenant.as_deref(), Some("acme"));
+}
+
+/// A new key's policy is looked up while the registry takes it in, and a change of policies goes through the registry: neither
+/// may wait for the other, and no new circuit may miss a change that comes at the same time.
+#[test]
+fn policies_change_while_new_keys_come() {
+    const WORKERS: usize = 4;
+    const KEYS: usize = 10_000;
+    let service = Service::new(&simple());
+    let limit_of = |circuit: &Circuit| circuit.policy().unwrap().consecutive_failures().unwrap();
+    let changed_to = Arc::new(AtomicU64::new(3));
+    let (done, is_done) = mpsc::channel();
+    for worker in 0..WORKERS {
+        let (breakers, changed_to, done) = (service.breakers.clone(), Arc::clone(&changed_to), done.clone());
+        thread::spawn(move || {
+            let has_latest = |n| {
+                let circuit = breakers.circuit(&format!("worker {worker} key {n}")).unwrap();
+                let latest = changed_to.load(Ordering::SeqCst);
+                limit_of(&circuit) >= latest
+            };
+            done.send((0..KEYS).all(has_latest)).unwrap();
+        });
+    }
+    let breakers = service.breakers.clone();
+    thread::spawn(move || {
+        while breakers.len() < WORKERS * KEYS {
+            let limit = changed_to.load(Ordering::SeqCst) + 1;
+            breakers.set_policy(simple().consecutive_failures(limit).build().unwrap());
+            changed_to.store(limit, Ordering::SeqCst);
+        }
+        done.send(true).unwrap();
+    });
+    for _ in 0..=WORKERS {
+        let have_latest = is_done.recv_timeout(secs(60)).expect("nobody waits for somebody who waits");
+        assert!(have_latest, "a new circuit missed a change");
+    }
 }

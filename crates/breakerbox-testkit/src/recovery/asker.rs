@@ -1,0 +1,249 @@
+//! One of the hundred: asks, and if it may probe, lets the probe meet its fate.
+//!
+//! A task makes calls, a thread asks for permits and settles them by hand. Where the circuit may admit more than a probe,
+//! because it has closed, tasks ask for permits too: those say what they are.
+
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use breakerbox::{CallError, Circuit, Permit, Refusal, Verdict};
+use tokio::sync::watch;
+use tokio::task::yield_now;
+
+use super::fate::{Fate, Late, When};
+use super::receiver::Visit;
+use super::wave::Wave;
+
+/// What an asker is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Task,
+    Thread,
+}
+
+/// Takes part in wave after wave, until there are no more.
+pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
+    let mut asker = Asker { kind, circuit: &circuit, kept: None };
+    while waves.changed().await.is_ok() {
+        let Some(wave) = waves.borrow_and_update().clone() else { return };
+        asker.take_part(&wave).await;
+        wave.finished.arrive();
+    }
+}
+
+struct Asker<'c> {
+    kind: Kind,
+    circuit: &'c Circuit,
+    /// A probe that is to come late.
+    kept: Option<Permit<'c>>,
+}
+
+/// What a call comes to. None: it panicked.
+type Ended = Option<Result<(), CallError<&'static str>>>;
+type Call<'c> = Pin<Box<dyn Future<Output = Result<(), CallError<&'static str>>> + Send + 'c>>;
+
+/// What a circuit admits.
+enum Admitted<'c> {
+    Permit(Permit<'c>),
+    /// A call that is under way.
+    Call(Call<'c>),
+    /// A call that is over: the thread was held up for longer than the probe may take.
+    Ended(Ended),
+}
+
+impl<'c> Asker<'c> {
+    async fn take_part(&mut self, wave: &Arc<Wave>) {
+        if let Some(late) = wave.plan.late
+            && let Some(permit) = self.kept.take()
+        {
+            if late.when == When::WhileAnotherProbes {
+                wave.given.wait().await;
+            }
+            self.come_late(permit, late, wave);
+        }
+        wave.meet();
+        match self.admitted(wave) {
+            None => wave.answered.arrive(),
+            Some(Admitted::Permit(permit)) if !permit.is_probe() => {
+                permit.success();
+                wave.answered.arrive();
+            }
+            Some(Admitted::Permit(permit)) => {
+                let visit = wave.probe();
+                wave.answered.arrive();
+                self.hold(wave).await;
+                self.settle(permit, visit, wave);
+            }
+            Some(Admitted::Call(call)) => {
+                wave.answered.arrive();
+                self.finish(call, wave).await;
+            }
+            Some(Admitted::Ended(ended)) => {
+                wave.answered.arrive();
+                check(ended, wave);
+            }
+        }
+    }
+
+    /// Lets others go first.
+    async fn step_aside(&self) {
+        match self.kind {
+            Kind::Task => yield_now().await,
+            Kind::Thread => thread::yield_now(),
+        }
+    }
+
+    /// A probe is held until everybody has an answer, or, in haste, only for a moment.
+    async fn hold(&self, wave: &Wave) {
+        if wave.hasty { self.step_aside().await } else { wave.answered.wait().await }
+    }
+
+    /// The result of an earlier wave's probe. It must change nothing.
+    fn come_late(&self, permit: Permit<'c>, late: Late, wave: &Wave) {
+        // Every write has a new version. While another probes nobody else writes: that one waits for this asker, which has
+        // not asked yet.
+        let version = || match late.when {
+            When::WhileAnotherProbes => self.circuit.record().map(|record| record.version),
+            When::AtOnce => None,
+        };
+        let before = version();
+        let verdict = if late.is_success { permit.success() } else { permit.failure() };
+        if verdict != Verdict::Late || version() != before {
+            wave.late_applied(late);
+        }
+    }
+
+    /// Asks until the answer is final.
+    fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
+        loop {
+            match self.ask(wave) {
+                Ok(admitted) => return Some(admitted),
+                Err(refusal) if wave.is_too_early(&refusal) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn ask(&self, wave: &Arc<Wave>) -> Result<Admitted<'c>, Refusal> {
+        match wave.plan.probe {
+            Some(fate) if self.kind == Kind::Task && wave.admits_only_probes() && fate != Fate::ComesLate => {
+                let mut call: Call<'c> = Box::pin(self.circuit.call(destination(fate, Arc::clone(wave))));
+                // A call asks when it is first polled.
+                let mut polled = Poll::Pending;
+                wave.ask(|| {
+                    polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    match polled {
+                        Poll::Ready(Err(CallError::Refused(refusal))) => Err(refusal),
+                        _ => Ok(()),
+                    }
+                })?;
+                Ok(match polled {
+                    Poll::Pending => Admitted::Call(call),
+                    Poll::Ready(result) => Admitted::Ended(Some(result)),
+                })
+            }
+            _ => wave.ask(|| self.circuit.ask()).map(Admitted::Permit),
+        }
+    }
+
+    /// What becomes of a permit.
+    fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
+        let verdict = match wave.plan.probe {
+            Some(Fate::Succeeds) => {
+                drop(visit);
+                permit.success()
+            }
+            Some(Fate::Fails) => {
+                drop(visit);
+                permit.failure()
+            }
+            Some(Fate::TimesOut) => {
+                wave.clock.advance(permit.time_left().unwrap_or_default());
+                drop(visit);
+                permit.failure()
+            }
+            Some(Fate::IsDroppedLate) => {
+                wave.clock.advance(wave.grace);
+                return drop((visit, permit));
+            }
+            Some(Fate::Panics) => {
+                let call = AssertUnwindSafe(|| {
+                    let _dropped_after_the_visit = permit;
+                    let _visit = visit;
+                    resume_unwind(Box::new("the caller's code"))
+                });
+                return drop(catch_unwind::<_, ()>(call));
+            }
+            Some(Fate::IsLost) => return std::mem::forget((visit, permit)),
+            Some(Fate::ComesLate) => {
+                std::mem::forget(visit);
+                self.kept = Some(permit);
+                return;
+            }
+            // Without a fate nobody should have probed: the count tells.
+            Some(Fate::IsCancelled) | None => return drop((visit, permit)),
+        };
+        if verdict != Verdict::Counted {
+            wave.note(format!("the probe's outcome was taken as {verdict:?}"));
+        }
+    }
+
+    /// What becomes of a call.
+    async fn finish(&self, mut call: Call<'c>, wave: &Wave) {
+        match wave.plan.probe {
+            Some(Fate::IsCancelled) => {
+                self.hold(wave).await;
+                drop(call);
+            }
+            Some(Fate::IsDroppedLate) => {
+                self.hold(wave).await;
+                wave.clock.advance(wave.grace);
+                drop(call);
+            }
+            Some(Fate::IsLost) => {
+                self.hold(wave).await;
+                std::mem::forget(call);
+            }
+            _ => {
+                let ended =
+                    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
+                        Ok(polled) => polled.map(Some),
+                        Err(_) => Poll::Ready(None),
+                    });
+                check(ended.await, wave);
+            }
+        }
+    }
+}
+
+/// What a probe calls.
+async fn destination(fate: Fate, wave: Arc<Wave>) -> Result<(), &'static str> {
+    let _visit = wave.probe();
+    yield_now().await;
+    if !wave.hasty {
+        wave.answered.wait().await;
+    }
+    match fate {
+        Fate::Succeeds => Ok(()),
+        Fate::Fails => Err("down"),
+        Fate::Panics => resume_unwind(Box::new("the caller's code")),
+        _ => pending().await,
+    }
+}
+
+/// Whether a probe's call came to what its fate is.
+fn check(ended: Ended, wave: &Wave) {
+    let expected = match wave.plan.probe {
+        Some(Fate::Succeeds) => Some(Ok(())),
+        Some(Fate::Fails) => Some(Err(CallError::Failed("down"))),
+        Some(Fate::TimesOut) => Some(Err(CallError::ProbeTimedOut)),
+        _ => None,
+    };
+    if ended != expected {
+        wave.note(format!("the probe's call came to {ended:?}"));
+    }
+}

@@ -1,0 +1,78 @@
+//! The askers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer than
+//! the wave, and they would come one by one.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use breakerbox::Circuit;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::asker::{Kind, serve};
+use super::wave::Wave;
+
+/// How many ask at once.
+pub(super) const ASKERS: u32 = 100;
+
+/// How many of them are threads. The others are tasks.
+const THREADS: u32 = 8;
+
+/// On how many threads the tasks run.
+const WORKERS: usize = 4;
+
+/// A wave takes less than a millisecond. One that takes this long will never end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Orders = watch::Sender<Option<Arc<Wave>>>;
+
+/// All askers of one circuit.
+pub(super) struct Pool {
+    runtime: Option<Runtime>,
+    /// Waits for the askers with a timer of its own: theirs stands still when all of them hang.
+    waiting: Runtime,
+    to_tasks: Orders,
+    to_threads: Orders,
+}
+
+impl Pool {
+    pub(super) fn new(circuit: &Circuit) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build()?;
+        let (to_tasks, to_threads) = (Orders::new(None), Orders::new(None));
+        for _ in THREADS..ASKERS {
+            runtime.spawn(serve(Kind::Task, circuit.clone(), to_tasks.subscribe()));
+        }
+        for _ in 0..THREADS {
+            let asker = serve(Kind::Thread, circuit.clone(), to_threads.subscribe());
+            let handle = runtime.handle().clone();
+            thread::Builder::new().name("asker".into()).spawn(move || handle.block_on(asker))?;
+        }
+        let waiting = Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { runtime: Some(runtime), waiting, to_tasks, to_threads })
+    }
+
+    /// Lets all askers take part in a wave, and waits until they have. False: some never came back.
+    pub(super) fn run(&self, wave: &Arc<Wave>, threads_first: bool) -> bool {
+        let mut orders = [&self.to_tasks, &self.to_threads];
+        if threads_first {
+            orders.reverse();
+        }
+        for order in orders {
+            order.send_replace(Some(Arc::clone(wave)));
+        }
+        self.waiting.block_on(async { timeout(LIMIT, wave.finished.wait()).await.is_ok() })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.to_tasks.send_replace(None);
+        self.to_threads.send_replace(None);
+        // Nobody is waited for: an asker that hangs would keep the proof from saying so.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Rounds of recoveries: sets the stage, lets the askers come, and looks at what they leave behind.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, Policy, Status, Timestamp};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::fate::{Fate, Moment, Plan, When};
+use super::pool::Pool;
+use super::proof::Proof;
+use super::receiver::Receiver;
+use super::wave::{Manner, Setting, Wave};
+
+/// How many failures trip the circuit.
+const FAILURES: u64 = 3;
+
+/// Why there is no proof.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoveryError {
+    /// Tasks or threads could not be started.
+    #[error("the askers can't be started: {0}")]
+    Askers(#[from] io::Error),
+    /// Some askers never came back.
+    #[error("a probe that {fate}, round {round}: some askers never came back")]
+    Hung {
+        /// What becomes of the probes.
+        fate: Fate,
+        /// The round.
+        round: u64,
+    },
+}
+
+/// Runs `rounds` recoveries of one circuit, in each of which a hundred askers ask at the end of the cool-off and the probe
+/// has this fate.
+///
+/// # Errors
+/// If askers can't be started, or never come back.
+pub fn prove(fate: Fate, rounds: u64) -> Result<Proof, RecoveryError> {
+    let mut course = Course::new(fate)?;
+    for round in 0..rounds {
+        course.round(round)?;
+    }
+    Ok(course.finish())
+}
+
+/// All rounds of one fate.
+struct Course {
+    breakers: Breakerbox,
+    circuit: Circuit,
+    policy: Arc<Policy>,
+    clock: ManualClock,
+    receiver: Arc<Receiver>,
+    half_opened: Arc<AtomicU64>,
+    pool: Pool,
+    proof: Proof,
+}
+
+impl Course {
+    fn new(fate: Fate) -> io::Result<Self> {
+        // A call that times out does so by the runtime's timer, in real time: the shortest there is.
+        let probe_timeout = Duration::from_millis(if fate == Fate::TimesOut { 1 } else { 10_000 });
+        let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES).ramp_cap(None);
+        let policy = policy.jitter(0).cool_off_factor(1.0).probes(1).probe_timeout(probe_timeout).build();
+        let clock = ManualClock::new();
+        let half_opened = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&half_opened);
+        let breakers = Breakerbox::builder()
+            .policy(policy.expect("all numbers are in their ranges"))
+            .clock(clock.clone())
+            .observer(move |heard| {
+                seen.fetch_add(u64::from(heard.change.to == Status::HalfOpen), Ordering::SeqCst);
+            })
+            .build();
+        let circuit = breakers.circuit("e1").expect("a short key");
+        Ok(Self {
+            policy: circuit.policy().expect("there is room for one circuit"),
+            pool: Pool::new(&circuit)?,
+            receiver: Arc::default(),
+            breakers,
+            circuit,
+            clock,
+            half_opened,
+            proof: Proof::new(fate),
+        })
+    }
+
+    fn round(&mut self, round: u64) -> Result<(), RecoveryError> {
+        let mut chance = SmallRng::seed_from_u64(round);
+        self.trip();
+        self.proof.rounds += 1;
+        for (number, plan) in self.proof.fate.waves(&mut chance).into_iter().enumerate() {
+            let wave = Arc::new(Wave::new(&self.setting(plan, &mut chance)));
+            if !self.pool.run(&wave, chance.random::<bool>()) {
+                return Err(RecoveryError::Hung { fate: self.proof.fate, round });
+            }
+            for oddity in self.judge(&wave, number == 0) {
+                self.proof.deviates(format!("round {round}, wave {}: {oddity}", number + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the circuit open, at the beginning of a cool-off.
+    fn trip(&self) {
+        for _ in 0..FAILURES {
+            // Refused if the round before left the circuit open.
+            if let Ok(permit) = self.circuit.ask() {
+                permit.failure();
+            }
+        }
+    }
+
+    fn setting(&self, plan: Plan, chance: &mut SmallRng) -> Setting<'_> {
+        let moment = self.moment(plan.at);
+        // Where the clock is moved by an asker, what is said at once might still be in time.
+        let may_be_early = moment > self.clock.now()
+            && plan.probe.is_some()
+            && plan.late.is_none_or(|late| late.when != When::AtOnce);
+        let manner = match chance.random_range(0..3_u8) {
+            0 => Manner::AsTheyWake,
+            1 if may_be_early => Manner::TooEarly { refusals: chance.random_range(1..300) },
+            _ => Manner::Together,
+        };
+        Setting {
+            plan,
+            manner,
+            // A probe that is there to see a late one changing nothing must stay until then.
+            hasty: chance.random::<bool>() && plan.late.is_none(),
+            grace: self.policy.cancel_grace(),
+            moment,
+            clock: &self.clock,
+            receiver: &self.receiver,
+        }
+    }
+
+    fn moment(&self, at: Moment) -> Timestamp {
+        let record = self.circuit.record().expect("there is room for one circuit");
+        let lease_ends = record.lease.map(|lease| lease.expires_at);
+        let moment = match at {
+            Moment::Now => None,
+            Moment::CoolOffEnds => record.retry_at,
+            Moment::LeaseEnds => lease_ends,
+            Moment::LeaseNearlyEnds => lease_ends.map(|at| Timestamp::from_micros(at.as_micros() - 1)),
+        };
+        moment.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// Counts what a wave brought, and returns what it should not have.
+    fn judge(&mut self, wave: &Wave, is_first: bool) -> Vec<String> {
+        let mut oddities = wave.oddities();
+        let (plan, probes, proof) = (wave.plan, wave.probes(), &mut self.proof);
+        proof.late_applied += u64::from(wave.lates_applied());
+        if is_first {
+            proof.raced += u64::from(wave.raced());
+            // Where a hasty probe gives its lease back, the others of its wave are its heirs.
+            let freed = wave.hasty && plan.probe.is_some_and(Fate::frees_the_lease);
+            let heirs = if freed { probes.saturating_sub(1) } else { 0 };
+            proof.heirs += u64::from(heirs);
+            proof.probes += u64::from(probes - heirs);
+            if probes - heirs != 1 {
+                oddities.push(format!("{probes} probes at the end of the cool-off"));
+            }
+        } else {
+            proof.heirs += u64::from(probes);
+            if probes != u32::from(plan.probe.is_some()) {
+                oddities.push(format!("{probes} probes"));
+            }
+        }
+        let status = self.circuit.status();
+        if status != plan.then {
+            oddities.push(format!("the circuit is {status}, not {}", plan.then));
+        }
+        let stays = plan.at == Moment::LeaseNearlyEnds || plan.probe.is_some_and(Fate::keeps_the_lease);
+        let live = self.receiver.live();
+        if live != u32::from(stays) {
+            oddities.push(format!("{live} probes are left at the destination"));
+        }
+        oddities
+    }
+
+    fn finish(mut self) -> Proof {
+        self.proof.half_opened = self.half_opened.load(Ordering::SeqCst);
+        self.proof.overlaps = self.receiver.overlaps();
+        self.proof.late = self.breakers.counts().late_results;
+        self.proof
+    }
+}

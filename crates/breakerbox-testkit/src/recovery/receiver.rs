@@ -1,0 +1,62 @@
+//! What the destination sees: who calls, and whether two call at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The receiving side of all probes of a proof.
+#[derive(Default)]
+pub(super) struct Receiver {
+    live: AtomicU32,
+    overlaps: AtomicU64,
+}
+
+impl Receiver {
+    /// A probe comes in. It is in for as long as the visit is kept.
+    pub(super) fn visit(self: &Arc<Self>) -> Visit {
+        if self.live.fetch_add(1, Ordering::SeqCst) > 0 {
+            self.overlaps.fetch_add(1, Ordering::SeqCst);
+        }
+        Visit(Arc::clone(self))
+    }
+
+    /// How many probes are in.
+    pub(super) fn live(&self) -> u32 {
+        self.live.load(Ordering::SeqCst)
+    }
+
+    /// How often a probe came in while another was.
+    pub(super) fn overlaps(&self) -> u64 {
+        self.overlaps.load(Ordering::SeqCst)
+    }
+
+    /// The lease of a probe that never left is over: it has no right to be in any more.
+    pub(super) fn leave(&self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A probe that is in.
+pub(super) struct Visit(Arc<Receiver>);
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_who_is_in_at_once_and_not_who_comes_after() {
+        let receiver = Arc::new(Receiver::default());
+        drop(receiver.visit());
+        let first = receiver.visit();
+        assert_eq!((receiver.live(), receiver.overlaps()), (1, 0));
+        let second = receiver.visit();
+        assert_eq!((receiver.live(), receiver.overlaps()), (2, 1));
+        drop((first, second));
+        assert_eq!((receiver.live(), receiver.overlaps()), (0, 1));
+    }
+}

@@ -1,0 +1,37 @@
+//! Of a hundred askers at the end of a cool-off exactly one probes, whatever becomes of the probe.
+//!
+//! A few rounds only; `cargo xtask prove recovery` takes ten thousand for each fate, and also asks whether the askers met
+//! often enough, which here depends on what else the machine is doing.
+
+use breakerbox_testkit::recovery::{Fate, prove};
+
+const ROUNDS: u64 = 500;
+
+macro_rules! one_probe_at_a_time {
+    ($($test:ident: $fate:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let proof = prove(Fate::$fate, ROUNDS).unwrap();
+                assert!(proof.faults().is_empty(), "{proof}");
+                assert_eq!(proof.rounds, ROUNDS);
+            }
+        )*
+
+        #[test]
+        fn every_fate_has_a_test() {
+            assert_eq!(Fate::ALL, [$(Fate::$fate),*]);
+        }
+    };
+}
+
+one_probe_at_a_time! {
+    one_that_succeeds: Succeeds;
+    one_that_fails: Fails;
+    one_that_is_dropped_within_the_grace: IsCancelled;
+    one_that_is_dropped_after_the_grace: IsDroppedLate;
+    one_that_panics: Panics;
+    one_that_is_never_heard_of_again: IsLost;
+    one_that_times_out: TimesOut;
+    one_that_comes_late: ComesLate;
+}

@@ -1,0 +1,252 @@
+//! Faults that were measured in other breakers, each with a test that is named after it and shows that this one does not have
+//! it.
+//!
+//! The races are small here, to be read. `breakerbox-testkit` runs them ten thousand times for each fate that a probe can
+//! have: `cargo xtask prove recovery`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use breakerbox::{Breakerbox, CallError, Policy, PolicyBuilder, Refusal, Status, Verdict};
+use tokio::sync::Barrier;
+
+use crate::service::{Service, fail, secs, simple, succeed};
+
+/// Others let in all hundred.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_stampede_after_the_open_time() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let all_have_asked = Arc::new(Barrier::new(100));
+    let calls: Vec<_> = (0..100)
+        .map(|_| {
+            let (circuit, all_have_asked) = (circuit.clone(), Arc::clone(&all_have_asked));
+            tokio::spawn(async move {
+                let call = async {
+                    all_have_asked.wait().await;
+                    Ok::<_, ()>(())
+                };
+                let called = circuit.call(call).await;
+                if called.is_err() {
+                    all_have_asked.wait().await;
+                }
+                called
+            })
+        })
+        .collect();
+    let mut let_in = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(()) => let_in += 1,
+            Err(error) => assert!(matches!(error, CallError::Refused(Refusal::Probing { .. })), "{error:?}"),
+        }
+    }
+    assert_eq!((let_in, circuit.status()), (1, Status::Closed));
+}
+
+/// With others nobody ever probes again.
+#[test]
+fn a_dropped_probe_that_blocks_for_ever() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    for _ in 0..10 {
+        assert!(circuit.ask().unwrap().is_probe(), "dropped within the grace: the next one probes at once");
+    }
+    succeed(&circuit, 1);
+    assert_eq!(circuit.status(), Status::Closed);
+}
+
+/// A call that was admitted before the trip comes back after it.
+#[test]
+fn a_stale_success_that_closes_a_half_open_circuit() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    let permits: Vec<_> = (0..4).map(|_| circuit.ask().unwrap()).collect();
+    let [while_open, failed_while_open, while_probing, failed_while_probing] = permits.try_into().unwrap();
+    fail(&circuit, 3);
+
+    let open = circuit.record();
+    assert_eq!((while_open.success(), failed_while_open.failure()), (Verdict::Late, Verdict::Late));
+    assert_eq!(circuit.record(), open);
+
+    service.clock.advance(secs(30));
+    let probe = circuit.ask().unwrap();
+    let probing = circuit.record();
+    assert_eq!((while_probing.success(), failed_while_probing.failure()), (Verdict::Late, Verdict::Late));
+    assert_eq!(circuit.record(), probing);
+    assert_eq!(service.breakers.counts().late_results, 4);
+    assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+}
+
+/// With others it takes ten thousand failures to make up for what has long been over.
+#[test]
+fn a_window_that_does_not_slide() {
+    let service = Service::new(&Policy::builder().window(secs(1)).consecutive_failures(None));
+    let circuit = service.circuit("e1");
+    succeed(&circuit, 10_000);
+    service.clock.advance(secs(1));
+    fail(&circuit, 9);
+    assert_eq!(circuit.status(), Status::Closed, "min_calls is 10");
+    fail(&circuit, 1);
+    assert_eq!(circuit.status(), Status::Open);
+}
+
+/// A moving average by time sees a millisecond as next to nothing. The last column is at which failure the circuit trips.
+#[test]
+fn a_burst_that_is_missed() {
+    let only_rate = || Policy::builder().consecutive_failures(None);
+    let table: [(&str, PolicyBuilder, u32, u32); 5] = [
+        ("the defaults, after nothing", Policy::builder(), 0, 5),
+        ("the defaults, after good traffic", Policy::builder(), 10_000, 5),
+        ("half, after nothing", only_rate(), 0, 10),
+        ("half, after good traffic", only_rate(), 2_900, 2_900),
+        ("a fifth, after much good traffic", only_rate().failure_rate(20), 10_000, 2_500),
+    ];
+    for (what, policy, before, trips_at) in table {
+        let service = Service::new(&policy);
+        let circuit = service.circuit("e1");
+        for _ in 0..before / 100 {
+            succeed(&circuit, 100);
+            service.clock.advance(Duration::from_millis(500));
+        }
+        let burst = (1..=3_000).find(|_| {
+            circuit.ask().unwrap().failure();
+            circuit.status() == Status::Open
+        });
+        assert_eq!(burst, Some(trips_at), "{what}");
+    }
+}
+
+#[test]
+fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
+    let service = Service::new(&Policy::builder().consecutive_failures(None));
+    let circuit = service.circuit("e1");
+    succeed(&circuit, 2_900);
+    // All are admitted before the first of them fails.
+    let threads: Vec<_> =
+        (0..8).map(|_| (0..375).map(|_| circuit.ask().unwrap()).collect::<Vec<_>>()).collect();
+    thread::scope(|scope| {
+        for permits in threads {
+            scope.spawn(|| {
+                permits.into_iter().for_each(|permit| {
+                    permit.failure();
+                });
+            });
+        }
+    });
+    assert_eq!(circuit.status(), Status::Open);
+    let late = service.breakers.counts().late_results;
+    assert_eq!(late, 100, "3,000 failures, of which the 2,900th tripped");
+}
+
+/// What is not kept can't be gone through. Others keep each record of the window, and go through all of them at each call.
+#[test]
+fn a_window_that_costs_more_with_every_record() {
+    let latencies = || Policy::builder().mean_latency(secs(5)).slow_call(secs(5)).slow_rate(50);
+    for policy in [Policy::builder(), latencies()] {
+        let service = Service::new(&policy);
+        let circuit = service.circuit("e1");
+        let traffic = |rounds: u32| {
+            for _ in 0..rounds {
+                succeed(&circuit, 3);
+                fail(&circuit, 2);
+                service.clock.advance(Duration::from_millis(1));
+            }
+        };
+        traffic(10);
+        let used = allocation_counter::measure(|| traffic(10_000));
+        assert_eq!(circuit.totals().calls(), 50_050, "all of it is in the window");
+        assert_eq!((used.count_current, used.bytes_current), (0, 0), "nothing is kept of a call");
+        assert!(used.bytes_max <= 256, "no more than a permit at a time: {used:?}");
+    }
+}
+
+/// With others the lock of a prober that crashed lasts for a whole cool-off.
+#[test]
+fn a_crash_that_holds_up_for_a_cool_off() {
+    let service = Service::new(&simple().cool_off(secs(300)));
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(300));
+    std::mem::forget(circuit.ask().unwrap());
+    let lease = circuit.policy().unwrap().probe_timeout() + secs(2);
+    assert!(matches!(circuit.ask(), Err(Refusal::Probing { retry_in, .. }) if retry_in == lease));
+    service.clock.advance(lease - Duration::from_micros(1));
+    assert!(circuit.ask().is_err());
+    service.clock.advance(Duration::from_micros(1));
+    succeed(&circuit, 1);
+    assert_eq!(circuit.status(), Status::Closed);
+}
+
+/// The prober was given up for lost; another probed, and failed; now the first one's success comes in.
+#[test]
+fn a_late_success_that_closes_an_open_circuit() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let lost = circuit.ask().unwrap();
+    service.clock.advance(secs(12));
+    assert_eq!(lost.time_left(), Some(secs(0)), "too late to start");
+    let next = circuit.ask().unwrap();
+    next.failure();
+    let open = circuit.record();
+    assert_eq!(lost.success(), Verdict::Late);
+    assert_eq!((circuit.record(), circuit.status()), (open, Status::Open));
+}
+
+/// The same, while the other one still probes.
+#[test]
+fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let lost = circuit.ask().unwrap();
+    service.clock.advance(secs(12));
+    let next = circuit.ask().unwrap();
+    let probing = circuit.record();
+    assert_eq!(lost.success(), Verdict::Late);
+    assert_eq!((circuit.record(), circuit.status()), (probing, Status::HalfOpen));
+    assert_eq!((next.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+}
+
+/// Others look at the state, then take the lock, and do not look again: when 48 race, up to four probe one after the other,
+/// though the first has closed the circuit. With the real clock.
+#[test]
+fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
+    const RECOVERIES: u64 = 50;
+    let (half_opened, recovered) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (seen, closed) = (Arc::clone(&half_opened), Arc::clone(&recovered));
+    let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
+    let breakers = Breakerbox::builder().policy(policy).observer(move |heard| {
+        seen.fetch_add(u64::from(heard.change.to == Status::HalfOpen), Ordering::SeqCst);
+        closed.fetch_add(u64::from(heard.change.to == Status::Closed), Ordering::SeqCst);
+    });
+    let circuit = breakers.build().circuit("e1").unwrap();
+    let probes = AtomicU64::new(0);
+    let limit = Instant::now() + secs(60);
+    thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(|| {
+                while recovered.load(Ordering::SeqCst) < RECOVERIES && Instant::now() < limit {
+                    match circuit.ask() {
+                        Err(_) => thread::yield_now(),
+                        Ok(permit) if permit.is_probe() => {
+                            probes.fetch_add(1, Ordering::SeqCst);
+                            assert_eq!(permit.success(), Verdict::Counted, "a second prober would be late");
+                        }
+                        // As soon as the circuit is closed, it trips again.
+                        Ok(permit) => {
+                            permit.failure();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+    assert!(count(&recovered) >= RECOVERIES, "{} recoveries within a minute", count(&recovered));
+    assert_eq!(count(&probes), count(&half_opened), "one probe for each recovery");
+}
