@@ -67,7 +67,7 @@ pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use observe::CircuitChange;
-pub use permit::Permit;
+pub use permit::{OwnedPermit, Permit};
 
 /// The guides' examples, compiled and run.
 #[cfg(doctest)]

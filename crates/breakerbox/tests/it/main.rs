@@ -6,6 +6,7 @@ mod calls;
 mod circuits;
 mod memory_store;
 mod observers;
+mod owned_permits;
 mod policies;
 mod probes;
 mod registry;
