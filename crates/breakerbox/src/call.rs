@@ -146,7 +146,7 @@ impl Circuit {
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.
-fn settle(permit: Permit<'_>, judgement: Judgement) {
+pub(crate) fn settle(permit: Permit<'_>, judgement: Judgement) {
     if permit.time_left() == Some(Duration::ZERO) {
         permit.failure();
         return;
