@@ -154,7 +154,7 @@ fn has_timer() -> bool {
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.
-fn settle(permit: Permit<'_>, judgement: Judgement) {
+pub(crate) fn settle(permit: Permit<'_>, judgement: Judgement) {
     if permit.time_left() == Some(Duration::ZERO) {
         permit.failure();
         return;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, Held};
 use crate::clock::AnyClock;
-use crate::permit::Permit;
+use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
 /// After how long a waiter asks again, though nobody woke it: some calls never settle, and are written off without a word.
@@ -49,6 +49,14 @@ impl Circuit {
                 Err(refusal) => Err(*refusal),
             },
         }
+    }
+
+    /// The same, for a permit that outlives this handle.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_owned(&self) -> Result<OwnedPermit, Refusal> {
+        self.ask().map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
     /// Asks for a permit and, where it is refused, waits for one, at most so long. Who waits is woken when something happens

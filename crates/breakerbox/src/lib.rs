@@ -49,12 +49,20 @@ mod call;
 mod cell;
 mod circuit;
 mod clock;
+#[cfg(feature = "http")]
+pub mod http;
 mod observe;
 mod permit;
+#[cfg(feature = "http")]
+mod questions;
 mod registry;
+#[cfg(feature = "reqwest-middleware")]
+pub mod reqwest;
 pub mod store;
 mod sync;
 pub mod throttle;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod waiters;
 
 pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
@@ -67,7 +75,9 @@ pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use observe::CircuitChange;
-pub use permit::Permit;
+pub use permit::{OwnedPermit, Permit};
+#[cfg(feature = "http")]
+pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 
 /// The guides' examples, compiled and run.
 #[cfg(doctest)]

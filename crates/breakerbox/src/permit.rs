@@ -1,4 +1,7 @@
 //! Permits: the right to make one call, settled once.
+//!
+//! A [`Permit`] borrows its circuit and costs no more than it must. An [`OwnedPermit`] holds a handle, so that it can live
+//! where nothing may be borrowed; to settle it, it lends what it holds to a borrowed one.
 
 use std::time::Duration;
 
@@ -105,6 +108,96 @@ impl Drop for Permit<'_> {
         if let Some((cell, held)) = self.take() {
             settle_dropped(self.circuit, cell, held);
         }
+    }
+}
+
+/// A permit that holds its circuit, for futures and tasks that borrow nothing. It is settled once, like a [`Permit`].
+///
+/// ```
+/// use breakerbox::Breakerbox;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let breakers = Breakerbox::builder().build();
+/// let circuit = breakers.circuit("https://hooks.example.com/in")?;
+/// if let Ok(permit) = circuit.ask_owned() {
+///     tokio::spawn(async move {
+///         // Make the call here, then say how it went.
+///         permit.success()
+///     });
+/// }
+/// # Ok::<(), breakerbox::KeyError>(()) })?;
+/// # Ok::<(), breakerbox::KeyError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once is cancelled"]
+pub struct OwnedPermit {
+    circuit: Circuit,
+    held: Option<Held>,
+}
+
+impl OwnedPermit {
+    pub(crate) fn new(circuit: Circuit, mut lent: Permit<'_>) -> Self {
+        Self { circuit, held: lent.held.take() }
+    }
+
+    /// The circuit that gave it.
+    #[must_use]
+    pub const fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+
+    /// Whether this call probes a half-open circuit.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    /// A probe's deadline, by the clock of the registry. A probe that is still running then has failed.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.held.as_ref().and_then(Held::deadline)
+    }
+
+    /// How long the call may take, if it is a probe. Zero: it is too late to start it.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
+    }
+
+    /// The call did well.
+    pub fn success(mut self) -> Verdict {
+        self.lend().success()
+    }
+
+    /// The call failed.
+    pub fn failure(mut self) -> Verdict {
+        self.lend().failure()
+    }
+
+    /// The call failed, and the destination said when to come back.
+    pub fn failure_with_retry_after(mut self, retry_after: Duration) -> Verdict {
+        self.lend().failure_with_retry_after(retry_after)
+    }
+
+    /// How the call went says nothing about the destination.
+    pub fn ignored(mut self) -> Verdict {
+        self.lend().ignored()
+    }
+
+    /// Settles with an outcome that the caller measured.
+    pub fn settle(mut self, outcome: Outcome) -> Verdict {
+        self.lend().settle(outcome)
+    }
+
+    /// All that it holds, for good: what is lent settles it.
+    pub(crate) fn lend(&mut self) -> Permit<'_> {
+        Permit::new(&self.circuit, self.held.take())
+    }
+}
+
+impl Drop for OwnedPermit {
+    fn drop(&mut self) {
+        drop(self.lend());
     }
 }
 

@@ -64,9 +64,17 @@ impl Overload {
     /// What an error means. For errors that hide behind another type, such as a boxed one.
     #[must_use]
     pub fn of(&self, error: &(dyn Error + 'static)) -> Verdict {
-        let chain = || std::iter::successors(Some(error), |&error| error.source());
-        let told = chain().find_map(|error| self.signs.iter().find_map(|sign| sign(error)));
-        told.or_else(|| chain().find_map(known_sign)).unwrap_or(Verdict::Accept)
+        self.told(error).or_else(|| Self::known(error)).unwrap_or(Verdict::Accept)
+    }
+
+    /// What the signs say that it was told to look for.
+    pub(crate) fn told(&self, error: &(dyn Error + 'static)) -> Option<Verdict> {
+        chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
+    }
+
+    /// What the signs say that it knows by itself.
+    pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<Verdict> {
+        chain(error).find_map(known_sign)
     }
 }
 
@@ -80,6 +88,11 @@ impl fmt::Debug for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overload").field("more_signs", &self.signs.len()).finish()
     }
+}
+
+/// An error and its sources.
+pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 fn known_sign(error: &(dyn Error + 'static)) -> Option<Verdict> {

@@ -28,6 +28,8 @@
 //! neither accepted nor rejected. What is not: a shed call is not retried for you.
 
 mod call;
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod choice;
 mod classify;
 mod context;
 mod handle;
@@ -39,6 +41,12 @@ pub use breakerbox_core::throttle::{
     ThrottlePolicyError, Verdict,
 };
 pub use call::CallError;
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+pub use choice::OneForAll;
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+pub(crate) use choice::{Choice, DEFAULT_PRIORITY, NotLetThrough};
+#[cfg(feature = "http")]
+pub(crate) use classify::chain;
 pub use classify::{Classify, Overload, Rejected};
 pub use context::{context_priority, with_priority, with_priority_blocking};
 pub use handle::{Builder, Throttle};

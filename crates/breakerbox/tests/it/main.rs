@@ -6,11 +6,26 @@ mod bad_input;
 mod calls;
 mod circuits;
 mod faults_of_others;
+#[cfg(feature = "tower")]
+mod hyper_client;
 mod memory_store;
+#[cfg(feature = "tower")]
+mod mock;
 mod observers;
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod overload;
+mod owned_permits;
 mod policies;
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod receiver;
 mod registry;
+#[cfg(feature = "reqwest-middleware")]
+mod reqwest_client;
 mod same_as_the_core;
 mod service;
 mod throttles;
+#[cfg(feature = "tower")]
+mod tower_circuit;
+#[cfg(feature = "tower")]
+mod tower_throttle;
 mod waiting;

@@ -48,6 +48,13 @@ impl Service {
         circuit
     }
 
+    /// A circuit whose next ask probes.
+    pub(crate) fn tripped_and_cooled(&self, key: &str) -> Circuit {
+        let circuit = self.tripped(key);
+        self.clock.advance(secs(30));
+        circuit
+    }
+
     /// The states that circuits went to so far.
     pub(crate) fn changes(&self) -> Vec<(String, Status)> {
         self.changes.lock().unwrap().iter().map(|c| (c.key.to_string(), c.change.to)).collect()

@@ -1,0 +1,94 @@
+//! Whose circuit a request is for, by its URL and its tenant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breakerbox_core::{CircuitBy, Key, KeyError};
+
+use crate::questions::ExtractKey;
+
+/// The tenant that a request is made for: an extension of the request.
+///
+/// ```
+/// use breakerbox::http::Tenant;
+///
+/// let mut request = http::Request::get("https://hooks.acme.example/in").body(())?;
+/// request.extensions_mut().insert(Tenant::new("acme"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Tenant(Arc<str>);
+
+impl Tenant {
+    /// A tenant with this name. A key is made of it later, which says whether the name is fit for one.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Keys by URL: one for each endpoint, each host or each tenant, as [`Key::of`] makes them.
+///
+/// The request's [`Tenant`] is part of the key. Where a service has only one, [`or_tenant`](Self::or_tenant) names it;
+/// without that, a request that carries no tenant is not sent, since it would share circuits with whoever else carries
+/// none.
+///
+/// The URL must be absolute, as in the requests of clients. If paths hold ids (`/orders/17`), an endpoint is not what has
+/// a circuit of its own: use [`CircuitBy::Host`], or a function that knows your paths.
+///
+/// ```
+/// use breakerbox::http::{KeyFromUrl, Tenant};
+/// use breakerbox::{CircuitBy, ExtractKey, KeyError};
+///
+/// let mut request = http::Request::get("https://Hooks.Acme.example:443/in?try=2").body(())?;
+/// let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("shop");
+/// assert_eq!(by_host.key(&request)?.text(), "shop hooks.acme.example");
+///
+/// let by_endpoint = KeyFromUrl::by(CircuitBy::Endpoint);
+/// assert_eq!(by_endpoint.key(&request), Err(KeyError::TenantEmpty));
+/// request.extensions_mut().insert(Tenant::new("acme"));
+/// assert_eq!(by_endpoint.key(&request)?.text(), "acme https://hooks.acme.example/in");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyFromUrl {
+    by: CircuitBy,
+    or_tenant: Option<Tenant>,
+}
+
+impl KeyFromUrl {
+    /// A key for each of these.
+    #[must_use]
+    pub const fn by(by: CircuitBy) -> Self {
+        Self { by, or_tenant: None }
+    }
+
+    /// The tenant of requests that carry none.
+    #[must_use]
+    pub fn or_tenant(self, name: &str) -> Self {
+        Self { or_tenant: Some(Tenant::new(name)), ..self }
+    }
+
+    pub(crate) fn of(&self, extensions: &http::Extensions, url: &str) -> Result<Key, KeyError> {
+        let tenant = extensions.get().or(self.or_tenant.as_ref()).ok_or(KeyError::TenantEmpty)?;
+        Key::of(tenant.name(), url, self.by)
+    }
+}
+
+impl<B> ExtractKey<http::Request<B>> for KeyFromUrl {
+    fn key(&self, request: &http::Request<B>) -> Result<Key, KeyError> {
+        self.of(request.extensions(), &request.uri().to_string())
+    }
+}

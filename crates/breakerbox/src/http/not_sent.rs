@@ -1,0 +1,111 @@
+//! Calls that were never sent: how to tell them from calls that failed, and what to answer for them.
+
+use std::error::Error;
+use std::time::Duration;
+
+use breakerbox_core::Refusal;
+use breakerbox_core::throttle::Shed;
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+
+use super::signs::chain;
+
+/// A call that a circuit refused or a throttle shed. The destination never saw it.
+///
+/// However deep in other errors it is, [`find`](Self::find) finds it. A server or proxy answers with
+/// [`response`](Self::response).
+///
+/// ```
+/// use breakerbox::http::NotSent;
+/// use breakerbox::{Breakerbox, ManualClock, Policy};
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let policy = Policy::builder().consecutive_failures(1).jitter(0).build()?;
+/// let breakers = Breakerbox::builder().policy(policy).clock(ManualClock::new()).build();
+/// let circuit = breakers.circuit("https://api.example.com/orders")?;
+/// let down = || async { Err::<(), _>(std::io::Error::other("down")) };
+///
+/// let error = circuit.call(down()).await.unwrap_err();
+/// assert_eq!(NotSent::find(&error), None, "it was sent, and failed");
+///
+/// let error = circuit.call(down()).await.unwrap_err();
+/// let answer: http::Response<String> = NotSent::find(&error).expect("it was refused").response();
+/// assert_eq!(answer.status(), 503);
+/// assert_eq!(answer.headers()["retry-after"], "30");
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum NotSent {
+    /// A circuit refused it.
+    Refused(Refusal),
+    /// A throttle shed it.
+    Shed(Shed),
+}
+
+impl NotSent {
+    /// Why the call behind this error was never sent; none if it was, as far as can be seen.
+    #[must_use]
+    pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+        chain(error).find_map(|error| {
+            let refused = error.downcast_ref().copied().map(Self::Refused);
+            refused.or_else(|| error.downcast_ref().copied().map(Self::Shed))
+        })
+    }
+
+    /// When to try again, where that is known.
+    #[must_use]
+    pub const fn retry_in(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refusal) => refusal.retry_in(),
+            Self::Shed(shed) => Some(shed.retry_in()),
+        }
+    }
+
+    /// What a server or a proxy answers: 503, with a `Retry-After` in whole seconds where a time is known, and an empty
+    /// body.
+    #[must_use]
+    pub fn response<B: Default>(&self) -> Response<B> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        if let Some(retry_in) = self.retry_in() {
+            // Rounded up: whoever waits for so long does not come too early.
+            let seconds = retry_in.as_secs() + u64::from(retry_in.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_response_says_when_to_come_back_if_that_is_known() {
+        let open = |millis| Refusal::Open {
+            retry_at: Timestamp::from_millis(millis),
+            retry_in: Duration::from_millis(millis),
+        };
+        let probing = Refusal::Probing { retry_at: Timestamp::ZERO, retry_in: Duration::from_secs(9) };
+        let table = [
+            (open(0), Some("1")),
+            (open(200), Some("1")),
+            (open(1_000), Some("1")),
+            (open(1_001), Some("2")),
+            (probing, Some("9")),
+            (Refusal::Ramping { in_flight: 1, limit: 1 }, None),
+            (Refusal::ForcedOpen, None),
+            (Refusal::Disabled, None),
+        ];
+        for (refusal, expected) in table {
+            let response: Response<()> = NotSent::Refused(refusal).response();
+            assert_eq!(response.status(), 503, "{refusal:?}");
+            let header = response.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap());
+            assert_eq!(header, expected, "{refusal:?}");
+        }
+    }
+}

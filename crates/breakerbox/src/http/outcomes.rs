@@ -1,0 +1,150 @@
+//! What a response, or an error, means for a circuit.
+
+use std::error::Error;
+use std::time::SystemTime;
+
+use breakerbox_core::OutcomeKind;
+use http::{HeaderMap, StatusCode};
+
+use super::BoxError;
+use super::retry_after::retry_after;
+use super::signs::was_never_sent;
+use super::statuses::Statuses;
+use crate::call::Judgement;
+use crate::questions::ClassifyResponse;
+
+/// The ready classifier of a circuit for HTTP.
+///
+/// | answer | meaning |
+/// | --- | --- |
+/// | 408, 429, 500 and above | failure, with the time that its `Retry-After` gives |
+/// | any other status | success: the destination is there and does its part, even if it does not like the request |
+/// | an error of a call that was [never sent](super::NotSent) | ignored |
+/// | any other error | failure |
+///
+/// With a throttle around the circuit, leave 429 to the throttle: it sends less, where the circuit would stop sending.
+///
+/// ```
+/// use breakerbox::http::HttpOutcomes;
+/// use breakerbox::{Judgement, OutcomeKind};
+/// use http::{HeaderMap, StatusCode};
+///
+/// let behind_a_throttle = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
+/// let judge = |status| behind_a_throttle.of(status, &HeaderMap::new());
+/// assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS), Judgement::IGNORED);
+/// assert_eq!(judge(StatusCode::BAD_GATEWAY), Judgement::FAILURE);
+/// assert_eq!(judge(StatusCode::NOT_FOUND), Judgement::SUCCESS);
+/// ```
+#[derive(Clone, Debug)]
+pub struct HttpOutcomes {
+    statuses: Statuses<OutcomeKind>,
+}
+
+impl HttpOutcomes {
+    /// As the table says.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { statuses: Statuses::none() }
+    }
+
+    /// Gives a status another meaning.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode, means: OutcomeKind) -> Self {
+        self.statuses.set(status, means);
+        self
+    }
+
+    /// What a response with this status and these headers means.
+    #[must_use]
+    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Judgement {
+        match self.statuses.of(status).unwrap_or_else(|| usual(status)) {
+            OutcomeKind::Success => Judgement::SUCCESS,
+            OutcomeKind::Ignored => Judgement::IGNORED,
+            OutcomeKind::Failure => retry_after(headers, SystemTime::now())
+                .map_or(Judgement::FAILURE, Judgement::failure_with_retry_after),
+        }
+    }
+
+    /// What an error means.
+    #[must_use]
+    pub fn of_error(&self, error: &(dyn Error + 'static)) -> Judgement {
+        if was_never_sent(error) { Judgement::IGNORED } else { Judgement::FAILURE }
+    }
+}
+
+impl Default for HttpOutcomes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B> ClassifyResponse<http::Response<B>, BoxError> for HttpOutcomes {
+    fn judge(&self, result: &Result<http::Response<B>, BoxError>) -> Judgement {
+        match result {
+            Ok(response) => self.of(response.status(), response.headers()),
+            Err(error) => self.of_error(&**error),
+        }
+    }
+}
+
+fn usual(status: StatusCode) -> OutcomeKind {
+    match status.as_u16() {
+        408 | 429 | 500.. => OutcomeKind::Failure,
+        _ => OutcomeKind::Success,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::header::{HeaderValue, RETRY_AFTER};
+
+    use super::*;
+
+    fn status(code: u16) -> StatusCode {
+        StatusCode::from_u16(code).unwrap()
+    }
+
+    #[test]
+    fn every_status_has_a_meaning() {
+        for code in 100..=999 {
+            let expected = if code >= 500 || [408, 429].contains(&code) {
+                Judgement::FAILURE
+            } else {
+                Judgement::SUCCESS
+            };
+            assert_eq!(HttpOutcomes::new().of(status(code), &HeaderMap::new()), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_failure_says_when_to_come_back() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("90"));
+        let busy = Judgement::failure_with_retry_after(Duration::from_secs(90));
+        for (code, expected) in [
+            (503, busy),
+            (429, busy),
+            (408, busy),
+            (500, busy),
+            (202, Judgement::SUCCESS),
+            (301, Judgement::SUCCESS),
+        ] {
+            assert_eq!(HttpOutcomes::new().of(status(code), &headers), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_owners_word_counts_and_the_latest_of_two() {
+        let outcomes = HttpOutcomes::new()
+            .status(status(404), OutcomeKind::Ignored)
+            .status(status(404), OutcomeKind::Failure)
+            .status(status(503), OutcomeKind::Success);
+        for (code, expected) in
+            [(404, Judgement::FAILURE), (503, Judgement::SUCCESS), (400, Judgement::SUCCESS)]
+        {
+            assert_eq!(outcomes.of(status(code), &HeaderMap::new()), expected, "{code}");
+        }
+    }
+}

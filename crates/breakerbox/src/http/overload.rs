@@ -1,0 +1,158 @@
+//! What a response, or an error, means for a throttle.
+
+use std::error::Error;
+
+use breakerbox_core::throttle::Verdict;
+use http::StatusCode;
+
+use super::statuses::Statuses;
+use super::{BoxError, signs};
+use crate::throttle::{Classify, Overload};
+
+/// The ready classifier of a throttle for HTTP.
+///
+/// | answer | verdict |
+/// | --- | --- |
+/// | 429, 503, 504 | reject: the destination was out of capacity |
+/// | any other status | accept: it took the request, whatever it answered |
+/// | a time limit that ran out; a connection that was refused, reset or lost; a broken answer | reject |
+/// | a call that was [never sent](super::NotSent); any other error, as of a name that is not found or of TLS | neither |
+///
+/// ```
+/// use breakerbox::http::HttpOverload;
+/// use breakerbox::throttle::Verdict;
+/// use http::StatusCode;
+///
+/// let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, Verdict::Reject);
+/// assert_eq!(overload.of(StatusCode::INTERNAL_SERVER_ERROR), Verdict::Reject);
+/// assert_eq!(overload.of(StatusCode::NOT_FOUND), Verdict::Accept);
+/// ```
+#[derive(Clone, Debug)]
+pub struct HttpOverload {
+    statuses: Statuses<Verdict>,
+    errors: Overload,
+}
+
+impl HttpOverload {
+    /// As the table says.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { statuses: Statuses::none(), errors: Overload::default() }
+    }
+
+    /// Gives a status another meaning.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode, verdict: Verdict) -> Self {
+        self.statuses.set(status, verdict);
+        self
+    }
+
+    /// Looks for one more sign in errors, before those that it knows: `None` if the error is none of these.
+    #[must_use]
+    pub fn or(
+        mut self,
+        sign: impl Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync + 'static,
+    ) -> Self {
+        self.errors = self.errors.or(sign);
+        self
+    }
+
+    /// What a response with this status means.
+    #[must_use]
+    pub fn of(&self, status: StatusCode) -> Verdict {
+        self.statuses.of(status).unwrap_or_else(|| usual(status))
+    }
+
+    /// What an error means.
+    #[must_use]
+    pub fn of_error(&self, error: &(dyn Error + 'static)) -> Verdict {
+        let never_sent = || signs::was_never_sent(error).then_some(Verdict::Neither);
+        let of_http = || signs::chain(error).find_map(signs::capacity);
+        (self.errors.told(error).or_else(never_sent).or_else(of_http))
+            .or_else(|| Overload::known(error))
+            .unwrap_or(Verdict::Neither)
+    }
+}
+
+impl Default for HttpOverload {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
+    fn verdict(&self, result: &Result<http::Response<B>, BoxError>) -> Verdict {
+        match result {
+            Ok(response) => self.of(response.status()),
+            Err(error) => self.of_error(&**error),
+        }
+    }
+}
+
+fn usual(status: StatusCode) -> Verdict {
+    match status.as_u16() {
+        429 | 503 | 504 => Verdict::Reject,
+        _ => Verdict::Accept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use breakerbox_core::{KeyError, Refusal};
+
+    use super::*;
+    use crate::throttle::Rejected;
+
+    fn status(code: u16) -> StatusCode {
+        StatusCode::from_u16(code).unwrap()
+    }
+
+    #[test]
+    fn every_status_has_a_verdict() {
+        for code in 100..=999 {
+            let rejected = [429, 503, 504].contains(&code);
+            let expected = if rejected { Verdict::Reject } else { Verdict::Accept };
+            assert_eq!(HttpOverload::new().of(status(code)), expected, "{code}");
+        }
+        let changed = HttpOverload::new().status(status(503), Verdict::Accept);
+        assert_eq!(changed.of(status(503)), Verdict::Accept);
+        assert_eq!(changed.of(status(429)), Verdict::Reject);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the client's error")]
+    struct Hiding(#[source] BoxError);
+
+    #[test]
+    fn errors_are_looked_through() {
+        let io = |kind| BoxError::from(io::Error::from(kind));
+        let table = [
+            (io(io::ErrorKind::TimedOut), Verdict::Reject),
+            (io(io::ErrorKind::ConnectionRefused), Verdict::Reject),
+            (io(io::ErrorKind::ConnectionReset), Verdict::Reject),
+            (io(io::ErrorKind::BrokenPipe), Verdict::Reject),
+            (io(io::ErrorKind::UnexpectedEof), Verdict::Reject),
+            (io(io::ErrorKind::InvalidData), Verdict::Neither),
+            (io(io::ErrorKind::HostUnreachable), Verdict::Neither),
+            (Rejected::because("busy").into(), Verdict::Reject),
+            (Refusal::Disabled.into(), Verdict::Neither),
+            (KeyError::NoHost.into(), Verdict::Neither),
+            ("what this is nobody knows".into(), Verdict::Neither),
+        ];
+        for (error, expected) in table {
+            let text = error.to_string();
+            assert_eq!(HttpOverload::new().of_error(&*error), expected, "{text}");
+            assert_eq!(HttpOverload::new().of_error(&Hiding(error)), expected, "behind another: {text}");
+        }
+    }
+
+    #[test]
+    fn the_owners_signs_come_first() {
+        let overload = HttpOverload::new().or(|error| error.is::<io::Error>().then_some(Verdict::Accept));
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!(overload.of_error(&reset), Verdict::Accept);
+        assert_eq!(overload.of_error(&Refusal::Disabled), Verdict::Neither);
+    }
+}

@@ -1,0 +1,27 @@
+//! How important a request is, by what it carries.
+
+use breakerbox_core::throttle::Priority;
+
+use crate::questions::ExtractPriority;
+
+/// The [`Priority`] that is an extension of the request.
+///
+/// ```
+/// use breakerbox::ExtractPriority;
+/// use breakerbox::http::PriorityFromExtension;
+/// use breakerbox::throttle::Priority;
+///
+/// let mut request = http::Request::get("https://api.example.com/orders").body(())?;
+/// assert_eq!(PriorityFromExtension.priority(&request), None);
+/// request.extensions_mut().insert(Priority::HIGH);
+/// assert_eq!(PriorityFromExtension.priority(&request), Some(Priority::HIGH));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PriorityFromExtension;
+
+impl<B> ExtractPriority<http::Request<B>> for PriorityFromExtension {
+    fn priority(&self, request: &http::Request<B>) -> Option<Priority> {
+        request.extensions().get().copied()
+    }
+}

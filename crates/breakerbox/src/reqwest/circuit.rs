@@ -1,0 +1,61 @@
+//! The circuit of a request's key.
+
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware, Next, Result};
+
+use super::{Error, Outgoing};
+use crate::breakerbox::Breakerbox;
+use crate::call::{CallError, Judgement};
+use crate::http::{HttpOutcomes, was_never_sent};
+use crate::questions::{ClassifyResponse, ExtractKey};
+
+/// Puts a circuit for each key in front of a client. See the [module](super) for an example.
+#[derive(Clone, Debug)]
+pub struct CircuitMiddleware<K, C = HttpOutcomes> {
+    breakers: Breakerbox,
+    key: K,
+    classify: C,
+}
+
+impl<K> CircuitMiddleware<K> {
+    /// Circuits from this registry, by the key that [`key`](crate::ExtractKey) finds for an [`Outgoing`] request. What a
+    /// response means is as [`HttpOutcomes`] says.
+    pub const fn new(breakers: Breakerbox, key: K) -> Self {
+        Self { breakers, key, classify: HttpOutcomes::new() }
+    }
+}
+
+impl<K, C> CircuitMiddleware<K, C> {
+    /// Another [classifier](crate::ClassifyResponse).
+    pub fn classify_by<D>(self, classify: D) -> CircuitMiddleware<K, D> {
+        CircuitMiddleware { breakers: self.breakers, key: self.key, classify }
+    }
+}
+
+#[async_trait::async_trait]
+impl<K, C> Middleware for CircuitMiddleware<K, C>
+where
+    K: for<'a> ExtractKey<Outgoing<'a>> + Send + Sync + 'static,
+    C: ClassifyResponse<Response, reqwest_middleware::Error> + Send + Sync + 'static,
+{
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response> {
+        let key = self.key.key(&Outgoing::new(&request, extensions)).map_err(Error::Key)?;
+        let judge = |result: &Result<Response>| match result {
+            Err(error) if was_never_sent(error) => Judgement::IGNORED,
+            result => self.classify.judge(result),
+        };
+        let circuit = self.breakers.circuit_of(&key);
+        let answer = circuit.call_classified(judge, next.run(request, extensions)).await;
+        answer.map_err(|error| match error {
+            CallError::Refused(refusal) => Error::Refused { key, refusal }.into(),
+            CallError::ProbeTimedOut => Error::ProbeTimedOut.into(),
+            CallError::Failed(error) => error,
+        })
+    }
+}

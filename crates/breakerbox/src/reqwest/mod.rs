@@ -1,0 +1,124 @@
+//! Circuits and throttles for clients made with `reqwest-middleware`. With the feature of that name.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`CircuitMiddleware`] | asks the circuit of a request's key before it is sent, and tells it how the call went |
+//! | [`ThrottleMiddleware`] | asks a throttle, one for all requests or one for each key, and tells it whether the call found room |
+//! | [`Outgoing`] | what key extractors see: the request and its extensions |
+//! | [`Error`] | why a request was not sent, or was given up |
+//!
+//! The first middleware that a client gets is the outermost. With both, the throttle goes first, and middleware that
+//! retries before it, so that every try asks again:
+//!
+//! ```
+//! use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent};
+//! use breakerbox::reqwest::{CircuitMiddleware, Error, ThrottleMiddleware};
+//! use breakerbox::throttle::{Priority, Throttle};
+//! use breakerbox::{Breakerbox, CircuitBy, OutcomeKind};
+//! use http::StatusCode;
+//! use std::time::Duration;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("shop");
+//! let outcomes = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
+//! let client = reqwest::Client::builder().timeout(Duration::from_secs(5)).build()?;
+//! let client = reqwest_middleware::ClientBuilder::new(client)
+//!     .with(ThrottleMiddleware::keyed(Throttle::builder().build_keyed(10_000), by_host.clone()))
+//!     .with(CircuitMiddleware::new(Breakerbox::builder().build(), by_host).classify_by(outcomes))
+//!     .build();
+//!
+//! # let url = "http://127.0.0.1:1/orders";
+//! match client.get(url).with_extension(Priority::HIGH).send().await {
+//!     Ok(response) => println!("{}", response.status()),
+//!     // What these two have to say is typed.
+//!     Err(reqwest_middleware::Error::Middleware(error)) => match error.downcast_ref() {
+//!         Some(Error::Refused { key, refusal }) => println!("{key}: {refusal}"),
+//!         Some(Error::Shed(shed)) => println!("{shed}"),
+//!         _ => println!("{error}"),
+//!     },
+//!     Err(error) => {
+//!         assert_eq!(NotSent::find(&error), None);
+//!         println!("sent, and failed: {error}");
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A call ends with the response's head: what becomes of its body is not looked at. Redirects that the client follows
+//! belong to the call, and count for the key of the first URL. A request whose future is dropped drops its permit or pass.
+
+mod circuit;
+mod error;
+mod throttle;
+
+use breakerbox_core::throttle::{Priority, Verdict};
+use breakerbox_core::{Key, KeyError};
+
+pub use circuit::CircuitMiddleware;
+pub use error::Error;
+pub use throttle::ThrottleMiddleware;
+
+use crate::call::Judgement;
+use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl};
+use crate::questions::{ClassifyResponse, ExtractKey};
+use crate::throttle::Classify;
+
+/// A request that is about to be sent.
+///
+/// ```
+/// use breakerbox::reqwest::Outgoing;
+/// use breakerbox::{ExtractKey, Key, KeyError};
+///
+/// let by_method = |outgoing: &Outgoing<'_>| Key::new(outgoing.request.method().as_str());
+///
+/// let request = reqwest::Request::new(http::Method::PUT, "https://api.example.com/orders/17".parse()?);
+/// let extensions = http::Extensions::new();
+/// let outgoing = Outgoing::new(&request, &extensions);
+/// assert_eq!(by_method.key(&outgoing)?.text(), "PUT");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Outgoing<'a> {
+    /// The request.
+    pub request: &'a reqwest::Request,
+    /// What came with it, such as its [`Tenant`](crate::http::Tenant).
+    pub extensions: &'a http::Extensions,
+}
+
+impl<'a> Outgoing<'a> {
+    /// This request, with these extensions.
+    #[must_use]
+    pub const fn new(request: &'a reqwest::Request, extensions: &'a http::Extensions) -> Self {
+        Self { request, extensions }
+    }
+
+    fn priority(&self) -> Option<Priority> {
+        self.extensions.get().copied()
+    }
+}
+
+impl ExtractKey<Outgoing<'_>> for KeyFromUrl {
+    fn key(&self, outgoing: &Outgoing<'_>) -> Result<Key, KeyError> {
+        self.of(outgoing.extensions, outgoing.request.url().as_str())
+    }
+}
+
+impl ClassifyResponse<reqwest::Response, reqwest_middleware::Error> for HttpOutcomes {
+    fn judge(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Judgement {
+        match result {
+            Ok(response) => self.of(response.status(), response.headers()),
+            Err(error) => self.of_error(error),
+        }
+    }
+}
+
+impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
+    fn verdict(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Verdict {
+        match result {
+            Ok(response) => self.of(response.status()),
+            Err(error) => self.of_error(error),
+        }
+    }
+}

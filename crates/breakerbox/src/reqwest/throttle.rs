@@ -1,0 +1,79 @@
+//! A throttle, or one for each key.
+
+use breakerbox_core::throttle::{Priority, Verdict};
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware, Next, Result};
+
+use super::{Error, Outgoing};
+use crate::http::{HttpOverload, was_never_sent};
+use crate::questions::ExtractKey;
+use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
+
+/// Puts a throttle, or one for each key, in front of a client. See the [module](super) for an example.
+///
+/// How important a request is: the [`Priority`] that it carries as an extension; else the one that the task
+/// [carries](crate::throttle::with_priority); else the default.
+#[derive(Debug)]
+pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, C = Overload> {
+    choice: Choice<K, C>,
+    classify: D,
+    default_priority: Priority,
+}
+
+impl<C> ThrottleMiddleware<OneForAll, HttpOverload, C> {
+    /// One throttle for all requests.
+    #[must_use]
+    pub fn new(throttle: Throttle<C>) -> Self {
+        Self::with(Choice::One(throttle))
+    }
+}
+
+impl<K, C> ThrottleMiddleware<K, HttpOverload, C> {
+    /// A throttle for each key that [`key`](crate::ExtractKey) finds for an [`Outgoing`] request.
+    pub fn keyed(throttles: Throttles<C>, key: K) -> Self {
+        Self::with(Choice::Keyed(throttles, key))
+    }
+
+    fn with(choice: Choice<K, C>) -> Self {
+        Self { choice, classify: HttpOverload::new(), default_priority: DEFAULT_PRIORITY }
+    }
+}
+
+impl<K, D, C> ThrottleMiddleware<K, D, C> {
+    /// Another [classifier](crate::throttle::Classify). Without this: [`HttpOverload`].
+    pub fn classify_by<E>(self, classify: E) -> ThrottleMiddleware<K, E, C> {
+        ThrottleMiddleware { choice: self.choice, classify, default_priority: self.default_priority }
+    }
+
+    /// The priority of requests that carry none, in tasks that carry none. Without this: [`Priority::MEDIUM`].
+    #[must_use]
+    pub fn default_priority(self, default_priority: Priority) -> Self {
+        Self { default_priority, ..self }
+    }
+}
+
+#[async_trait::async_trait]
+impl<K, D, C> Middleware for ThrottleMiddleware<K, D, C>
+where
+    K: for<'a> ExtractKey<Outgoing<'a>> + Send + Sync + 'static,
+    D: Classify<Response, reqwest_middleware::Error> + Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response> {
+        let outgoing = Outgoing::new(&request, extensions);
+        let pass =
+            self.choice.ask(&outgoing, outgoing.priority(), self.default_priority).map_err(Error::from)?;
+        let result = next.run(request, extensions).await;
+        pass.settle(match &result {
+            Err(error) if was_never_sent(error) => Verdict::Neither,
+            result => self.classify.verdict(result),
+        });
+        result
+    }
+}

@@ -1,0 +1,64 @@
+//! Which throttle a middleware asks: the same one for every request, or that of the request's key.
+
+use breakerbox_core::throttle::{Priority, Shed};
+use breakerbox_core::{Key, KeyError};
+
+use super::context::with_priority_blocking;
+use super::handle::Throttle;
+use super::keyed::Throttles;
+use super::pass::Pass;
+use crate::questions::ExtractKey;
+
+/// The priority of requests about which nobody says anything: others can be more important, and less.
+pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
+
+/// In the place of a key extractor: one throttle takes all requests, so there are no keys.
+#[derive(Clone, Copy, Debug)]
+pub enum OneForAll {}
+
+impl<R> ExtractKey<R> for OneForAll {
+    fn key(&self, _request: &R) -> Result<Key, KeyError> {
+        match *self {}
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Choice<K, C> {
+    One(Throttle<C>),
+    Keyed(Throttles<C>, K),
+}
+
+/// Why there is no pass.
+pub(crate) enum NotLetThrough {
+    Shed(Shed),
+    Key(KeyError),
+}
+
+impl<K, C> Choice<K, C> {
+    /// Asks for a pass. The request's own priority counts, then the task's, then the default.
+    pub(crate) fn ask<R>(
+        &self,
+        request: &R,
+        own: Option<Priority>,
+        default: Priority,
+    ) -> Result<Pass<'static, C>, NotLetThrough>
+    where
+        K: ExtractKey<R>,
+    {
+        let of_key;
+        let throttle = match self {
+            Self::One(throttle) => throttle,
+            Self::Keyed(throttles, key) => {
+                let key = key.key(request).map_err(NotLetThrough::Key)?;
+                of_key = throttles.throttle(key.text()).map_err(NotLetThrough::Key)?;
+                &of_key
+            }
+        };
+        let asked = match own {
+            // The task's would win over an argument.
+            Some(priority) => with_priority_blocking(priority, || throttle.ask_owned(priority)),
+            None => throttle.ask_owned(default),
+        };
+        asked.map_err(NotLetThrough::Shed)
+    }
+}

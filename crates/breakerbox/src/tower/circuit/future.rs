@@ -1,0 +1,112 @@
+//! The call itself: to its end, or a probe's deadline, or until nobody wants it any more.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::time::Sleep;
+
+use super::error::Error;
+use crate::call;
+use crate::call::Judgement;
+use crate::http::{BoxError, was_never_sent};
+use crate::permit::OwnedPermit;
+use crate::questions::ClassifyResponse;
+
+pin_project! {
+    /// The response to come. Dropped, it drops its permit: within the policy's `cancel_grace` the call was cancelled, later
+    /// it has failed.
+    #[must_use = "futures do nothing unless they are polled"]
+    pub struct ResponseFuture<F, C> {
+        #[pin]
+        state: State<F, C>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<F, C> {
+        Running {
+            #[pin]
+            call: F,
+            permit: OwnedPermit,
+            // Only probes have one.
+            deadline: Option<Pin<Box<Sleep>>>,
+            classify: Arc<C>,
+        },
+        NotSent { error: Option<Error> },
+        Over,
+    }
+}
+
+impl<F, C> ResponseFuture<F, C> {
+    pub(super) const fn of_call(call: F, permit: OwnedPermit, classify: Arc<C>) -> Self {
+        Self { state: State::Running { call, permit, deadline: None, classify } }
+    }
+
+    pub(super) const fn of_error(error: Error) -> Self {
+        Self { state: State::NotSent { error: Some(error) } }
+    }
+}
+
+impl<F, T, E, C> Future for ResponseFuture<F, C>
+where
+    F: Future<Output = Result<T, E>>,
+    E: Into<BoxError>,
+    C: ClassifyResponse<T, BoxError>,
+{
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        let result = match state.as_mut().project() {
+            StateProjection::Running { call, permit, deadline, classify } => match call.poll(context) {
+                Poll::Ready(result) => {
+                    let result = result.map_err(Into::into);
+                    let judgement = judge(&**classify, &result);
+                    call::settle(permit.lend(), judgement);
+                    result.map_err(Error::Inner)
+                }
+                Poll::Pending => {
+                    ready!(poll_deadline(permit, deadline, context));
+                    permit.lend().failure();
+                    Err(Error::ProbeTimedOut)
+                }
+            },
+            StateProjection::NotSent { error } => {
+                Err(error.take().expect("taken only here, and then it is over"))
+            }
+            StateProjection::Over => panic!("polled again after it was ready"),
+        };
+        state.set(State::Over);
+        Poll::Ready(result)
+    }
+}
+
+fn judge<T>(classify: &impl ClassifyResponse<T, BoxError>, result: &Result<T, BoxError>) -> Judgement {
+    match result {
+        Err(error) if was_never_sent(&**error) => Judgement::IGNORED,
+        result => classify.judge(result),
+    }
+}
+
+/// Ready when a probe's time is over. On another runtime than tokio there is no timer: the probe is left to run, and has
+/// failed if it ends too late.
+fn poll_deadline(
+    permit: &OwnedPermit,
+    deadline: &mut Option<Pin<Box<Sleep>>>,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    if deadline.is_none()
+        && let Some(limit) = permit.time_left()
+        && tokio::runtime::Handle::try_current().is_ok()
+    {
+        *deadline = Some(Box::pin(tokio::time::sleep(limit)));
+    }
+    match deadline {
+        Some(deadline) => deadline.as_mut().poll(context),
+        None => Poll::Pending,
+    }
+}

@@ -1,0 +1,18 @@
+//! Throttles in an overload.
+
+use std::time::Duration;
+
+use breakerbox::ManualClock;
+use breakerbox::throttle::{Priority, Shed, Throttle};
+
+/// Makes a throttle shed calls of this priority, and returns the first that it shed.
+pub(crate) fn overload<C: 'static>(throttle: &Throttle<C>, clock: &ManualClock, priority: Priority) -> Shed {
+    for _ in 0..100_000 {
+        clock.advance(Duration::from_millis(1));
+        match throttle.ask(priority) {
+            Ok(pass) => pass.reject(),
+            Err(shed) => return shed,
+        }
+    }
+    panic!("a throttle whose calls are all rejected sheds nothing");
+}

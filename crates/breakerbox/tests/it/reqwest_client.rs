@@ -1,0 +1,320 @@
+//! Circuits and throttles in a reqwest client, with real requests on loopback.
+
+use std::time::Duration;
+
+use breakerbox::http::{HttpOutcomes, HttpOverload, KeyFromUrl, NotSent, Tenant};
+use breakerbox::reqwest::{CircuitMiddleware, Error, Outgoing, ThrottleMiddleware};
+use breakerbox::throttle::{Priority, Strategy, Throttle, ThrottlePolicy, Verdict, with_priority};
+use breakerbox::{CircuitBy, Judgement, Key, KeyError, ManualClock, PolicyBuilder, Refusal, Status};
+use http::StatusCode;
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
+
+use crate::overload::overload;
+use crate::receiver::{Answer, Receiver, nobodys_url};
+use crate::service::{Service, secs, simple};
+
+fn by_endpoint() -> KeyFromUrl {
+    KeyFromUrl::by(CircuitBy::Endpoint).or_tenant("t")
+}
+
+fn client(middleware: impl Middleware) -> ClientWithMiddleware {
+    ClientBuilder::new(reqwest::Client::new()).with(middleware).build()
+}
+
+fn with_circuits(policy: &PolicyBuilder) -> (ClientWithMiddleware, Service) {
+    let service = Service::new(policy);
+    (client(CircuitMiddleware::new(service.breakers.clone(), by_endpoint())), service)
+}
+
+async fn get(client: &ClientWithMiddleware, url: &str) -> Result<StatusCode, reqwest_middleware::Error> {
+    client.get(url).send().await.map(|response| response.status())
+}
+
+#[tokio::test]
+async fn a_refused_request_never_reaches_the_destination() {
+    let (client, service) = with_circuits(&simple());
+    let receiver = Receiver::start(Answer::Status(500)).await;
+    let url = receiver.url("/in");
+    for _ in 0..3 {
+        assert_eq!(get(&client, &url).await.unwrap(), 500, "the caller has its answer");
+    }
+    for _ in 0..10 {
+        let error = get(&client, &url).await.unwrap_err();
+        assert!(matches!(
+            Error::find(&error),
+            Some(Error::Refused { key, refusal: Refusal::Open { .. } }) if key.text() == format!("t {url}")
+        ));
+        let response: http::Response<()> = NotSent::find(&error).unwrap().response();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["retry-after"]),
+            (503, &"30".parse().unwrap())
+        );
+    }
+    assert_eq!(receiver.received(), 3);
+    get(&client, &receiver.url("/other")).await.unwrap();
+    assert_eq!(receiver.received(), 4, "another endpoint has another circuit");
+
+    service.clock.advance(secs(30));
+    receiver.answer(Answer::Status(200));
+    assert_eq!(get(&client, &url).await.unwrap(), 200);
+    assert_eq!(service.circuit(&format!("t {url}")).status(), Status::Closed);
+}
+
+#[tokio::test]
+async fn statuses_and_transport_errors_are_told_to_the_circuit() {
+    let table = [
+        (Answer::Status(204), (1, 0)),
+        (Answer::Status(404), (1, 0)),
+        (Answer::Status(429), (0, 1)),
+        (Answer::Status(503), (0, 1)),
+        (Answer::Close, (0, 1)),
+    ];
+    for (answer, counted) in table {
+        let (client, service) = with_circuits(&simple());
+        let receiver = Receiver::start(answer).await;
+        let result = get(&client, &receiver.url("/in")).await;
+        assert_eq!(result.is_err(), matches!(answer, Answer::Close), "{answer:?}: {result:?}");
+        let totals = service.circuit(&format!("t {}", receiver.url("/in"))).totals();
+        assert_eq!((totals.successes, totals.failures), counted, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_nobody_listens_at_is_a_failure_and_its_error_is_handed_on() {
+    let (client, service) = with_circuits(&simple());
+    let (url, _taken) = nobodys_url();
+    for _ in 0..3 {
+        let error = get(&client, &url).await.unwrap_err();
+        assert!(error.is_connect(), "{error:?}");
+        assert!(NotSent::find(&error).is_none());
+    }
+    assert!(matches!(NotSent::find(&get(&client, &url).await.unwrap_err()), Some(NotSent::Refused(_))));
+    assert_eq!(service.breakers.len(), 1);
+}
+
+#[tokio::test]
+async fn retry_after_is_honoured_in_seconds_and_as_a_date() {
+    for (value, seconds) in [("300", 300), ("Fri, 31 Dec 9999 23:59:59 GMT", 600), ("soon", 30)] {
+        let (client, service) = with_circuits(&simple());
+        let receiver = Receiver::start(Answer::StatusAndRetryAfter(503, value)).await;
+        for _ in 0..3 {
+            get(&client, &receiver.url("/in")).await.unwrap();
+        }
+        let refused = service.circuit(&format!("t {}", receiver.url("/in"))).ask().unwrap_err();
+        assert!(
+            matches!(refused, Refusal::Open { retry_in, .. } if retry_in == secs(seconds)),
+            "{value}: {refused}; never longer than cool_off_max"
+        );
+    }
+}
+
+/// With a real timer, so the policy's is short.
+#[tokio::test]
+async fn a_hanging_probe_is_given_up() {
+    let (client, service) = with_circuits(&simple().probe_timeout(Duration::from_millis(50)));
+    let receiver = Receiver::start(Answer::Hang).await;
+    let key = format!("t {}", receiver.url("/in"));
+    let circuit = service.tripped_and_cooled(&key);
+    let error = get(&client, &receiver.url("/in")).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::ProbeTimedOut)));
+    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(HttpOverload::new().of_error(&error), Verdict::Reject, "a throttle outside hears of it");
+}
+
+#[tokio::test]
+async fn tenants_come_with_the_request() {
+    let service = Service::new(&simple());
+    let by_host = KeyFromUrl::by(CircuitBy::Host);
+    let client = client(CircuitMiddleware::new(service.breakers.clone(), by_host));
+    let receiver = Receiver::start(Answer::Status(200)).await;
+    service.tripped("acme 127.0.0.1");
+    let error = get(&client, &receiver.url("/")).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TenantEmpty))));
+    let send = |tenant| client.get(receiver.url("/")).with_extension(Tenant::new(tenant)).send();
+    assert!(NotSent::find(&send("acme").await.unwrap_err()).is_some());
+    assert_eq!(send("umbrella").await.unwrap().status(), 200);
+    assert_eq!(receiver.received(), 1);
+}
+
+#[tokio::test]
+async fn any_function_extracts_keys_and_classifies() {
+    let service = Service::new(&simple());
+    let by_path = |outgoing: &Outgoing<'_>| Key::new(outgoing.request.url().path());
+    let strict = |result: &Result<reqwest::Response, reqwest_middleware::Error>| match result {
+        Ok(response) if response.status() == 200 => Judgement::SUCCESS,
+        _ => Judgement::FAILURE,
+    };
+    let client = client(CircuitMiddleware::new(service.breakers.clone(), by_path).classify_by(strict));
+    let receiver = Receiver::start(Answer::Status(204)).await;
+    get(&client, &receiver.url("/orders")).await.unwrap();
+    assert_eq!(service.circuit("/orders").totals().failures, 1);
+}
+
+#[tokio::test]
+async fn what_the_throttle_is_told() {
+    let client = reqwest::Client::builder().dns_resolver(NoNames).build().unwrap();
+    let table = [
+        (Answer::Status(200), Verdict::Accept),
+        (Answer::Status(500), Verdict::Accept),
+        (Answer::Status(503), Verdict::Reject),
+        (Answer::Close, Verdict::Reject),
+    ];
+    for (answer, expected) in table {
+        let receiver = Receiver::start(answer).await;
+        assert_eq!(verdict(&client, &receiver.url("/")).await, expected, "{answer:?}");
+    }
+    let (nobody, _taken) = nobodys_url();
+    for (url, expected) in
+        [(&*nobody, Verdict::Reject), ("http://a.example/", Verdict::Neither), ("no URL", Verdict::Neither)]
+    {
+        assert_eq!(verdict(&client, url).await, expected, "{url}");
+    }
+    let hanging = Receiver::start(Answer::Hang).await;
+    let hasty = reqwest::Client::builder().timeout(Duration::from_millis(50)).build().unwrap();
+    assert_eq!(verdict(&hasty, &hanging.url("/")).await, Verdict::Reject, "a time limit that ran out");
+}
+
+/// Knows no name, without asking anybody.
+struct NoNames;
+
+impl reqwest::dns::Resolve for NoNames {
+    fn resolve(&self, _name: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        Box::pin(async { Err("no such name".into()) })
+    }
+}
+
+/// What the ready classifier says of a real result.
+async fn verdict(client: &reqwest::Client, url: &str) -> Verdict {
+    use breakerbox::throttle::Classify as _;
+    let client = ClientBuilder::new(client.clone()).build();
+    HttpOverload::new().verdict(&client.get(url).send().await)
+}
+
+#[tokio::test]
+async fn a_shed_request_never_reaches_the_destination() {
+    let clock = ManualClock::new();
+    let throttle = Throttle::builder().clock(clock.clone()).build();
+    let client = client(ThrottleMiddleware::new(throttle.clone()));
+    let receiver = Receiver::start(Answer::Status(200)).await;
+    get(&client, &receiver.url("/")).await.unwrap();
+    overload(&throttle, &clock, Priority::MEDIUM);
+    let error = get(&client, &receiver.url("/")).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Shed(_))));
+    assert!(matches!(NotSent::find(&error), Some(NotSent::Shed(_))));
+    assert_eq!(receiver.received(), 1);
+}
+
+#[tokio::test]
+async fn a_destination_that_drowns_is_spared() {
+    let clock = ManualClock::new();
+    let throttles = Throttle::builder().clock(clock.clone()).build_keyed(10);
+    let client = client(ThrottleMiddleware::keyed(throttles.clone(), by_endpoint()));
+    let receiver = Receiver::start(Answer::Status(503)).await;
+    for _ in 0..300 {
+        clock.advance(Duration::from_millis(10));
+        let _ = get(&client, &receiver.url("/drowning")).await;
+    }
+    assert!(receiver.received() < 150, "{} of 300 were sent", receiver.received());
+    receiver.answer(Answer::Status(200));
+    get(&client, &receiver.url("/well")).await.expect("another key, another throttle");
+    let error = get(&client, &receiver.url(&"/long".repeat(300))).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TooLong { .. }))), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
+    let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
+    let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
+    for _ in 0..10_000 {
+        drop(throttle.ask(Priority::LOW));
+    }
+    let client = client(ThrottleMiddleware::new(throttle).default_priority(Priority::LOW));
+    let receiver = Receiver::start(Answer::Status(200)).await;
+    let (high, low) = (Some(Priority::HIGH), Some(Priority::LOW));
+    for (of_request, of_task, sheds) in
+        [(high, low, false), (low, high, true), (None, high, false), (None, low, true), (None, None, true)]
+    {
+        let mut shed = 0;
+        for _ in 0..20 {
+            let mut request = client.get(receiver.url("/"));
+            if let Some(priority) = of_request {
+                request = request.with_extension(priority);
+            }
+            let answer = match of_task {
+                Some(priority) => with_priority(priority, request.send()).await,
+                None => request.send().await,
+            };
+            shed += u32::from(answer.is_err());
+        }
+        // Of 20 calls that are shed with 99 %, ten are never let through.
+        assert_eq!(shed > 10, sheds, "{of_request:?}, {of_task:?}: {shed} shed");
+        assert_eq!(shed == 0, !sheds, "{of_request:?}, {of_task:?}: {shed} shed");
+    }
+}
+
+#[tokio::test]
+async fn nested_either_way_neither_takes_the_others_no_for_the_destinations() {
+    for throttle_outside in [true, false] {
+        let service = Service::new(&simple());
+        let clock = ManualClock::new();
+        let throttle = Throttle::builder().clock(clock.clone()).build();
+        let circuits = CircuitMiddleware::new(service.breakers.clone(), by_endpoint())
+            .classify_by(|_: &Result<_, _>| Judgement::FAILURE);
+        let throttled =
+            ThrottleMiddleware::new(throttle.clone()).classify_by(|_: &Result<_, _>| Verdict::Reject);
+        let client = ClientBuilder::new(reqwest::Client::new());
+        let client = if throttle_outside {
+            client.with(throttled).with(circuits)
+        } else {
+            client.with(circuits).with(throttled)
+        };
+        let client = client.build();
+        let receiver = Receiver::start(Answer::Status(200)).await;
+        let key = format!("t {}", receiver.url("/in"));
+        if throttle_outside {
+            service.tripped(&key);
+            for _ in 0..500 {
+                clock.advance(Duration::from_millis(10));
+                let error = get(&client, &receiver.url("/in")).await.unwrap_err();
+                assert!(matches!(NotSent::find(&error), Some(NotSent::Refused(_))), "nothing is shed");
+            }
+        } else {
+            overload(&throttle, &clock, Priority::MEDIUM);
+            for _ in 0..10 {
+                let error = get(&client, &receiver.url("/in")).await.unwrap_err();
+                assert!(matches!(NotSent::find(&error), Some(NotSent::Shed(_))), "nothing is refused");
+            }
+            assert_eq!(service.circuit(&key).totals().failures, 0);
+        }
+        assert_eq!(receiver.received(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_drops_its_permit() {
+    let (client, service) = with_circuits(&simple());
+    let receiver = Receiver::start(Answer::Hang).await;
+    let url = receiver.url("/in");
+    let circuit = service.tripped_and_cooled(&format!("t {url}"));
+    let probe = client.get(&url).send();
+    tokio::select! {
+        _ = probe => panic!("it hangs"),
+        () = receiver.receives(1) => {}
+    }
+    assert_eq!(circuit.status(), Status::HalfOpen);
+    assert!(circuit.ask().unwrap().is_probe(), "its lease is free again");
+}
+
+#[tokio::test]
+async fn a_status_can_be_left_to_the_throttle() {
+    let service = Service::new(&simple());
+    let outcomes =
+        HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, breakerbox::OutcomeKind::Ignored);
+    let client =
+        client(CircuitMiddleware::new(service.breakers.clone(), by_endpoint()).classify_by(outcomes));
+    let receiver = Receiver::start(Answer::Status(429)).await;
+    for _ in 0..10 {
+        get(&client, &receiver.url("/")).await.unwrap();
+    }
+    assert_eq!(receiver.received(), 10);
+}
