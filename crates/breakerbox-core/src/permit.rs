@@ -65,6 +65,18 @@ impl Permit {
         }
     }
 
+    /// The same permit by the caller's own clock, on which it was asked for at `started_at`. How long a call takes is told
+    /// by that clock, and not by one that somebody may set.
+    pub fn by_own_clock(self, started_at: Timestamp) -> Self {
+        let kind = match self.kind {
+            PermitKind::Probe { nonce, deadline } => {
+                PermitKind::Probe { nonce, deadline: started_at + deadline.since(self.started_at) }
+            }
+            kind => kind,
+        };
+        Self { kind, started_at, ..self }
+    }
+
     /// Whether it is too late to start the call.
     #[must_use]
     pub fn is_past_deadline(&self, now: Timestamp) -> bool {

@@ -9,7 +9,7 @@ use breakerbox_core::{Key, KeyError, Policy, Refusal};
 
 use crate::cell::{Cell, tenant_of};
 use crate::circuit::Circuit;
-use crate::clock::{AnyClock, Clock};
+use crate::clock::{AnyClock, Clock, Times};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::{Kept, Registry, check_key};
 use crate::waiters::Waiters;
@@ -23,7 +23,7 @@ pub struct Breakerbox(Arc<Shared>);
 
 /// What all handles share.
 pub(crate) struct Shared {
-    pub(crate) clock: AnyClock,
+    pub(crate) times: Times,
     pub(crate) observers: Observers,
     pub(crate) waiters: Waiters,
     registry: Registry<Cell>,
@@ -70,7 +70,8 @@ impl Breakerbox {
         // Taken before the registry's lock, as by a change of policies, or the two would wait for each other. Held until the
         // circuit is in, so that a change comes before it or finds it.
         let policies = self.0.policies();
-        self.0.registry.find_or_add(key, |now| Cell::new(key, policies.of(key), now), &self.0.clock)
+        let times = &self.0.times;
+        self.0.registry.find_or_add(key, || Cell::new(key, policies.of(key), times), times)
     }
 
     /// The circuit of a tenant's endpoint, host, or whole tenant.
@@ -103,7 +104,7 @@ impl Breakerbox {
         self.0.registry.for_each(|cell| {
             let policy = policies.of(cell.key());
             if !Arc::ptr_eq(&policy, &cell.policy()) {
-                cell.set_policy(policy, &self.0.clock);
+                cell.set_policy(policy, &self.0.times);
                 self.0.waiters.wake_one(cell);
             }
         });
@@ -111,9 +112,8 @@ impl Breakerbox {
 
     /// Lets go of what idle circuits do not need. Worth calling now and then where keys come and go.
     pub fn tidy(&self) {
-        let now = self.0.clock.now();
         self.0.registry.for_each(|cell| {
-            cell.may_go(now);
+            cell.may_go(&self.0.times);
         });
     }
 
@@ -236,7 +236,7 @@ impl Builder {
         let policies =
             Policies { default: Arc::new(self.policy), by_tenant: HashMap::new(), by_key: HashMap::new() };
         Breakerbox(Arc::new(Shared {
-            clock: self.clock,
+            times: Times::new(self.clock, false),
             observers: self.observers,
             waiters: Waiters::default(),
             registry: Registry::new(self.max_circuits),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::fleet::MemberAnswer;
 use breakerbox_core::{
     self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settled, Status, Totals,
     Verdict,
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, Held};
-use crate::clock::AnyClock;
+use crate::clock::Times;
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
@@ -109,7 +110,9 @@ impl Circuit {
     /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
     #[cold]
     fn ask_the_core(&self, cell: &Cell) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
-        let core::Asked { decision, change } = cell.ask(self.clock());
+        let MemberAnswer::Decided(core::Asked { decision, change }) = cell.ask(self.clock(), false) else {
+            return Err(Box::new(Refusal::Judging));
+        };
         if let Some(change) = change {
             self.changed(change);
         }
@@ -164,8 +167,8 @@ impl Circuit {
     }
 
     #[inline(always)]
-    pub(crate) fn clock(&self) -> &AnyClock {
-        &self.shared.clock
+    pub(crate) fn clock(&self) -> &Times {
+        &self.shared.times
     }
 
     #[inline(always)]

@@ -84,6 +84,66 @@ impl Clock for AnyClock {
     }
 }
 
+/// The time here, and the time by the clock that records go by: a store's, if there is one.
+pub(crate) struct Times {
+    clock: AnyClock,
+    /// By how many microseconds the store's clock is ahead of ours, modulo 2^64.
+    ahead: AtomicU64,
+    /// Whether circuits are shared through a store.
+    pub(crate) shared: bool,
+}
+
+/// A store's clock is not followed more closely than this, in microseconds: its answers take a while, and not always the
+/// same.
+const TOLERANCE: u64 = 20_000;
+
+impl Times {
+    pub(crate) const fn new(clock: AnyClock, shared: bool) -> Self {
+        Self { clock, ahead: AtomicU64::new(0), shared }
+    }
+
+    /// What the store's clock says when ours says `here`.
+    pub(crate) fn there(&self, here: Timestamp) -> Timestamp {
+        Timestamp::from_micros(here.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
+    }
+
+    /// What our clock says when the store's says `there`; not before it began.
+    pub(crate) fn here(&self, there: Timestamp) -> Timestamp {
+        let here = there.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
+        // More than half of all times: it wrapped, and was before our clock began.
+        Timestamp::from_micros(if here > u64::MAX / 2 && there.as_micros() <= u64::MAX / 2 {
+            0
+        } else {
+            here
+        })
+    }
+
+    /// The store said that it was `there` in answer to what was asked when our clock said `asked_at`. Returns by how many
+    /// microseconds its clock turned out to be elsewhere.
+    pub(crate) fn note(&self, there: Timestamp, asked_at: Timestamp) -> u64 {
+        let ahead = there.as_micros().wrapping_sub(asked_at.as_micros());
+        let before = self.ahead.load(Ordering::Relaxed);
+        let step = ahead.wrapping_sub(before).min(before.wrapping_sub(ahead));
+        if step > TOLERANCE {
+            self.ahead.store(ahead, Ordering::Relaxed);
+            return step;
+        }
+        0
+    }
+}
+
+impl Clock for Times {
+    #[inline(always)]
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    #[inline(always)]
+    fn recent(&self) -> Timestamp {
+        self.clock.recent()
+    }
+}
+
 /// How old the recent time gets.
 const TICK: Duration = Duration::from_millis(2);
 

@@ -26,10 +26,13 @@ const FRUITLESS: Duration = Duration::from_secs(1);
 
 /// What a registry keeps.
 pub(crate) trait Kept {
+    /// What tells it the time.
+    type Times: Clock;
+
     fn key(&self) -> &str;
 
     /// Whether nothing would be lost without it.
-    fn may_go(&self, now: Timestamp) -> bool;
+    fn may_go(&self, times: &Self::Times) -> bool;
 }
 
 pub(crate) struct Registry<C> {
@@ -78,34 +81,34 @@ impl<C: Kept> Registry<C> {
     pub(crate) fn find_or_add(
         &self,
         key: &str,
-        make: impl FnOnce(Timestamp) -> C,
-        clock: &impl Clock,
+        make: impl FnOnce() -> C,
+        times: &C::Times,
     ) -> Option<Arc<C>> {
         let hash = self.hash(key);
         let mut part = self.write(hash);
         if let Some(cell) = part.cells.find(hash, |cell| cell.key() == key) {
             return Some(Arc::clone(cell));
         }
-        if !self.make_room(&mut part, clock) {
+        if !self.make_room(&mut part, times) {
             self.uncontrolled.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let cell = Arc::new(make(clock.now()));
+        let cell = Arc::new(make());
         part.cells.insert_unique(hash, Arc::clone(&cell), |cell| self.hash(cell.key()));
         Some(cell)
     }
 
     /// Takes a place for one more cell, which may cost others theirs. Under the own part's lock; other parts are looked at
     /// only where nobody is, and no further than [`WALK`]: a new key must not cost a walk through a million others.
-    fn make_room(&self, own: &mut Part<C>, clock: &impl Clock) -> bool {
+    fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if try_take() {
             return true;
         }
-        let now = clock.now();
+        let now = times.now();
         let mut walked = own.cells.len();
-        let mut evicted = self.evict(own, now);
+        let mut evicted = self.evict(own, now, times);
         for _ in 0..PARTS {
             if evicted > 0 || walked > WALK {
                 break;
@@ -113,19 +116,19 @@ impl<C: Kept> Registry<C> {
             let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
             if let Ok(mut part) = self.parts[next].try_write() {
                 walked += part.cells.len();
-                evicted = self.evict(&mut part, now);
+                evicted = self.evict(&mut part, now, times);
             }
         }
         try_take()
     }
 
     /// Removes every cell of this part that is idle, without memory, and in nobody's hands.
-    fn evict(&self, part: &mut Part<C>, now: Timestamp) -> usize {
+    fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times) -> usize {
         if now < part.full_until {
             return 0;
         }
         let before = part.cells.len();
-        part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.may_go(now));
+        part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.may_go(times));
         let evicted = before - part.cells.len();
         if evicted == 0 {
             part.full_until = now + FRUITLESS;

@@ -104,14 +104,17 @@ impl Link {
         fleet.then(&self.telling.unwrap_or_default()).then(&self.untold.totals(now))
     }
 
+    pub(super) fn has_something_to_tell(&self, now: Timestamp) -> bool {
+        self.judging.is_some() || self.untold.totals(now).calls() > 0
+    }
+
     /// What there is to tell. None: nothing, or the answer to the last is still awaited.
     pub(super) fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
         let Seen { epoch, .. } = self.seen?;
-        let totals = self.untold.totals(now);
-        if self.telling.is_some() || (totals.calls() == 0 && self.judging.is_none()) {
+        if self.telling.is_some() || !self.has_something_to_tell(now) {
             return None;
         }
-        self.telling = Some(totals);
+        self.telling = Some(self.untold.totals(now));
         Some(Delta {
             key: Arc::clone(key),
             epoch,

@@ -8,11 +8,12 @@ use core::time::Duration;
 
 use super::answers::{MemberAnswer, Proposal, Reported, Tell};
 use super::link::Link;
+use crate::change::{Change, Command};
 use crate::circuit::{Asked, Circuit, Settled, Verdict};
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
-use crate::record::State;
+use crate::record::{Attribution, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::Draw;
@@ -49,6 +50,32 @@ impl Member {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
+    }
+
+    /// Whether nothing would be lost with this circuit.
+    #[must_use]
+    pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.circuit.is_forgettable(policy, now)
+            && self.circuit.totals(now).calls() == 0
+            && self.link.as_ref().is_none_or(|link| !link.has_something_to_tell(now))
+    }
+
+    /// Whether the store has not heard of everything.
+    #[must_use]
+    pub fn has_something_to_tell(&self, now: Timestamp) -> bool {
+        self.link.as_ref().is_some_and(|link| link.alone_since.is_none() && link.has_something_to_tell(now))
+    }
+
+    /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::obey) is asked.
+    pub fn obey_alone(
+        &mut self,
+        command: Command,
+        by: &Attribution,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Option<Change> {
+        self.circuit.obey(command, by, policy, draw, now)
     }
 
     /// Whether quick successes may be counted aside; as [`Circuit::is_at_ease`].

@@ -5,28 +5,32 @@ use loom::sync::Arc as Shared;
 use loom::thread;
 
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{AnyClock, ManualClock};
+
+fn times(clock: &ManualClock) -> Times {
+    Times::new(AnyClock::Custom(Arc::new(clock.clone())), false)
+}
 
 /// Trips at the second failure in a row; one probe closes.
 fn cell(clock: &ManualClock) -> Shared<Cell> {
     let policy = Policy::builder().failure_rate(None).consecutive_failures(2).probes(1).ramp_cap(None);
-    Shared::new(Cell::new("e1", Arc::new(policy.build().unwrap()), clock.now()))
+    Shared::new(Cell::new("e1", Arc::new(policy.build().unwrap()), &times(clock)))
 }
 
 fn held(cell: &Cell, clock: &ManualClock) -> Held {
-    match cell.ask_aside(clock) {
+    match cell.ask_aside(&times(clock)) {
         Some(Ok(held)) => held,
         other => panic!("{other:?}"),
     }
 }
 
 fn succeed(cell: &Cell, held: Held, clock: &ManualClock) -> bool {
-    cell.count_aside(&held, clock)
-        || cell.settle(held, clock, Outcome::success).verdict != core::Verdict::Late
+    cell.count_aside(&held, &times(clock))
+        || cell.settle(held, &times(clock), Outcome::success).settled.verdict != core::Verdict::Late
 }
 
 fn fail(cell: &Cell, held: Held, clock: &ManualClock) {
-    cell.settle(held, clock, Outcome::failure);
+    cell.settle(held, &times(clock), Outcome::failure);
 }
 
 /// Runs in another thread.
@@ -48,7 +52,7 @@ fn successes_beside_a_failure_are_all_counted() {
         let other = beside(&cell, &clock, move |cell, clock| succeed(cell, first, clock));
         fail(&cell, second, &clock);
         assert!(other.join().unwrap());
-        let totals = cell.totals(&clock);
+        let totals = cell.totals(&times(&clock));
         assert_eq!((totals.successes, totals.failures), (1, 1));
     });
 }
@@ -64,7 +68,7 @@ fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
         permits.into_iter().for_each(|permit| fail(&cell, permit, &clock));
         let counted = other.join().unwrap();
         // A success between the two failures breaks the run; else the circuit is open and knows of no success.
-        let totals = cell.totals(&clock);
+        let totals = cell.totals(&times(&clock));
         match cell.status() {
             Status::Closed => assert!(counted && totals.successes == 1),
             Status::Open => assert_eq!(totals.calls(), 0),
@@ -83,9 +87,12 @@ fn of_two_askers_after_the_cool_off_one_probes() {
             fail(&cell, permit, &clock);
         }
         clock.advance(Duration::from_secs(3_600));
-        let ask = |cell: &Cell, clock: &ManualClock| match cell.ask_aside(clock) {
+        let ask = |cell: &Cell, clock: &ManualClock| match cell.ask_aside(&times(clock)) {
             Some(answer) => answer.is_ok(),
-            None => matches!(cell.ask(clock).decision, core::Decision::Admitted(_)),
+            None => {
+                let MemberAnswer::Decided(asked) = cell.ask(&times(clock), false) else { panic!("alone") };
+                matches!(asked.decision, Decision::Admitted(_))
+            }
         };
         let other = beside(&cell, &clock, ask);
         let mine = ask(&cell, &clock);
@@ -100,9 +107,9 @@ fn what_is_handed_in_at_the_end_of_a_bucket_is_neither_lost_nor_doubled() {
         let cell = cell(&clock);
         let (first, second) = (held(&cell, &clock), held(&cell, &clock));
         let other = beside(&cell, &clock, move |cell, clock| succeed(cell, first, clock));
-        assert_eq!(cell.totals(&clock).failures, 0);
+        assert_eq!(cell.totals(&times(&clock)).failures, 0);
         assert!(succeed(&cell, second, &clock));
         assert!(other.join().unwrap());
-        assert_eq!(cell.totals(&clock).successes, 2);
+        assert_eq!(cell.totals(&times(&clock)).successes, 2);
     });
 }

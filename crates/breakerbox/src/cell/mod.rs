@@ -26,19 +26,23 @@ mod words;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use breakerbox_core::fleet::{Member, MemberAnswer, Reported};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Draw, Epoch, Outcome, Policy, Refusal, Settled, Status,
+    self as core, Attribution, Change, Command, Decision, Draw, Epoch, Outcome, Policy, Refusal, Status,
     Timestamp, Totals,
 };
 
 use self::spread::Spread;
 use self::words::{Gate, Tally, Way};
-use crate::clock::Clock;
+use crate::clock::{Clock, Times};
 use crate::registry::Kept;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// How many tries at the shared tally mean that threads are in each other's way.
 const CONTENDED: u32 = 3;
+
+/// After how long, at the latest, a shared circuit's successes are handed in, so that the fleet hears of them.
+const HANDED_IN: Duration = Duration::from_secs(1);
 
 /// One circuit in this process.
 pub(crate) struct Cell {
@@ -56,9 +60,33 @@ pub(crate) struct Cell {
 /// What is behind the lock.
 struct Cold {
     /// None until something happens, and again after a quiet time. It knows no tenant: the key tells, when asked.
-    circuit: Option<Box<core::Circuit>>,
+    circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
+}
+
+impl Cold {
+    /// The circuit, new if nothing has happened to it.
+    fn member(&mut self, times: &Times) -> (&mut Member, &Policy) {
+        let Self { circuit, policy, born_at } = self;
+        let make = || {
+            Box::new(match times.shared {
+                true => Member::of_fleet(policy, *born_at),
+                false => Member::alone(policy, *born_at),
+            })
+        };
+        (circuit.get_or_insert_with(make), policy)
+    }
+}
+
+/// What a step needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'p> {
+    pub(crate) policy: &'p Policy,
+    /// The time by our own clock.
+    pub(crate) here: Timestamp,
+    /// The time by the clock that records go by.
+    pub(crate) there: Timestamp,
 }
 
 /// What a permit holds of its circuit. Small, because every call has one.
@@ -95,55 +123,71 @@ impl Held {
 }
 
 impl Cell {
-    pub(crate) fn new(key: &str, policy: Arc<Policy>, now: Timestamp) -> Self {
+    pub(crate) fn new(key: &str, policy: Arc<Policy>, times: &Times) -> Self {
+        let now = times.now();
         let cell = Self {
             gate: AtomicU64::new(0),
             until: AtomicU64::new(0),
             tally: AtomicU64::new(0),
             harmless: AtomicU64::new(0),
             spread: OnceLock::new(),
-            cold: Mutex::new(Cold { circuit: None, policy, born_at: now }),
+            cold: Mutex::new(Cold { circuit: None, policy, born_at: times.there(now) }),
             key: key.into(),
         };
-        cell.publish(&mut cell.lock(), now);
+        cell.publish(&mut cell.lock(), now, times);
         cell
     }
 
     /// Answers an ask without the lock. None: it takes the core to decide.
     #[inline(always)]
-    pub(crate) fn ask_aside(&self, clock: &impl Clock) -> Option<Result<Held, Refusal>> {
+    pub(crate) fn ask_aside(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
         match gate.way() {
             Way::AtEase => {
-                let started_at = if gate.is_timed() { clock.now() } else { clock.recent() };
+                let started_at = if gate.is_timed() { times.now() } else { times.recent() };
                 Some(Ok(Held::AtEase { gate: gate.0, started_at }))
             }
             Way::Open => {
-                let retry_at = Timestamp::from_micros(self.until.load(Ordering::Acquire));
-                let now = clock.recent();
+                let until = Timestamp::from_micros(self.until.load(Ordering::Acquire));
+                let now = times.recent();
                 // Looked at again, because the time may have been a later one's.
-                let refused = now < retry_at && self.gate.load(Ordering::Relaxed) == gate.0;
-                refused.then(|| Err(Refusal::Open { retry_at, retry_in: retry_at.since(now) }))
+                let refused = now < until && self.gate.load(Ordering::Relaxed) == gate.0;
+                let refusal = || Refusal::Open { retry_at: times.there(until), retry_in: until.since(now) };
+                refused.then(|| Err(refusal()))
             }
             Way::Locked => None,
         }
     }
 
-    /// Asks the core.
+    /// Asks the core. Whoever can't wait for a store takes a circuit that nobody has heard of for closed.
     #[cold]
-    pub(crate) fn ask(&self, clock: &impl Clock) -> core::Asked {
-        self.step(clock, |circuit, policy, now| circuit.ask(policy, draw(), now))
+    pub(crate) fn ask(&self, times: &Times, can_wait: bool) -> MemberAnswer {
+        let (answer, here) = self.step(times, |member, at| {
+            let answer = if can_wait {
+                member.ask(at.policy, draw(), at.there)
+            } else {
+                member.ask_at_once(at.policy, draw(), at.there)
+            };
+            (answer, at.here)
+        });
+        match answer {
+            MemberAnswer::Decided(core::Asked { decision: Decision::Admitted(permit), change }) => {
+                let decision = Decision::Admitted(permit.by_own_clock(here));
+                MemberAnswer::Decided(core::Asked { decision, change })
+            }
+            answer => answer,
+        }
     }
 
     /// Counts a success without the lock. False: it takes the core to hear of it.
     #[inline(always)]
-    pub(crate) fn count_aside(&self, held: &Held, clock: &impl Clock) -> bool {
+    pub(crate) fn count_aside(&self, held: &Held, times: &Times) -> bool {
         let Held::AtEase { gate, started_at } = *held else { return false };
         let (now, micros) = if Gate(gate).is_timed() {
-            let now = clock.now();
+            let now = times.now();
             (now, now.as_micros().saturating_sub(started_at.as_micros()))
         } else {
-            (clock.recent(), 0)
+            (times.recent(), 0)
         };
         let mut tries = 0;
         let tally = self.tally();
@@ -169,38 +213,41 @@ impl Cell {
     pub(crate) fn settle(
         &self,
         held: Held,
-        clock: &impl Clock,
+        times: &Times,
         outcome: impl FnOnce(Duration) -> Outcome,
-    ) -> Settled {
-        self.step(clock, |circuit, policy, now| {
-            let outcome = outcome(now.since(held.started_at()));
-            circuit.settle(held.into_permit(), &outcome, policy, draw(), now)
+    ) -> Reported {
+        self.step(times, |member, at| {
+            let outcome = outcome(at.here.since(held.started_at()));
+            member.settle(held.into_permit(), &outcome, at.policy, draw(), at.there)
         })
     }
 
     /// Settles a permit whose holder went away.
     #[cold]
-    pub(crate) fn settle_dropped(&self, held: Held, clock: &impl Clock) -> Settled {
-        self.step(clock, |circuit, policy, now| {
-            circuit.settle_dropped(held.into_permit(), policy, draw(), now)
+    pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> Reported {
+        self.step(times, |member, at| {
+            let permit = held.into_permit();
+            let outcome = permit.outcome_of_drop(at.policy, at.here);
+            member.settle(permit, &outcome, at.policy, draw(), at.there)
         })
     }
 
-    pub(crate) fn obey(&self, command: Command, by: &Attribution, clock: &impl Clock) -> Option<Change> {
-        self.step(clock, |circuit, policy, now| circuit.obey(command, by, policy, draw(), now))
+    /// Does what an operator says to a circuit that is not shared.
+    pub(crate) fn obey(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
+        self.step(times, |member, at| member.obey_alone(command, by, at.policy, draw(), at.there))
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.lock().circuit.as_ref().map_or(Status::Closed, |circuit| circuit.status())
+        self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
 
-    pub(crate) fn record(&self, clock: &impl Clock) -> core::Record {
+    pub(crate) fn record(&self, times: &Times) -> core::Record {
         let tenant = tenant_of(&self.key).map(Arc::from);
-        core::Record { tenant, ..self.step(clock, |circuit, _, _| circuit.record()) }
+        core::Record { tenant, ..self.step(times, |member, _| member.circuit().record()) }
     }
 
-    pub(crate) fn totals(&self, clock: &impl Clock) -> Totals {
-        self.step(clock, |circuit, _, now| circuit.totals(now))
+    pub(crate) fn totals(&self, times: &Times) -> Totals {
+        self.step(times, |member, at| member.circuit().totals(at.there))
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
@@ -208,32 +255,27 @@ impl Cell {
     }
 
     /// Changes the policy. State and counts stay.
-    pub(crate) fn set_policy(&self, policy: Arc<Policy>, clock: &impl Clock) {
+    pub(crate) fn set_policy(&self, policy: Arc<Policy>, times: &Times) {
         let mut cold = self.lock();
-        let now = clock.now();
-        self.hand_in(&mut cold, now);
+        let here = times.now();
+        self.hand_in(&mut cold, here, times);
         cold.policy = policy;
-        self.publish(&mut cold, now);
+        self.publish(&mut cold, here, times);
     }
 
     /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
-    fn step<R>(
-        &self,
-        clock: &impl Clock,
-        step: impl FnOnce(&mut core::Circuit, &Policy, Timestamp) -> R,
-    ) -> R {
+    pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
         let mut cold = self.lock();
-        let now = clock.now();
-        self.hand_in(&mut cold, now);
-        let Cold { circuit, policy, born_at } = &mut *cold;
-        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(policy, *born_at)));
-        let result = step(circuit, policy, now);
-        self.publish(&mut cold, now);
+        let here = times.now();
+        self.hand_in(&mut cold, here, times);
+        let (member, policy) = cold.member(times);
+        let result = step(member, At { policy, here, there: times.there(here) });
+        self.publish(&mut cold, here, times);
         result
     }
 
     /// Gives the core what was counted aside.
-    fn hand_in(&self, cold: &mut Cold, now: Timestamp) {
+    fn hand_in(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
         let gate = Gate(self.gate.load(Ordering::Relaxed));
         let empty = Tally::empty(gate.epoch());
         let (mut successes, mut micros) = (0, 0);
@@ -247,28 +289,35 @@ impl Cell {
         }
         // They belong to the bucket that was current, which may have ended since.
         let last_moment = Timestamp::from_micros(self.until.load(Ordering::Relaxed).saturating_sub(1));
-        let at = if gate.way() == Way::AtEase { now.min(last_moment) } else { now };
-        let Cold { circuit, policy, born_at } = cold;
-        let circuit = circuit.get_or_insert_with(|| Box::new(core::Circuit::new(policy, *born_at)));
+        let at = if gate.way() == Way::AtEase { here.min(last_moment) } else { here };
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
-        circuit.count_aside(successes, Duration::from_micros(micros), policy, at);
+        let (member, policy) = cold.member(times);
+        member.count_aside(successes, Duration::from_micros(micros), policy, times.there(at));
     }
 
     /// Says at the gate what may now be done without the lock.
-    fn publish(&self, cold: &mut Cold, now: Timestamp) {
+    fn publish(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
         let Cold { circuit, policy, born_at } = cold;
+        let now = times.there(here);
         let (epoch, way, until) = match circuit.as_deref() {
             None => {
                 let fresh = core::Circuit::new(policy, *born_at);
-                (fresh.epoch(), Way::AtEase, fresh.bucket_ends_at(now))
+                // Of a shared one the store must be asked.
+                let way = if times.shared { Way::Locked } else { Way::AtEase };
+                (fresh.epoch(), way, times.here(fresh.bucket_ends_at(now)))
             }
-            Some(circuit) if circuit.is_at_ease(policy, now) => {
-                (circuit.epoch(), Way::AtEase, circuit.bucket_ends_at(now))
+            Some(member) => {
+                let circuit = member.circuit();
+                match circuit.retry_at() {
+                    _ if member.is_at_ease(policy, now) => {
+                        let ends_at = times.here(circuit.bucket_ends_at(now));
+                        let until = if times.shared { ends_at.min(here + HANDED_IN) } else { ends_at };
+                        (circuit.epoch(), Way::AtEase, until)
+                    }
+                    Some(retry_at) => (circuit.epoch(), Way::Open, times.here(retry_at)),
+                    None => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
+                }
             }
-            Some(circuit) => match circuit.retry_at() {
-                Some(retry_at) => (circuit.epoch(), Way::Open, retry_at),
-                None => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
-            },
         };
         let before = Gate(self.gate.load(Ordering::Relaxed));
         let timed = policy.looks_at_latency();
@@ -320,24 +369,24 @@ impl Cell {
 }
 
 impl Kept for Cell {
+    type Times = Times;
+
     fn key(&self) -> &str {
         &self.key
     }
 
     /// Lets go of what an idle circuit does not need, too.
-    fn may_go(&self, now: Timestamp) -> bool {
+    fn may_go(&self, times: &Times) -> bool {
         let mut cold = self.lock();
-        self.hand_in(&mut cold, now);
+        let here = times.now();
+        self.hand_in(&mut cold, here, times);
         let Cold { circuit, policy, born_at } = &mut *cold;
-        let idle = match circuit.as_deref() {
-            None => true,
-            Some(circuit) => circuit.is_forgettable(policy, now) && circuit.totals(now).calls() == 0,
-        };
+        let idle = circuit.as_deref().is_none_or(|member| member.is_forgettable(policy, times.there(here)));
         if let Some(forgotten) = circuit.take_if(|_| idle) {
             // Epochs only grow, also over a time that nobody remembers.
-            *born_at = (*born_at).max(Timestamp::from_micros(forgotten.epoch().0));
+            *born_at = (*born_at).max(Timestamp::from_micros(forgotten.circuit().epoch().0));
         }
-        self.publish(&mut cold, now);
+        self.publish(&mut cold, here, times);
         idle
     }
 }

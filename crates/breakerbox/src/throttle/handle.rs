@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use breakerbox_core::Draw;
 use breakerbox_core::throttle::{self as core, Levels, Priority, Shed, Strategy, ThrottlePolicy, Verdict};
-use breakerbox_core::{Draw, Timestamp};
 
 use super::classify::Overload;
 use super::context::context_priority;
@@ -132,12 +132,14 @@ impl Cell {
 }
 
 impl Kept for Cell {
+    type Times = AnyClock;
+
     fn key(&self) -> &str {
         &self.key
     }
 
-    fn may_go(&self, now: Timestamp) -> bool {
-        self.throttle.is_forgettable(now)
+    fn may_go(&self, clock: &AnyClock) -> bool {
+        self.throttle.is_forgettable(clock.now())
     }
 }
 

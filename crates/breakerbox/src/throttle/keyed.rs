@@ -47,7 +47,7 @@ impl<C> Throttles<C> {
     pub fn throttle(&self, key: &str) -> Result<Throttle<C>, KeyError> {
         check_key(key)?;
         let Shared { policy, means, registry } = &*self.0;
-        let add = || registry.find_or_add(key, |_| Cell::new(key, policy), &means.clock);
+        let add = || registry.find_or_add(key, || Cell::new(key, policy), &means.clock);
         let cell = registry.find(key).or_else(add);
         Ok(Throttle::of(cell, Arc::clone(means)))
     }
