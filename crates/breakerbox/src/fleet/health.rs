@@ -1,0 +1,178 @@
+//! Whether the store is there, and what is done while it is away.
+//!
+//! A small circuit stands before the store: after three failures in a row no request is made but one probe at a time, and
+//! the process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use breakerbox_core::{Circuit, Decision, Draw, Outcome, Permit, Policy, Status, Timestamp};
+
+use super::{Fleet, still_held};
+use crate::breakerbox::Shared;
+use crate::store::StoreError;
+
+/// What a process does while the store is away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum OnStoreLoss {
+    /// Each process goes on with circuits of its own, from what it knows.
+    #[default]
+    Local,
+    /// Every call is admitted.
+    Admit,
+    /// Every call is refused.
+    Refuse,
+}
+
+/// How the store is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StoreHealth {
+    /// It answers.
+    Connected,
+    /// It does not. Circuits are not shared meanwhile.
+    Degraded {
+        /// What it said last, or that it said nothing.
+        error: String,
+    },
+}
+
+impl fmt::Display for StoreHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("connected"),
+            Self::Degraded { error } => write!(f, "degraded: {error}"),
+        }
+    }
+}
+
+pub(super) struct Health {
+    policy: Policy,
+    circuit: Mutex<(Circuit, Option<String>)>,
+    /// Some circuits went their own way, though the store was not lost.
+    absentees: AtomicBool,
+}
+
+/// How often a store that is away is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+impl Health {
+    pub(super) fn new(store_timeout: Duration) -> Self {
+        let policy = Policy::builder()
+            .failure_rate(None)
+            .consecutive_failures(3)
+            .cool_off(TRY_AGAIN)
+            .cool_off_factor(1.0)
+            .jitter(0)
+            .probes(1)
+            .probe_timeout(store_timeout.max(Duration::from_millis(1)))
+            .ramp_cap(None)
+            .build()
+            .expect("all of these are within their bounds");
+        let circuit = Circuit::new(&policy, Timestamp::ZERO);
+        Self { policy, circuit: Mutex::new((circuit, None)), absentees: AtomicBool::new(false) }
+    }
+
+    /// Whether the store may be asked.
+    pub(super) fn ask(&self, now: Timestamp) -> Result<Permit, StoreError> {
+        let mut held = self.lock();
+        match held.0.ask(&self.policy, Draw(rand::random()), now).decision {
+            Decision::Admitted(permit) => Ok(permit),
+            Decision::Refused(_) => Err(StoreError::Unavailable("it does not answer".into())),
+        }
+    }
+
+    /// Takes note of an answer, or of none. Returns what is new.
+    pub(super) fn settle(
+        &self,
+        permit: Permit,
+        error: Option<&StoreError>,
+        now: Timestamp,
+    ) -> Option<StoreHealth> {
+        let mut held = self.lock();
+        let was_lost = held.0.status() != Status::Closed;
+        let latency = now.since(permit.started_at());
+        let outcome = match error {
+            // It answered, if only nonsense.
+            None | Some(StoreError::Unreadable { .. }) => Outcome::success(latency),
+            Some(_) => Outcome::failure(latency),
+        };
+        held.0.settle(permit, &outcome, &self.policy, Draw(rand::random()), now);
+        let is_lost = held.0.status() != Status::Closed;
+        held.1 = error.map(ToString::to_string).or_else(|| held.1.take()).filter(|_| is_lost);
+        let error = held.1.clone().unwrap_or_default();
+        match (was_lost, is_lost) {
+            (false, true) => Some(StoreHealth::Degraded { error }),
+            (true, false) => Some(StoreHealth::Connected),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().0.status() != Status::Closed
+    }
+
+    pub(super) fn note_absentee(&self) {
+        self.absentees.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn report(&self) -> StoreHealth {
+        let held = self.lock();
+        match held.0.status() {
+            Status::Closed => StoreHealth::Connected,
+            _ => StoreHealth::Degraded { error: held.1.clone().unwrap_or_default() },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Circuit, Option<String>)> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tries a store that is away, and brings back whoever went its own way.
+pub(super) async fn keep_watching(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(TRY_AGAIN).await;
+        let Some(held) = still_held(&shared) else { return };
+        let Some(fleet) = &held.fleet else { return };
+        if fleet.health.is_lost() {
+            let _ = held.ask_store(fleet, fleet.store.read(&[])).await;
+        } else if fleet.health.absentees.swap(false, Ordering::Relaxed) {
+            held.rejoin_all(fleet).await;
+        }
+    }
+}
+
+impl Shared {
+    /// The store went away, or came back.
+    pub(super) fn store_went(&self, news: StoreHealth) {
+        let Some(fleet) = &self.fleet else { return };
+        self.observers.tell_store(&news);
+        if news == StoreHealth::Connected {
+            // All of them join again, in the background.
+            fleet.health.note_absentee();
+            return;
+        }
+        self.registry.for_each(|cell| {
+            self.converse(cell, None, |member, _| member.leave());
+            self.waiters.wake_one(cell);
+        });
+    }
+
+    async fn rejoin_all(self: &Arc<Self>, fleet: &Fleet) {
+        let mut cells = Vec::new();
+        self.registry.for_each(|cell| cells.push(Arc::clone(cell)));
+        for cells in cells.chunks(1_000) {
+            if !self.read_and_learn(fleet, cells).await {
+                fleet.health.note_absentee();
+                return;
+            }
+            for cell in cells {
+                self.waiters.wake_one(cell);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Learns what others swapped in: as it happens, and by reading again, now and then, what is not closed. So what was missed
+//! is known after `reread_every` and one request at the latest.
+
+use std::sync::{Arc, Weak};
+
+use breakerbox_core::Status;
+
+use super::{Fleet, still_held};
+use crate::breakerbox::Shared;
+use crate::cell::Cell;
+use crate::registry::Kept;
+use crate::store::Heard;
+
+/// How many records are read in one request.
+const BATCH: usize = 1_000;
+
+pub(super) async fn keep_listening(shared: Weak<Shared>) {
+    let Some(mut changes) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.store.changes())) else {
+        return;
+    };
+    loop {
+        let Some(every) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))
+        else {
+            return;
+        };
+        let deadline = tokio::time::Instant::now() + every;
+        let missed = loop {
+            match tokio::time::timeout_at(deadline, changes.next()).await {
+                Ok(Some(Heard::Changed { key, record })) => {
+                    let Some(held) = still_held(&shared) else { return };
+                    if let Some(cell) = held.cell_of(&key) {
+                        let learnt =
+                            held.converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
+                        held.took(&cell, learnt);
+                        held.waiters.wake_one(&cell);
+                    }
+                }
+                Ok(Some(_)) => break true,
+                Ok(None) => {
+                    // Nobody tells any more; reading is left.
+                    tokio::time::sleep_until(deadline).await;
+                    break false;
+                }
+                Err(_) => break false,
+            }
+        };
+        let Some(held) = still_held(&shared) else { return };
+        let Some(fleet) = &held.fleet else { return };
+        held.read_again(fleet, missed).await;
+    }
+}
+
+impl Shared {
+    /// The circuit that the store knows by this name, if this process has it.
+    fn cell_of(&self, store_key: &str) -> Option<Arc<Cell>> {
+        let key = if self.dry_run { store_key.strip_prefix("dry-run ")? } else { store_key };
+        self.registry.find(key)
+    }
+
+    /// Reads what is not closed, or everything, and learns it.
+    async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
+        let mut cells = Vec::new();
+        self.registry.for_each(|cell| {
+            if everything || cell.status() != Status::Closed {
+                cells.push(Arc::clone(cell));
+            }
+        });
+        for cells in cells.chunks(BATCH) {
+            if !self.read_and_learn(fleet, cells).await {
+                return;
+            }
+        }
+    }
+
+    /// Reads the records of these circuits, and learns them; or, after an outage, joins the fleet again.
+    pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
+        let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
+        let Ok(answer) = self.ask_store(fleet, fleet.store.read(&keys)).await else { return false };
+        for (cell, record) in cells.iter().zip(answer.value) {
+            let learnt = self.converse(cell, Some(answer.now), |member, at| member.rejoin(record, at));
+            self.took(cell, learnt);
+        }
+        true
+    }
+
+    /// Reads one circuit's record for the first time. False: the store does not answer.
+    pub(crate) async fn read_one(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
+        let Some(fleet) = &self.fleet else { return false };
+        if self.read_and_learn(fleet, std::slice::from_ref(cell)).await {
+            return true;
+        }
+        // Better to go on from nothing than to wait for a store that is not there.
+        self.converse(cell, None, |member, _| member.leave());
+        fleet.health.note_absentee();
+        false
+    }
+
+    /// The same for whoever can't wait.
+    pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
+        let Some(fleet) = &self.fleet else { return };
+        let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+        fleet.runtime.spawn(async move {
+            shared.read_one(&cell).await;
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! Circuits that a fleet shares through a store, local-first: calls are answered from what this process knows, and what it
+//! counts is told to the store in the background.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `queue` | which circuits are to be told about, and when |
+//! | `tell` | tells the store what was counted, and does what comes of it |
+//! | `swap` | swaps records in; a lost answer is looked up, never repeated |
+//! | `lease` | takes the lease of a probe, one request for each circuit at a time |
+//! | `listen` | learns what others swapped in, and reads again what may have been missed |
+//! | `health` | whether the store is there; what is done while it is away |
+//!
+//! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
+//! small circuit of its own stands before it, so that an outage costs no waiting.
+
+mod health;
+mod lease;
+mod listen;
+mod queue;
+mod swap;
+mod tell;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
+use breakerbox_core::{Draw, Timestamp};
+use tokio::runtime::Handle;
+
+pub use self::health::{OnStoreLoss, StoreHealth};
+use self::health::Health;
+use self::lease::Leases;
+use self::queue::Queue;
+use crate::breakerbox::Shared;
+use crate::cell::{Cell, HANDED_IN, tenant_of};
+use crate::clock::Clock;
+use crate::registry::Kept;
+use crate::store::{Answer, Store, StoreError};
+
+/// How a process shares its circuits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How often counts with failures are told.
+    pub(crate) flush_every: Duration,
+    /// How long the store may take to answer.
+    pub(crate) store_timeout: Duration,
+    /// How often what is not closed is read again.
+    pub(crate) reread_every: Duration,
+    pub(crate) on_loss: OnStoreLoss,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            flush_every: Duration::from_millis(100),
+            store_timeout: Duration::from_millis(500),
+            reread_every: Duration::from_secs(2),
+            on_loss: OnStoreLoss::Local,
+        }
+    }
+}
+
+/// What a process needs to share its circuits.
+pub(crate) struct Fleet {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    health: Health,
+    queue: Queue,
+    leases: Leases,
+    runtime: Handle,
+}
+
+impl Fleet {
+    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Handle) -> Self {
+        Self {
+            store,
+            settings,
+            health: Health::new(settings.store_timeout),
+            queue: Queue::default(),
+            leases: Leases::default(),
+            runtime,
+        }
+    }
+
+    const fn waits(&self) -> Waits {
+        Waits { swap: self.settings.store_timeout, confirm: HANDED_IN }
+    }
+
+    pub(crate) fn health(&self) -> StoreHealth {
+        self.health.report()
+    }
+}
+
+/// Starts what goes on in the background, until nobody holds the registry any more.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    let Some(fleet) = &shared.fleet else { return };
+    let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
+    let [telling, listening, watching] = loops;
+    fleet.runtime.spawn(tell::keep_telling(telling));
+    fleet.runtime.spawn(listen::keep_listening(listening));
+    fleet.runtime.spawn(health::keep_watching(watching));
+}
+
+impl Shared {
+    /// One step of a shared circuit, at the store's time if it was just told.
+    fn converse<R>(
+        &self,
+        cell: &Cell,
+        told: Option<Timestamp>,
+        step: impl FnOnce(&mut Member, Moment<'_>) -> R,
+    ) -> R {
+        let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
+        cell.step(&self.times, |member, at| {
+            let draw = Draw(rand::random());
+            step(member, Moment { policy: at.policy, draw, now: told.unwrap_or(at.there), waits })
+        })
+    }
+
+    /// Asks the store something: in time, and only while it is there.
+    async fn ask_store<T>(
+        &self,
+        fleet: &Fleet,
+        request: impl Future<Output = Result<Answer<T>, StoreError>>,
+    ) -> Result<Answer<T>, StoreError> {
+        let limit = fleet.settings.store_timeout;
+        let permit = fleet.health.ask(self.times.now())?;
+        let asked_at = self.times.now();
+        let answer = match tokio::time::timeout(limit, request).await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::TimedOut { limit }),
+        };
+        if let Ok(answer) = &answer
+            && self.times.note(answer.now, asked_at) > A_STEP
+        {
+            // What is published at the gates goes by the clock as it was.
+            self.registry.for_each(|cell| cell.step(&self.times, |_, _| ()));
+        }
+        if let Some(news) = fleet.health.settle(permit, answer.as_ref().err(), self.times.now()) {
+            self.store_went(news);
+        }
+        answer
+    }
+
+    /// Does what follows from a record that was learnt.
+    fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
+        if let Some(change) = learnt.change {
+            self.observers.tell(cell.key(), change);
+            self.waiters.wake_one(cell);
+        }
+        if let Some(proposal) = learnt.publish {
+            self.swap_later(cell, *proposal);
+        }
+    }
+
+    /// Sees to it that the store hears what it should.
+    pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
+        let Some(fleet) = &self.fleet else { return };
+        let wait = match tell {
+            Tell::Swap(proposal) => {
+                self.swap_later(cell, *proposal);
+                HANDED_IN
+            }
+            Tell::Now => Duration::ZERO,
+            Tell::Soon => fleet.settings.flush_every,
+            Tell::Later | Tell::Nothing => HANDED_IN,
+        };
+        fleet.queue.push(cell, self.times.now() + wait);
+    }
+
+    /// The name under which the store knows a circuit.
+    fn store_key(&self, cell: &Cell) -> Arc<str> {
+        if self.dry_run { format!("dry-run {}", cell.key()).into() } else { cell.key().into() }
+    }
+
+    fn tenant(cell: &Cell) -> Option<Arc<str>> {
+        tenant_of(cell.key()).map(Arc::from)
+    }
+}
+
+/// By how many microseconds a clock must be elsewhere for it to be called a step.
+const A_STEP: u64 = 1_000_000;
+
+const NO_WAITS: Waits = Waits { swap: Duration::ZERO, confirm: Duration::ZERO };
+
+/// The registry, for as long as somebody holds it.
+fn still_held(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
+    shared.upgrade()
+}

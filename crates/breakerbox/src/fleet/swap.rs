@@ -1,0 +1,94 @@
+//! Swaps records in. A lost answer is resolved by reading the version, which is random and can't be somebody else's.
+
+use std::sync::Arc;
+
+use breakerbox_core::Record;
+use breakerbox_core::fleet::Proposal;
+
+use super::Fleet;
+use crate::breakerbox::Shared;
+use crate::cell::Cell;
+use crate::clock::Clock;
+use crate::registry::Kept;
+use crate::store::{Swap, Swapped};
+
+/// How often a lost answer is looked up.
+const LOOKED_UP: u32 = 3;
+
+/// How a swap ended.
+pub(super) enum Ended {
+    Won,
+    /// This is what is there instead.
+    Lost(Option<Record>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Shared {
+    /// Swaps a record in, in the background, and lets everybody know.
+    pub(super) fn swap_later(self: &Arc<Self>, cell: &Arc<Cell>, proposal: Proposal) {
+        let Some(fleet) = &self.fleet else { return };
+        let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+        fleet.runtime.spawn(async move {
+            let Some(fleet) = &shared.fleet else { return };
+            match shared.swap(fleet, &cell, &proposal).await {
+                Ended::Won => {
+                    let change = shared.converse(&cell, None, |member, at| {
+                        member.won(&proposal, at.policy, at.now)
+                    });
+                    if let Some(change) = change {
+                        shared.observers.tell(cell.key(), change);
+                    }
+                }
+                Ended::Lost(record) => {
+                    shared.count_late();
+                    let learnt = shared.converse(&cell, None, |member, at| member.learn(record, at));
+                    shared.took(&cell, learnt);
+                }
+                Ended::Unknown => {}
+            }
+            shared.waiters.wake_one(&cell);
+        });
+    }
+
+    /// Swaps a record in, once.
+    pub(super) async fn swap(&self, fleet: &Fleet, cell: &Cell, proposal: &Proposal) -> Ended {
+        let record = Record { tenant: Self::tenant(cell), ..proposal.step.record.clone() };
+        let swap = Swap {
+            key: self.store_key(cell),
+            expected: proposal.expected,
+            record,
+            not_after: proposal.not_after,
+            keep_for: proposal.keep_for,
+        };
+        match self.ask_store(fleet, fleet.store.swap_if(&swap)).await {
+            Ok(answer) => match answer.value {
+                Swapped::Won => Ended::Won,
+                Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(record),
+            },
+            Err(_) => self.look_up(fleet, &swap).await,
+        }
+    }
+
+    /// Finds out whether a swap took place whose answer was lost.
+    async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> Ended {
+        for _ in 0..LOOKED_UP {
+            let keys = std::slice::from_ref(&swap.key);
+            let Ok(answer) = self.ask_store(fleet, fleet.store.read(keys)).await else {
+                tokio::time::sleep(fleet.settings.flush_every).await;
+                continue;
+            };
+            let there = answer.value.into_iter().next().flatten();
+            if there.as_ref().map(|record| record.version) == Some(swap.record.version) {
+                return Ended::Won;
+            }
+            if answer.now > swap.not_after {
+                return Ended::Lost(there);
+            }
+            // It may still be on its way: nothing is certain before its deadline.
+            tokio::time::sleep(swap.not_after.since(answer.now)).await;
+        }
+        let _ = self.times.now();
+        Ended::Unknown
+    }
+}
