@@ -46,7 +46,7 @@ fn a_policy_for_a_key_that_can_not_be_is_an_error() {
     let huge = "k".repeat(10_000_000);
     let too_long = KeyError::TooLong { length: huge.len() };
     assert_eq!(service.breakers.set_key_policy("", strict()), Err(KeyError::Empty));
-    assert_eq!(service.breakers.set_key_policy(&huge, strict()), Err(too_long.clone()));
+    assert_eq!(service.breakers.set_key_policy(&huge, strict()), Err(too_long));
     assert_eq!(service.breakers.set_tenant_policy("", strict()), Err(KeyError::TenantEmpty));
     assert_eq!(service.breakers.set_tenant_policy("a b", strict()), Err(KeyError::TenantCharacter));
     assert_eq!(service.breakers.set_tenant_policy(&huge, strict()), Err(too_long));
