@@ -10,14 +10,25 @@ use crate::steps::{cargo, output, step, succeed};
 /// What the core may depend on: none of these reads a clock, does IO, runs async code or draws random numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
+/// The library must build, and be free of warnings, with each of these alone.
+const LIBRARY_FEATURES: [&str; 4] = ["", "http", "tower", "reqwest-middleware"];
+
 pub(crate) fn run() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("dependencies of the core", core_is_pure)?;
     step("lints", || {
-        succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+        let everything = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+        succeed(cargo(&everything).args(["--", "-D", "warnings"]))?;
+        // Together with the others a package has the features that they want of it. Alone it has what it is told.
+        for features in LIBRARY_FEATURES {
+            let alone =
+                ["clippy", "--package", "breakerbox", "--all-targets", "--locked", "--features", features];
+            succeed(cargo(&alone).args(["--", "-D", "warnings"]))?;
+        }
+        Ok(())
     })?;
     step("documentation", || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        let mut doc = cargo(&["doc", "--workspace", "--all-features", "--no-deps", "--locked"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("fuzz targets build", || {
@@ -27,7 +38,9 @@ pub(crate) fn run() -> Result<()> {
         succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
     })?;
     let mut tally = Tally::default();
-    step("tests", || tally.count(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])))?;
+    step("tests", || {
+        tally.count(&mut cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]))
+    })?;
     step("interleavings of the hot paths", || {
         let mut loom = cargo(&["test", "--package", "breakerbox", "--package", "breakerbox-core"]);
         loom.args(["--lib", "--release", "--locked", "--target-dir", "target/loom", "interleavings"]);

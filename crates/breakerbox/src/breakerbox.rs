@@ -86,13 +86,23 @@ impl Breakerbox {
     }
 
     /// Changes the policy of a tenant's keys; none: the default's again.
-    pub fn set_tenant_policy(&self, tenant: &str, policy: Option<Policy>) {
+    ///
+    /// # Errors
+    /// If there can be no such tenant.
+    pub fn set_tenant_policy(&self, tenant: &str, policy: Option<Policy>) -> Result<(), KeyError> {
+        Key::of_tenant(tenant)?;
         self.change_policies(|policies| put(&mut policies.by_tenant, tenant, policy));
+        Ok(())
     }
 
     /// Changes the policy of one key; none: its tenant's or the default's again.
-    pub fn set_key_policy(&self, key: &str, policy: Option<Policy>) {
+    ///
+    /// # Errors
+    /// If there can be no such key.
+    pub fn set_key_policy(&self, key: &str, policy: Option<Policy>) -> Result<(), KeyError> {
+        check_key(key)?;
         self.change_policies(|policies| put(&mut policies.by_key, key, policy));
+        Ok(())
     }
 
     fn change_policies(&self, change: impl FnOnce(&mut Policies)) {

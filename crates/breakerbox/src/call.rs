@@ -148,7 +148,7 @@ impl Circuit {
 
 /// Whether this thread is in a tokio runtime whose timer is on. There is no way to ask but to try: a timer panics where there
 /// is none, and every probe would.
-fn has_timer() -> bool {
+pub(crate) fn has_timer() -> bool {
     let try_it = || drop(tokio::time::sleep(Duration::ZERO));
     tokio::runtime::Handle::try_current().is_ok() && catch_unwind(try_it).is_ok()
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use breakerbox_core::Timestamp;
 
-/// Tells the time.
+/// Tells the time. It is read while a circuit's lock is held: it must be quick, and must not ask for a circuit itself.
 pub trait Clock: Send + Sync + 'static {
     /// The time, exactly. It never goes back.
     fn now(&self) -> Timestamp;

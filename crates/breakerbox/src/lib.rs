@@ -32,17 +32,26 @@
 //! | --- | --- |
 //! | [`Breakerbox`] | all circuits of a service, by key |
 //! | [`Circuit`] | a handle to one: call, ask, look, obey |
-//! | [`Permit`], [`Refusal`] | the two answers to an ask |
+//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the answers to an ask |
 //! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
 //! | [`Clock`], [`ManualClock`] | where the time comes from |
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
+//! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
 //! | [`store`] | where circuits are shared: the verbs, and a store in memory |
 //!
 //! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
 //! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
 //! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
 //!
-//! The guides for library users are `docs/guide/library.md` and `docs/guide/throttle.md`.
+//! The guides for library users are `docs/guide/library.md`, `docs/guide/throttle.md` and `docs/guide/tower.md`.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `tower` | layers for tower, and so for axum, hyper and tonic |
+//! | `reqwest-middleware` | middleware for clients made with the crate of that name |
+//! | `http` | what both have in common: keys from URLs, what statuses and errors mean, `Retry-After` |
+//!
+//! None is on by default.
 
 mod breakerbox;
 mod call;
@@ -87,4 +96,8 @@ mod guides {
 
     #[doc = include_str!("../../../docs/guide/throttle.md")]
     struct Throttle;
+
+    #[cfg(all(feature = "tower", feature = "reqwest-middleware"))]
+    #[doc = include_str!("../../../docs/guide/tower.md")]
+    struct Tower;
 }

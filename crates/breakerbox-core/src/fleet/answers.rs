@@ -47,7 +47,7 @@ pub enum MemberAnswer {
     Decided(Asked),
     /// This process has never heard of the circuit. Read its record, then ask again.
     Unknown,
-    /// Somebody may probe. Read the record, then take the [lease](Member::lease).
+    /// Somebody may probe. Read the record, then take the [lease](super::Member::lease).
     LeaseDue,
 }
 
@@ -109,7 +109,7 @@ pub struct Told {
 /// What the store's own record and time say to somebody who wants to probe.
 #[derive(PartialEq, Debug)]
 pub enum LeaseAnswer {
-    /// Swap this in; [then](Member::leased) the probe is yours.
+    /// Swap this in; [then](super::Member::leased) the probe is yours.
     Swap(Box<Proposal>),
     /// It was decided otherwise meanwhile.
     Decided(Asked),

@@ -58,8 +58,8 @@ impl Proof {
         }
     }
 
-    /// Whether the askers met often enough for the proof to prove anything. Usually they meet in half of the rounds; on a
-    /// machine whose cores are all busy they come one by one.
+    /// Whether the askers met often enough for the proof to prove anything: in one round of a hundred at the least. With two
+    /// cores they meet in a quarter to a half of the rounds; where all cores are busy they come one by one.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 100 >= self.rounds

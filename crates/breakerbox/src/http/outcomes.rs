@@ -98,6 +98,7 @@ fn usual(status: StatusCode) -> OutcomeKind {
 mod tests {
     use std::time::Duration;
 
+    use breakerbox_core::{KeyError, Refusal};
     use http::header::{HeaderValue, RETRY_AFTER};
 
     use super::*;
@@ -132,6 +133,19 @@ mod tests {
             (301, Judgement::SUCCESS),
         ] {
             assert_eq!(HttpOutcomes::new().of(status(code), &headers), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_failure_unless_the_call_was_never_sent() {
+        let table = [
+            (BoxError::from("connection reset"), Judgement::FAILURE),
+            (Refusal::Disabled.into(), Judgement::IGNORED),
+            (KeyError::NoHost.into(), Judgement::IGNORED),
+        ];
+        for (error, expected) in table {
+            let result = Err::<http::Response<()>, _>(error);
+            assert_eq!(HttpOutcomes::new().judge(&result), expected, "{result:?}");
         }
     }
 

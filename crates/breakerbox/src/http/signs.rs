@@ -17,15 +17,15 @@ pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Tower's own load shedding: the service below had no room.
+/// Tower's own load shedding: the service inside had no room.
+#[cfg(feature = "tower")]
 fn is_local_overload(error: &(dyn Error + 'static)) -> bool {
-    #[cfg(feature = "tower")]
-    return error.is::<tower::load_shed::error::Overloaded>();
-    #[cfg(not(feature = "tower"))]
-    {
-        let _ = error;
-        false
-    }
+    error.is::<tower::load_shed::error::Overloaded>()
+}
+
+#[cfg(not(feature = "tower"))]
+fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
+    false
 }
 
 /// What an error of an HTTP client tells a throttle. `None`: nothing, but its sources may.

@@ -40,13 +40,16 @@ fn urls_have_bounds() {
 }
 
 #[test]
-fn a_policy_for_a_key_that_can_not_be_is_for_nobody() {
+fn a_policy_for_a_key_that_can_not_be_is_an_error() {
     let service = Service::new(&simple());
-    let strict = simple().consecutive_failures(1).build().unwrap();
-    for key in ["", &"k".repeat(10_000_000)] {
-        service.breakers.set_key_policy(key, Some(strict.clone()));
-        service.breakers.set_tenant_policy(key, Some(strict.clone()));
-    }
+    let strict = || Some(simple().consecutive_failures(1).build().unwrap());
+    let huge = "k".repeat(10_000_000);
+    let too_long = KeyError::TooLong { length: huge.len() };
+    assert_eq!(service.breakers.set_key_policy("", strict()), Err(KeyError::Empty));
+    assert_eq!(service.breakers.set_key_policy(&huge, strict()), Err(too_long));
+    assert_eq!(service.breakers.set_tenant_policy("", strict()), Err(KeyError::TenantEmpty));
+    assert_eq!(service.breakers.set_tenant_policy("a b", strict()), Err(KeyError::TenantCharacter));
+    assert_eq!(service.breakers.set_tenant_policy(&huge, strict()), Err(too_long));
     fail(&service.circuit("e1"), 2);
     assert_eq!(service.circuit("e1").status(), Status::Closed);
 }

@@ -1,5 +1,6 @@
 //! The layers around a hyper client, with real requests on loopback: what its errors mean.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -43,7 +44,7 @@ async fn what_a_throttle_is_told() {
     assert_eq!(HttpOverload::new().verdict(&result), Verdict::Reject, "nobody listens: {result:?}");
 }
 
-/// A body that breaks on our side.
+/// A body that breaks on our side: whoever sends it to us is gone.
 struct Broken;
 
 impl Body for Broken {
@@ -51,7 +52,7 @@ impl Body for Broken {
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Poll::Ready(Some(Err("the file is gone".into())))
+        Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::ConnectionReset).into())))
     }
 }
 

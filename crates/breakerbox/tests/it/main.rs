@@ -27,5 +27,7 @@ mod throttles;
 #[cfg(feature = "tower")]
 mod tower_circuit;
 #[cfg(feature = "tower")]
+mod tower_readiness;
+#[cfg(feature = "tower")]
 mod tower_throttle;
 mod waiting;

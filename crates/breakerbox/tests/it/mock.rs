@@ -43,6 +43,14 @@ impl Destination {
         tokio::join!(call, async { self.next().await.1.send_error(error.into()) }).0
     }
 
+    /// Answers a request that has arrived.
+    pub(crate) fn replies_at_once(&mut self, answer: Response<()>) {
+        match self.0.poll_request() {
+            Poll::Ready(Some((_, reply))) => reply.send_response(answer),
+            _ => panic!("no request has arrived"),
+        }
+    }
+
     /// Whether no request has arrived that was not looked at.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.0.poll_request().is_pending()

@@ -11,13 +11,19 @@ use crate::service::{Service, fail, secs, simple, succeed};
 #[test]
 fn the_nearest_policy_governs() {
     let service = Service::new(&simple());
-    service.breakers.set_tenant_policy("acme", Some(simple().consecutive_failures(2).build().unwrap()));
-    service.breakers.set_key_policy("acme b", Some(simple().consecutive_failures(1).build().unwrap()));
+    service
+        .breakers
+        .set_tenant_policy("acme", Some(simple().consecutive_failures(2).build().unwrap()))
+        .unwrap();
+    service
+        .breakers
+        .set_key_policy("acme b", Some(simple().consecutive_failures(1).build().unwrap()))
+        .unwrap();
     for (key, limit) in [("other a", 3), ("acme a", 2), ("acme b", 1), ("acmes c", 3)] {
         let circuit = service.circuit(key);
         assert_eq!(circuit.policy().unwrap().consecutive_failures(), Some(limit), "{key}");
     }
-    service.breakers.set_key_policy("acme b", None);
+    service.breakers.set_key_policy("acme b", None).unwrap();
     assert_eq!(service.circuit("acme b").policy().unwrap().consecutive_failures(), Some(2));
 }
 
@@ -51,7 +57,10 @@ fn a_rule_for_latency_can_come_later() {
 #[test]
 fn keys_of_endpoints_share_their_tenants_policy() {
     let service = Service::new(&simple());
-    service.breakers.set_tenant_policy("acme", Some(simple().consecutive_failures(7).build().unwrap()));
+    service
+        .breakers
+        .set_tenant_policy("acme", Some(simple().consecutive_failures(7).build().unwrap()))
+        .unwrap();
     let key = Key::of("acme", "https://hooks.acme.example/in", CircuitBy::Endpoint).unwrap();
     let circuit = service.breakers.circuit_of(&key);
     assert_eq!(circuit.policy().unwrap().consecutive_failures(), Some(7));

@@ -9,25 +9,23 @@ use breakerbox::throttle::{Priority, Shed, Throttle};
 use breakerbox::tower::circuit::{CircuitLayer, CircuitService, Error};
 use breakerbox::{CircuitBy, Judgement, Key, KeyError, ManualClock, OutcomeKind, Refusal, Status, by_result};
 use http::{Request, Response, StatusCode};
-use tower::buffer::Buffer;
-use tower::limit::ConcurrencyLimit;
 use tower::timeout::Timeout;
-use tower::{BoxError, Layer, Service as _};
+use tower::{BoxError, Layer};
 
 use crate::mock::{CallTo as _, Destination, Mock, now, request, status};
 use crate::overload::overload;
 use crate::service::{Service, secs, simple};
 
-const URL: &str = "https://a.example/in";
-const KEY: &str = "t https://a.example/in";
+pub(crate) const URL: &str = "https://a.example/in";
+pub(crate) const KEY: &str = "t https://a.example/in";
 
-type Client<S = Mock, C = HttpOutcomes> = CircuitService<S, KeyFromUrl, C>;
+pub(crate) type Client<S = Mock, C = HttpOutcomes> = CircuitService<S, KeyFromUrl, C>;
 
-fn layer(service: &Service) -> CircuitLayer<KeyFromUrl> {
+pub(crate) fn layer(service: &Service) -> CircuitLayer<KeyFromUrl> {
     CircuitLayer::new(service.breakers.clone(), KeyFromUrl::by(CircuitBy::Endpoint).or_tenant("t"))
 }
 
-fn client(service: &Service) -> (Client, Destination) {
+pub(crate) fn client(service: &Service) -> (Client, Destination) {
     let (mock, destination) = crate::mock::pair();
     (layer(service).layer(mock), destination)
 }
@@ -197,7 +195,8 @@ async fn a_hanging_probe_is_given_up_at_its_deadline() {
     let start = tokio::time::Instant::now();
     let mut probe = Box::pin(client.call_to(URL));
     assert_eq!(under_way(), 1);
-    assert!(matches!((&mut probe).await, Err(Error::ProbeTimedOut)));
+    let given_up = tokio::time::timeout(secs(60), &mut probe).await.expect("it is given up");
+    assert!(matches!(given_up, Err(Error::ProbeTimedOut)));
     assert_eq!(under_way(), 0, "at once, not only with the future");
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);
@@ -228,6 +227,24 @@ async fn only_probes_have_a_deadline() {
     answer.unwrap();
 }
 
+/// There is no deadline then, and nothing panics.
+#[test]
+fn a_probe_needs_neither_a_timer_nor_tokio() {
+    let without_a_timer = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for in_tokio in [true, false] {
+        let _entered = in_tokio.then(|| without_a_timer.enter());
+        let service = Service::new(&simple());
+        let circuit = service.tripped_and_cooled(KEY);
+        let (mut client, mut destination) = client(&service);
+        let mut probe = std::pin::pin!(client.call_to(URL));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(probe.as_mut().poll(&mut context).is_pending());
+        destination.replies_at_once(status(200));
+        assert!(matches!(probe.as_mut().poll(&mut context), Poll::Ready(Ok(_))));
+        assert_eq!(circuit.status(), Status::Closed);
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_response_is_cancelled_or_a_failure() {
     let service = Service::new(&simple());
@@ -255,64 +272,6 @@ async fn a_dropped_probe_blocks_nothing() {
     }
     destination.answers(status(200), client.call_to(URL)).await.unwrap();
     assert_eq!(circuit.status(), Status::Closed);
-}
-
-#[tokio::test]
-async fn readiness_is_that_of_the_service() {
-    let service = Service::new(&simple());
-    let (mut client, mut destination) = client(&service);
-    destination.allow(0);
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(client.poll_ready(&mut context).is_pending());
-    destination.allow(1);
-    assert!(matches!(client.poll_ready(&mut context), Poll::Ready(Ok(()))));
-    destination.answers(status(200), client.call(request(URL))).await.unwrap();
-    assert!(client.poll_ready(&mut context).is_pending());
-    destination.breaks("no route");
-    let broken = client.poll_ready(&mut context);
-    assert!(matches!(broken, Poll::Ready(Err(Error::Inner(error))) if error.to_string() == "no route"));
-    assert_eq!(service.circuit(KEY).totals().failures, 0, "it belongs to no key");
-}
-
-#[tokio::test]
-async fn a_call_that_is_not_sent_gives_back_its_place() {
-    let service = Service::new(&simple());
-    service.tripped(KEY);
-    for url in [URL, "ftp://a.example/no-key"] {
-        let (mock, mut destination) = crate::mock::pair();
-        let mut limited = layer(&service).layer(ConcurrencyLimit::new(mock, 1));
-        let mut other = limited.clone();
-        now(limited.call_to(url)).unwrap_err();
-        let answer = other.call_to("https://b.example/");
-        destination.answers(status(200), answer).await.expect("the only place is free");
-
-        let (mock, mut destination) = crate::mock::pair();
-        let mut buffered = layer(&service).layer(Buffer::new(mock, 1));
-        let mut other = buffered.clone();
-        destination.allow(0);
-        now(buffered.call_to(url)).unwrap_err();
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(other.poll_ready(&mut context).is_ready(), "the only slot is free");
-        destination.allow(1);
-        destination.answers(status(200), other.call(request("https://b.example/"))).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn clones_share_circuits_and_get_ready_by_themselves() {
-    let service = Service::new(&simple());
-    let (mut client, mut destination) = client(&service);
-    let mut other = client.clone();
-    for _ in 0..3 {
-        destination.answers(status(500), client.call_to(URL)).await.unwrap();
-    }
-    assert!(now(other.call_to(URL)).unwrap_err().refusal().is_some());
-    destination.allow(1);
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(client.poll_ready(&mut context).is_ready());
-    destination.allow(0);
-    assert!(client.clone().poll_ready(&mut context).is_pending());
-    assert!(client.poll_ready(&mut context).is_ready(), "it stays ready");
 }
 
 #[tokio::test]
@@ -351,11 +310,12 @@ async fn what_was_never_sent_counts_nowhere_whatever_the_classifier_says() {
     let throttle = Throttle::builder().clock(clock.clone()).build();
     let shed = overload(&throttle, &clock, Priority::LOW);
     type Broken = fn(Shed) -> BoxError;
-    let table: [(&str, Broken); 5] = [
+    let table: [(&str, Broken); 6] = [
         ("a shed", |shed| shed.into()),
         ("a throttle's error", |shed| breakerbox::tower::throttle::Error::Shed(shed).into()),
         ("behind another", |shed| breakerbox::throttle::CallError::<std::io::Error>::Shed(shed).into()),
         ("another circuit's refusal", |_| Refusal::Disabled.into()),
+        ("a request without a key", |_| Error::Key(KeyError::NoHost).into()),
         ("tower's own shed", |_| tower::load_shed::error::Overloaded::new().into()),
     ];
     for (name, error) in table {

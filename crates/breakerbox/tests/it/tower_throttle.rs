@@ -85,7 +85,7 @@ async fn a_shed_request_never_reaches_the_service() {
     let mut client = ThrottleLayer::new(throttle.clone()).layer(mock);
     destination.answers(status(200), client.call_to(URL)).await.unwrap();
     let shed = overload(&throttle, &clock, Priority::MEDIUM);
-    let error = client.call_to(URL).await.unwrap_err();
+    let error = now(client.call_to(URL)).unwrap_err();
     assert!(destination.is_idle());
     assert_eq!(error.shed().map(Shed::reason), Some(shed.reason()));
     assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");

@@ -32,8 +32,7 @@ pin_project! {
             #[pin]
             call: F,
             permit: OwnedPermit,
-            // Only probes have one.
-            deadline: Option<Pin<Box<Sleep>>>,
+            deadline: Deadline,
             classify: Arc<C>,
         },
         NotSent { error: Option<Error> },
@@ -43,7 +42,7 @@ pin_project! {
 
 impl<F, C> ResponseFuture<F, C> {
     pub(super) const fn of_call(call: F, permit: OwnedPermit, classify: Arc<C>) -> Self {
-        Self { state: State::Running { call, permit, deadline: None, classify } }
+        Self { state: State::Running { call, permit, deadline: Deadline::NotLookedAt, classify } }
     }
 
     pub(super) const fn of_error(error: Error) -> Self {
@@ -70,7 +69,7 @@ where
                     result.map_err(Error::Inner)
                 }
                 Poll::Pending => {
-                    ready!(poll_deadline(permit, deadline, context));
+                    ready!(deadline.poll(permit, context));
                     permit.lend().failure();
                     Err(Error::ProbeTimedOut)
                 }
@@ -92,21 +91,26 @@ fn judge<T>(classify: &impl ClassifyResponse<T, BoxError>, result: &Result<T, Bo
     }
 }
 
-/// Ready when a probe's time is over. On another runtime than tokio there is no timer: the probe is left to run, and has
-/// failed if it ends too late.
-fn poll_deadline(
-    permit: &OwnedPermit,
-    deadline: &mut Option<Pin<Box<Sleep>>>,
-    context: &mut Context<'_>,
-) -> Poll<()> {
-    if deadline.is_none()
-        && let Some(limit) = permit.time_left()
-        && tokio::runtime::Handle::try_current().is_ok()
-    {
-        *deadline = Some(Box::pin(tokio::time::sleep(limit)));
-    }
-    match deadline {
-        Some(deadline) => deadline.as_mut().poll(context),
-        None => Poll::Pending,
+/// When a call is given up. Looked at when the call is first found to be under way, because many are over at once.
+enum Deadline {
+    NotLookedAt,
+    /// It is no probe, or there is no timer: the probe is left to run, and has failed if it ends too late.
+    Never,
+    At(Pin<Box<Sleep>>),
+}
+
+impl Deadline {
+    /// Ready when a probe's time is over.
+    fn poll(&mut self, permit: &OwnedPermit, context: &mut Context<'_>) -> Poll<()> {
+        if let Self::NotLookedAt = self {
+            *self = match permit.time_left() {
+                Some(limit) if call::has_timer() => Self::At(Box::pin(tokio::time::sleep(limit))),
+                _ => Self::Never,
+            };
+        }
+        match self {
+            Self::At(deadline) => deadline.as_mut().poll(context),
+            Self::NotLookedAt | Self::Never => Poll::Pending,
+        }
     }
 }
