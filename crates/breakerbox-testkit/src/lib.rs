@@ -3,9 +3,11 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`conformance`] | what every store must do, checked verb by verb |
+//! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
 pub mod conformance;
+pub mod faults;
 pub mod overload;
 pub mod recovery;

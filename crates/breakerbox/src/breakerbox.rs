@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use breakerbox_core::{Key, KeyError, Policy, Refusal};
 
 use crate::cell::{Cell, tenant_of};
 use crate::circuit::Circuit;
 use crate::clock::{AnyClock, Clock, Times};
+use crate::fleet::{self, Fleet, OnStoreLoss, Settings, StoreHealth};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::{Kept, Registry, check_key};
+use crate::store::Store;
 use crate::waiters::Waiters;
 
 /// How many circuits a registry holds unless it is told otherwise.
@@ -26,11 +29,13 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) observers: Observers,
     pub(crate) waiters: Waiters,
-    registry: Registry<Cell>,
+    pub(crate) registry: Registry<Cell>,
+    /// None: circuits are this process's own.
+    pub(crate) fleet: Option<Fleet>,
     policies: RwLock<Policies>,
     /// Held by whoever changes policies.
     changing: Mutex<()>,
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     late: AtomicU64,
 }
 
@@ -139,6 +144,12 @@ impl Breakerbox {
         self.len() == 0
     }
 
+    /// How the store is doing; none if there is none.
+    #[must_use]
+    pub fn store_health(&self) -> Option<StoreHealth> {
+        self.0.fleet.as_ref().map(Fleet::health)
+    }
+
     /// What happened that nobody was told of.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -193,6 +204,8 @@ pub struct Builder {
     observers: Observers,
     max_circuits: usize,
     dry_run: bool,
+    store: Option<Arc<dyn Store>>,
+    settings: Settings,
 }
 
 impl Default for Builder {
@@ -203,6 +216,8 @@ impl Default for Builder {
             observers: Observers::default(),
             max_circuits: DEFAULT_MAX_CIRCUITS,
             dry_run: false,
+            store: None,
+            settings: Settings::default(),
         }
     }
 }
@@ -240,13 +255,54 @@ impl Builder {
         self
     }
 
+    /// Shares circuits with every process that uses the same store.
+    ///
+    /// What goes on in the background runs on the tokio runtime that [`build`](Self::build) is called in, or else on a thread
+    /// of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
+    pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
+        self.settings.on_loss = on_loss;
+        self
+    }
+
+    /// How often failures are told to the store; every 100 ms if nothing is said.
+    pub fn flush_every(mut self, every: Duration) -> Self {
+        self.settings.flush_every = every.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long the store may take to answer; 500 ms if nothing is said.
+    pub fn store_timeout(mut self, limit: Duration) -> Self {
+        self.settings.store_timeout = limit.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How often circuits that are not closed are read again, in case a change was missed; every 2 s if nothing is said.
+    pub fn reread_every(mut self, every: Duration) -> Self {
+        self.settings.reread_every = every.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Somebody who hears when the store goes away and when it comes back.
+    pub fn store_observer(mut self, observer: impl Fn(&StoreHealth) + Send + Sync + 'static) -> Self {
+        self.observers.add_for_store(observer);
+        self
+    }
+
     /// The registry.
     #[must_use]
     pub fn build(self) -> Breakerbox {
         let policies =
             Policies { default: Arc::new(self.policy), by_tenant: HashMap::new(), by_key: HashMap::new() };
-        Breakerbox(Arc::new(Shared {
-            times: Times::new(self.clock, false),
+        let settings = self.settings;
+        let fleet = self.store.map(|store| Fleet::new(store, settings, fleet::runtime()));
+        let shared = Arc::new(Shared {
+            times: Times::new(self.clock, fleet.is_some()),
             observers: self.observers,
             waiters: Waiters::default(),
             registry: Registry::new(self.max_circuits),
@@ -254,6 +310,9 @@ impl Builder {
             changing: Mutex::new(()),
             dry_run: self.dry_run,
             late: AtomicU64::new(0),
-        }))
+            fleet,
+        });
+        fleet::start(&shared);
+        Breakerbox(shared)
     }
 }

@@ -96,7 +96,7 @@ impl Circuit {
         classify: impl FnOnce(&Result<T, E>) -> Judgement,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
-        let permit = self.ask().map_err(CallError::Refused)?;
+        let permit = self.ask_store().await.map_err(CallError::Refused)?;
         let result = match permit.time_left() {
             None => call.await,
             Some(Duration::ZERO) => {

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::fleet::MemberAnswer;
+use breakerbox_core::fleet::{MemberAnswer, Reported, Tell};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settled, Status, Totals,
-    Verdict,
+    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Status, Totals, Verdict,
 };
 
 use tokio::time::Instant;
@@ -15,11 +14,15 @@ use tokio::time::Instant;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, Held};
 use crate::clock::Times;
+use crate::fleet::Lease;
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
 /// After how long a waiter asks again, though nobody woke it: some calls never settle, and are written off without a word.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often an ask begins anew because others changed the circuit meanwhile.
+const ASKED_AGAIN: u32 = 4;
 
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
@@ -109,10 +112,69 @@ impl Circuit {
 
     /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
     #[cold]
-    fn ask_the_core(&self, cell: &Cell) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
-        let MemberAnswer::Decided(core::Asked { decision, change }) = cell.ask(self.clock(), false) else {
-            return Err(Box::new(Refusal::Judging));
+    fn ask_the_core(&self, cell: &Arc<Cell>) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        let answer = cell.ask(self.clock(), false);
+        if self.shared.fleet.is_some() {
+            self.shared.tell(cell, Tell::Later);
+            if !cell.is_known() {
+                self.shared.read_one_later(cell);
+            }
+        }
+        match answer {
+            MemberAnswer::Decided(asked) => self.decided(cell, asked),
+            MemberAnswer::Unknown | MemberAnswer::LeaseDue => {
+                let decision = match self.shared.lease_at_once(cell) {
+                    Ok(permit) => Decision::Admitted(permit),
+                    Err(refusal) => Decision::Refused(refusal),
+                };
+                self.decided(cell, core::Asked { decision, change: None })
+            }
+        }
+    }
+
+    /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
+    /// never heard of, and the lease of a probe. Without a store it is [`ask`](Self::ask).
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub async fn ask_store(&self) -> Result<Permit<'_>, Refusal> {
+        let Some(cell) = self.cell.as_ref().filter(|_| self.shared.fleet.is_some()) else {
+            return self.ask();
         };
+        match cell.ask_aside(self.clock()) {
+            Some(Ok(held)) => return Ok(Permit::new(self, Some(held))),
+            Some(Err(refusal)) if !self.dry_run => return Err(refusal),
+            _ => {}
+        }
+        for _ in 0..ASKED_AGAIN {
+            let asked = match cell.ask(self.clock(), true) {
+                MemberAnswer::Decided(asked) => asked,
+                MemberAnswer::Unknown => {
+                    self.shared.read_one(cell).await;
+                    continue;
+                }
+                MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
+                    Lease::Permit(permit) => {
+                        core::Asked { decision: Decision::Admitted(permit), change: None }
+                    }
+                    Lease::Refused(refusal) => {
+                        core::Asked { decision: Decision::Refused(refusal), change: None }
+                    }
+                    Lease::AskAgain => continue,
+                },
+            };
+            self.shared.tell(cell, Tell::Later);
+            return match self.decided(cell, asked) {
+                Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
+                Err(refusal) => Err(*refusal),
+            };
+        }
+        // Others keep changing it; what is known by now will do.
+        self.ask()
+    }
+
+    fn decided(&self, cell: &Cell, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        let core::Asked { decision, change } = asked;
         if let Some(change) = change {
             self.changed(change);
         }
@@ -176,8 +238,12 @@ impl Circuit {
         self.cell.as_deref()
     }
 
-    /// Tells the observers what settling a permit changed.
-    pub(crate) fn settled(&self, settled: Settled) -> Verdict {
+    /// Tells the observers, and the store, what settling a permit changed.
+    pub(crate) fn settled(&self, reported: Reported) -> Verdict {
+        let Reported { settled, tell } = reported;
+        if let Some(cell) = self.cell.as_ref().filter(|_| self.shared.fleet.is_some()) {
+            self.shared.tell(cell, tell);
+        }
         if let Some(change) = settled.change {
             self.changed(change);
         }

@@ -58,6 +58,7 @@ mod call;
 mod cell;
 mod circuit;
 mod clock;
+mod fleet;
 #[cfg(feature = "http")]
 pub mod http;
 mod observe;
@@ -83,6 +84,7 @@ pub use breakerbox_core::{
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
+pub use fleet::{OnStoreLoss, StoreHealth};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 #[cfg(feature = "http")]

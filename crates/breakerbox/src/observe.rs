@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakerbox_core::{Change, Refusal};
 
+use crate::fleet::StoreHealth;
+
 /// A change of one circuit.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -17,6 +19,7 @@ pub struct CircuitChange {
 }
 
 type ChangeObserver = Box<dyn Fn(&CircuitChange) + Send + Sync>;
+type StoreObserver = Box<dyn Fn(&StoreHealth) + Send + Sync>;
 type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 
 /// Everybody who wants to hear.
@@ -25,6 +28,7 @@ pub(crate) struct Observers {
     of_changes: Vec<ChangeObserver>,
     /// Of calls that dry-run let through.
     of_refusals: Vec<RefusalObserver>,
+    of_the_store: Vec<StoreObserver>,
     panics: AtomicU64,
 }
 
@@ -41,6 +45,14 @@ impl Observers {
     pub(crate) fn tell(&self, key: &str, change: Change) {
         let change = CircuitChange { key: key.into(), change };
         self.of_changes.iter().for_each(|observer| self.guard(|| observer(&change)));
+    }
+
+    pub(crate) fn add_for_store(&mut self, observer: impl Fn(&StoreHealth) + Send + Sync + 'static) {
+        self.of_the_store.push(Box::new(observer));
+    }
+
+    pub(crate) fn tell_store(&self, health: &StoreHealth) {
+        self.of_the_store.iter().for_each(|observer| self.guard(|| observer(health)));
     }
 
     pub(crate) fn tell_refusal(&self, key: &str, refusal: &Refusal) {

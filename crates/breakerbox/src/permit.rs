@@ -203,10 +203,10 @@ impl Drop for OwnedPermit {
 
 #[cold]
 fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
-    circuit.settled(cell.settle(held, circuit.clock(), outcome).settled)
+    circuit.settled(cell.settle(held, circuit.clock(), outcome))
 }
 
 #[cold]
 fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
-    circuit.settled(cell.settle_dropped(held, circuit.clock()).settled);
+    circuit.settled(cell.settle_dropped(held, circuit.clock()));
 }

@@ -79,6 +79,7 @@ impl Link {
         self.untold.record(outcome, policy.slow_call(), now);
     }
 
+    /// When they were is not known: some time before now, and before whatever is counted now.
     pub(super) fn count_aside(
         &mut self,
         successes: u32,
@@ -86,7 +87,7 @@ impl Link {
         policy: &Policy,
         now: Timestamp,
     ) {
-        self.note_success(now);
+        self.note_success(now.back_by(Duration::from_micros(1)));
         self.untold.fit(policy, now);
         self.untold.record_successes(successes, latency_sum, now);
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fleet;
 mod memory_store;
 mod overload;
 mod recovery;

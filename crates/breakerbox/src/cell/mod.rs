@@ -26,7 +26,7 @@ mod words;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Member, MemberAnswer, Reported};
+use breakerbox_core::fleet::{Delta, Member, MemberAnswer, Reported};
 use breakerbox_core::{
     self as core, Attribution, Change, Command, Decision, Draw, Epoch, Outcome, Policy, Refusal, Status,
     Timestamp, Totals,
@@ -42,7 +42,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 const CONTENDED: u32 = 3;
 
 /// After how long, at the latest, a shared circuit's successes are handed in, so that the fleet hears of them.
-const HANDED_IN: Duration = Duration::from_secs(1);
+pub(crate) const HANDED_IN: Duration = Duration::from_secs(1);
 
 /// One circuit in this process. What every call touches comes first, and together: among a million circuits it is in no
 /// cache, and each line costs.
@@ -239,6 +239,11 @@ impl Cell {
         self.step(times, |member, at| member.obey_alone(command, by, at.policy, draw(), at.there))
     }
 
+    /// Whether the store was asked about it, if there is one.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
+    }
+
     pub(crate) fn status(&self) -> Status {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
@@ -263,6 +268,18 @@ impl Cell {
         self.hand_in(&mut cold, here, times);
         cold.policy = policy;
         self.publish(&mut cold, here, times);
+    }
+
+    /// What there is to tell the store. If there is nothing, the circuit rests: the next call takes the lock, and is noticed.
+    pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> Option<Delta> {
+        let delta = self.step(times, |member, at| {
+            let delta = member.take_delta(store_key, at.policy, at.there);
+            (delta.is_some() || member.has_something_to_tell(at.there)).then_some(delta)
+        });
+        if delta.is_none() {
+            self.until.store(0, Ordering::Release);
+        }
+        delta.flatten()
     }
 
     /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.

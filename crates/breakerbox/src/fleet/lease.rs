@@ -126,8 +126,7 @@ impl Shared {
             return self.without_store(fleet, cell);
         };
         let record = answer.value.into_iter().next().flatten();
-        let (learnt, said) =
-            self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
+        let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
         self.took(cell, learnt);
         let proposal = match said {
             LeaseAnswer::Swap(proposal) => proposal,
@@ -149,7 +148,7 @@ impl Shared {
                 permit.map_or(Lease::AskAgain, |permit| Lease::Permit(permit.by_own_clock(started_at)))
             }
             Ended::Lost(record) => {
-                let learnt = self.converse(cell, None, |member, at| member.learn(record, at));
+                let learnt = self.converse(cell, None, |member, at| member.learn(*record, at));
                 self.took(cell, learnt);
                 Lease::AskAgain
             }

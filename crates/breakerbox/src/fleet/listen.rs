@@ -8,18 +8,19 @@ use breakerbox_core::Status;
 use super::{Fleet, still_held};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::registry::Kept;
 use crate::store::Heard;
 
 /// How many records are read in one request.
 const BATCH: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>) {
-    let Some(mut changes) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.store.changes())) else {
+    let Some(mut changes) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.store.changes()))
+    else {
         return;
     };
     loop {
-        let Some(every) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))
+        let Some(every) =
+            still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))
         else {
             return;
         };
@@ -29,8 +30,8 @@ pub(super) async fn keep_listening(shared: Weak<Shared>) {
                 Ok(Some(Heard::Changed { key, record })) => {
                     let Some(held) = still_held(&shared) else { return };
                     if let Some(cell) = held.cell_of(&key) {
-                        let learnt =
-                            held.converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
+                        let learnt = held
+                            .converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
                         held.took(&cell, learnt);
                         held.waiters.wake_one(&cell);
                     }

@@ -20,15 +20,16 @@ mod queue;
 mod swap;
 mod tell;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
 use breakerbox_core::{Draw, Timestamp};
 use tokio::runtime::Handle;
 
-pub use self::health::{OnStoreLoss, StoreHealth};
 use self::health::Health;
+pub use self::health::{OnStoreLoss, StoreHealth};
+pub(crate) use self::lease::Lease;
 use self::lease::Leases;
 use self::queue::Queue;
 use crate::breakerbox::Shared;
@@ -89,6 +90,22 @@ impl Fleet {
     pub(crate) fn health(&self) -> StoreHealth {
         self.health.report()
     }
+}
+
+/// Where things go on in the background: on the caller's runtime, or on a thread of its own.
+pub(crate) fn runtime() -> Handle {
+    static OWN: LazyLock<Handle> = LazyLock::new(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.expect("a runtime without IO needs nothing from the system");
+        let handle = runtime.handle().clone();
+        let forever = move || runtime.block_on(std::future::pending::<()>());
+        std::thread::Builder::new()
+            .name("breakerbox-fleet".into())
+            .spawn(forever)
+            .expect("the system can start one more thread");
+        handle
+    });
+    Handle::try_current().unwrap_or_else(|_| OWN.clone())
 }
 
 /// Starts what goes on in the background, until nobody holds the registry any more.

@@ -8,7 +8,6 @@ use breakerbox_core::fleet::Proposal;
 use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Swap, Swapped};
 
@@ -19,7 +18,7 @@ const LOOKED_UP: u32 = 3;
 pub(super) enum Ended {
     Won,
     /// This is what is there instead.
-    Lost(Option<Record>),
+    Lost(Box<Option<Record>>),
     /// Nobody knows.
     Unknown,
 }
@@ -33,16 +32,15 @@ impl Shared {
             let Some(fleet) = &shared.fleet else { return };
             match shared.swap(fleet, &cell, &proposal).await {
                 Ended::Won => {
-                    let change = shared.converse(&cell, None, |member, at| {
-                        member.won(&proposal, at.policy, at.now)
-                    });
+                    let change =
+                        shared.converse(&cell, None, |member, at| member.won(&proposal, at.policy, at.now));
                     if let Some(change) = change {
                         shared.observers.tell(cell.key(), change);
                     }
                 }
                 Ended::Lost(record) => {
                     shared.count_late();
-                    let learnt = shared.converse(&cell, None, |member, at| member.learn(record, at));
+                    let learnt = shared.converse(&cell, None, |member, at| member.learn(*record, at));
                     shared.took(&cell, learnt);
                 }
                 Ended::Unknown => {}
@@ -64,7 +62,7 @@ impl Shared {
         match self.ask_store(fleet, fleet.store.swap_if(&swap)).await {
             Ok(answer) => match answer.value {
                 Swapped::Won => Ended::Won,
-                Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(record),
+                Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(Box::new(record)),
             },
             Err(_) => self.look_up(fleet, &swap).await,
         }
@@ -83,12 +81,11 @@ impl Shared {
                 return Ended::Won;
             }
             if answer.now > swap.not_after {
-                return Ended::Lost(there);
+                return Ended::Lost(Box::new(there));
             }
             // It may still be on its way: nothing is certain before its deadline.
             tokio::time::sleep(swap.not_after.since(answer.now)).await;
         }
-        let _ = self.times.now();
         Ended::Unknown
     }
 }

@@ -41,8 +41,7 @@ impl Shared {
         match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
             Ok(answer) => {
                 for (cell, merged) in told.iter().zip(&answer.value) {
-                    let told =
-                        self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
+                    let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
                     self.took(cell, told.learnt);
                     // Whether the judging went on or ended, somebody may want to know.
                     self.waiters.wake_one(cell);

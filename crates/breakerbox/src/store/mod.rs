@@ -73,6 +73,34 @@ pub trait Store: Send + Sync + 'static {
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError>;
 }
 
+/// A store that several registries of this process share.
+#[async_trait]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+        (**self).merge(deltas).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+        (**self).read(keys).await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        (**self).swap_if(swap).await
+    }
+
+    fn changes(&self) -> Changes {
+        (**self).changes()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        (**self).list(query).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        (**self).lead(name, candidate, ttl).await
+    }
+}
+
 /// What a store answered, and its time when it did.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer<T> {

@@ -1,0 +1,105 @@
+//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, as it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Nonce, Record};
+
+/// What is wrong with the way to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Requests are refused at once.
+    Refuses,
+    /// Requests vanish, and nobody answers.
+    BlackHole,
+    /// Requests arrive, and their answers vanish.
+    LosesAnswers,
+}
+
+/// A way to a store, on which faults can be switched on and off.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    fault: AtomicU8,
+    delay_micros: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl FaultyStore {
+    /// A way to this store without any fault.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        let fault = AtomicU8::new(Fault::None as u8);
+        Arc::new(Self { inner, fault, delay_micros: AtomicU64::new(0), requests: AtomicU64::new(0) })
+    }
+
+    /// From now on this is wrong.
+    pub fn set(&self, fault: Fault) {
+        self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// From now on every request takes this much longer.
+    pub fn delay(&self, by: Duration) {
+        self.delay_micros.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// How many requests were made.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    async fn pass<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        let delay = Duration::from_micros(self.delay_micros.load(Ordering::SeqCst));
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let is = |fault: Fault| self.fault.load(Ordering::SeqCst) == fault as u8;
+        if is(Fault::Refuses) {
+            return Err(StoreError::Unavailable("connection refused".into()));
+        }
+        if is(Fault::BlackHole) {
+            return std::future::pending().await;
+        }
+        let answer = request.await;
+        if is(Fault::LosesAnswers) {
+            return std::future::pending().await;
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+        self.pass(self.inner.merge(deltas)).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+        self.pass(self.inner.read(keys)).await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        self.pass(self.inner.swap_if(swap)).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.pass(self.inner.list(query)).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.pass(self.inner.lead(name, candidate, ttl)).await
+    }
+}
