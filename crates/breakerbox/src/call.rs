@@ -3,13 +3,16 @@
 //! No lock is held while the caller's code runs. The permit is settled before a fallback runs, so a slow fallback holds
 //! up nobody's recovery. A call that panics drops its permit, which counts as any dropped permit does.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
 use breakerbox_core::{Outcome, OutcomeKind, Refusal};
+use tokio::runtime::{Handle, Id};
 
 use crate::circuit::Circuit;
+use crate::clock::Clock;
 use crate::permit::Permit;
 
 /// Why there is no result.
@@ -87,7 +90,8 @@ impl Circuit {
         self.call_classified(by_result, call).await
     }
 
-    /// Makes a call whose result `classify` judges.
+    /// Makes a call whose result `classify` judges. A [ready classifier](crate::ClassifyResponse) is passed as
+    /// `|result| ready.judge(result)`.
     ///
     /// # Errors
     /// If the call was refused, was given up, or returned an error, whatever its judgement.
@@ -97,11 +101,13 @@ impl Circuit {
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
         let permit = self.ask_store().await.map_err(CallError::Refused)?;
-        let result = match permit.time_left() {
+        let result = match permit.limit() {
             None => call.await,
             Some(Duration::ZERO) => {
+                // It took so long to get the permit that there is no time left to use it.
+                let retry_at = self.clock().there(self.clock().now());
                 permit.ignored();
-                return Err(CallError::ProbeTimedOut);
+                return Err(CallError::Refused(Refusal::Probing { retry_at, retry_in: Duration::ZERO }));
             }
             Some(_) if !has_timer() => call.await,
             Some(limit) => match tokio::time::timeout(limit, call).await {
@@ -134,23 +140,45 @@ impl Circuit {
         }
     }
 
-    /// Makes a call in this thread.
+    /// Makes a call in this thread. A fallback is what [`Result::or_else`] does.
     ///
     /// # Errors
     /// If the call was refused or failed. A probe can't be given up here; one that ends after its deadline has failed.
     pub fn call_blocking<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
+        self.call_blocking_classified(by_result, call)
+    }
+
+    /// Makes a call in this thread whose result `classify` judges.
+    ///
+    /// # Errors
+    /// As [`call_blocking`](Self::call_blocking).
+    pub fn call_blocking_classified<T, E>(
+        &self,
+        classify: impl FnOnce(&Result<T, E>) -> Judgement,
+        call: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, CallError<E>> {
         let permit = self.ask().map_err(CallError::Refused)?;
         let result = call();
-        settle(permit, by_result(&result));
+        settle(permit, classify(&result));
         result.map_err(CallError::Failed)
     }
 }
 
 /// Whether this thread is in a tokio runtime whose timer is on. There is no way to ask but to try: a timer panics where there
-/// is none, and every probe would.
+/// is none. So it is tried once for each thread and runtime, and in a program that aborts at panics it can't be.
 pub(crate) fn has_timer() -> bool {
-    let try_it = || drop(tokio::time::sleep(Duration::ZERO));
-    tokio::runtime::Handle::try_current().is_ok() && catch_unwind(try_it).is_ok()
+    thread_local! {
+        static TRIED: Cell<Option<(Id, bool)>> = const { Cell::new(None) };
+    }
+    let Ok(runtime) = Handle::try_current() else { return false };
+    match TRIED.get() {
+        Some((id, has_timer)) if id == runtime.id() => has_timer,
+        _ => {
+            let has_timer = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
+            TRIED.set(Some((runtime.id(), has_timer)));
+            has_timer
+        }
+    }
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.

@@ -12,13 +12,14 @@ use breakerbox_core::{
 use tokio::time::Instant;
 
 use crate::breakerbox::Shared;
+use crate::call::has_timer;
 use crate::cell::{Cell, Held};
 use crate::clock::Times;
 use crate::fleet::Lease;
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
-/// After how long a waiter asks again, though nobody woke it: some calls never settle, and are written off without a word.
+/// After how long a waiter on the ramp asks again, though nobody woke it.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often an ask begins anew because others changed the circuit meanwhile.
@@ -28,14 +29,14 @@ const ASKED_AGAIN: u32 = 4;
 #[derive(Clone)]
 pub struct Circuit {
     shared: Arc<Shared>,
-    /// None if there was no room for it: every call is admitted and none is counted.
-    cell: Option<Arc<Cell>>,
-    dry_run: bool,
+    cell: Arc<Cell>,
+    /// False if there was no room for it: the cell is nobody's, every call is admitted, and none is counted.
+    controlled: bool,
 }
 
 impl Circuit {
-    pub(crate) const fn new(shared: Arc<Shared>, cell: Option<Arc<Cell>>, dry_run: bool) -> Self {
-        Self { shared, cell, dry_run }
+    pub(crate) const fn new(shared: Arc<Shared>, cell: Arc<Cell>, controlled: bool) -> Self {
+        Self { shared, cell, controlled }
     }
 
     /// Asks for a permit to make one call now. Never waits.
@@ -44,11 +45,14 @@ impl Circuit {
     /// A refusal is not an error of the caller: it says why there is no permit, and when to ask again.
     #[inline(always)]
     pub fn ask(&self) -> Result<Permit<'_>, Refusal> {
-        let Some(cell) = &self.cell else { return Ok(Permit::new(self, None)) };
-        match cell.ask_aside(self.clock()) {
+        if !self.controlled {
+            self.shared.count_uncontrolled();
+            return Ok(Permit::new(self, None));
+        }
+        match self.cell.ask_aside(self.clock()) {
             Some(Ok(held)) => Ok(Permit::new(self, Some(held))),
-            Some(Err(refusal)) if !self.dry_run => Err(refusal),
-            _ => match self.ask_the_core(cell) {
+            Some(Err(refusal)) if !self.shared.dry_run => Err(refusal),
+            _ => match self.ask_the_core() {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
             },
@@ -64,7 +68,8 @@ impl Circuit {
     }
 
     /// Asks for a permit and, where it is refused, waits for one, at most so long. Who waits is woken when something happens
-    /// to the circuit: a probe ends, a call on the ramp settles, an operator lets go. Needs tokio's timer.
+    /// to the circuit: a probe ends, a call on the ramp settles, an operator lets go. Times are waited for by tokio's clock;
+    /// on a runtime without tokio's timer nobody waits, and the first refusal is the last.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -86,16 +91,16 @@ impl Circuit {
     /// # Errors
     /// The last refusal.
     pub async fn ask_within(&self, limit: Duration) -> Result<Permit<'_>, Refusal> {
-        let Some(cell) = &self.cell else { return self.ask() };
-        let started_at = Instant::now();
-        if let Ok(permit) = self.ask() {
-            return Ok(permit);
+        let first = self.ask_store().await;
+        if first.is_ok() || !has_timer() {
+            return first;
         }
-        let place = self.shared.waiters.enter(cell);
+        let started_at = Instant::now();
+        let place = self.shared.waiters.enter(&self.cell);
         loop {
-            let refusal = match self.ask() {
+            let refusal = match self.ask_store().await {
                 Ok(permit) => {
-                    self.shared.waiters.wake_one(cell);
+                    self.shared.waiters.wake_one(&self.cell);
                     return Ok(permit);
                 }
                 Err(refusal) => refusal,
@@ -104,15 +109,28 @@ impl Circuit {
             if left.is_zero() {
                 return Err(refusal);
             }
-            let wait = refusal.retry_in().unwrap_or(ASK_AGAIN).min(ASK_AGAIN).min(left);
+            let wait = match refusal {
+                // Some calls never settle, and are written off without a word.
+                Refusal::Ramping { .. } => ASK_AGAIN,
+                refusal => refusal.retry_in().unwrap_or(left),
+            };
             // Whether woken or not, the next step is to ask.
-            let _ = tokio::time::timeout(wait, place.woken()).await;
+            let _ = tokio::time::timeout(wait.min(left), place.woken()).await;
         }
+    }
+
+    /// The same, for a permit that outlives this handle.
+    ///
+    /// # Errors
+    /// As [`ask_within`](Self::ask_within).
+    pub async fn ask_owned_within(&self, limit: Duration) -> Result<OwnedPermit, Refusal> {
+        self.ask_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
     /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
     #[cold]
-    fn ask_the_core(&self, cell: &Arc<Cell>) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        let cell = &self.cell;
         let answer = cell.ask(self.clock(), false);
         if self.shared.fleet.is_some() {
             self.shared.tell(cell, Tell::Later);
@@ -121,13 +139,13 @@ impl Circuit {
             }
         }
         match answer {
-            MemberAnswer::Decided(asked) => self.decided(cell, asked),
+            MemberAnswer::Decided(asked) => self.decided(asked),
             MemberAnswer::Unknown | MemberAnswer::LeaseDue => {
                 let decision = match self.shared.lease_at_once(cell) {
                     Ok(permit) => Decision::Admitted(permit),
                     Err(refusal) => Decision::Refused(refusal),
                 };
-                self.decided(cell, core::Asked { decision, change: None })
+                self.decided(core::Asked { decision, change: None })
             }
         }
     }
@@ -138,12 +156,13 @@ impl Circuit {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub async fn ask_store(&self) -> Result<Permit<'_>, Refusal> {
-        let Some(cell) = self.cell.as_ref().filter(|_| self.shared.fleet.is_some()) else {
+        if !self.controlled || self.shared.fleet.is_none() {
             return self.ask();
-        };
+        }
+        let cell = &self.cell;
         match cell.ask_aside(self.clock()) {
             Some(Ok(held)) => return Ok(Permit::new(self, Some(held))),
-            Some(Err(refusal)) if !self.dry_run => return Err(refusal),
+            Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
             _ => {}
         }
         for _ in 0..ASKED_AGAIN {
@@ -164,7 +183,7 @@ impl Circuit {
                 },
             };
             self.shared.tell(cell, Tell::Later);
-            return match self.decided(cell, asked) {
+            return match self.decided(asked) {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
             };
@@ -173,59 +192,76 @@ impl Circuit {
         self.ask()
     }
 
-    fn decided(&self, cell: &Cell, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let core::Asked { decision, change } = asked;
         if let Some(change) = change {
             self.changed(change);
         }
         match decision {
             Decision::Admitted(permit) => Ok(Some(Box::new(permit))),
-            Decision::Refused(refusal) if self.dry_run => {
-                self.shared.observers.tell_refusal(cell.key(), &refusal);
+            Decision::Refused(refusal) if self.shared.dry_run => {
+                self.shared.observers.tell_refusal(self.key(), &refusal);
                 Ok(None)
             }
             Decision::Refused(refusal) => Err(Box::new(refusal)),
         }
     }
 
-    /// The key, if the circuit is one that is kept.
+    /// The key.
     #[must_use]
-    pub fn key(&self) -> Option<&str> {
-        self.cell.as_deref().map(Kept::key)
+    pub fn key(&self) -> &str {
+        self.cell.key()
+    }
+
+    /// Whether there was room for the circuit. If not, every call through this handle is admitted and none is counted,
+    /// except [as such](crate::Counts::uncontrolled).
+    #[must_use]
+    pub const fn is_controlled(&self) -> bool {
+        self.controlled
     }
 
     /// The state.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.cell.as_ref().map_or(Status::Closed, |cell| cell.status())
+        self.cell.status()
     }
 
-    /// All that is remembered of the circuit; none if there was no room for it.
+    /// All that is remembered of the circuit.
     #[must_use]
-    pub fn record(&self) -> Option<Record> {
-        self.cell.as_ref().map(|cell| cell.record(self.clock()))
+    pub fn record(&self) -> Record {
+        self.cell.record(self.clock())
     }
 
     /// What the window holds.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.cell.as_ref().map_or_else(Totals::default, |cell| cell.totals(self.clock()))
+        self.cell.totals(self.clock())
     }
 
     /// The policy that governs it.
     #[must_use]
-    pub fn policy(&self) -> Option<Arc<Policy>> {
-        self.cell.as_ref().map(|cell| cell.policy())
+    pub fn policy(&self) -> Arc<Policy> {
+        self.cell.policy()
     }
 
     /// Does what an operator says: force open, force closed, disable, release, enable, reset. Returns the change; none if
     /// there was nothing to do.
-    pub fn obey(&self, command: Command, by: &Attribution) -> Option<Change> {
-        let cell = self.cell.as_ref()?;
-        let change = cell.obey(command, by, self.clock())?;
-        self.changed(change.clone());
-        self.shared.waiters.wake_one(cell);
-        Some(change)
+    ///
+    /// # Errors
+    /// If it can't be done.
+    pub fn obey(&self, command: Command, by: &Attribution) -> Result<Option<Change>, ObeyError> {
+        if !self.controlled {
+            return Err(ObeyError::NoRoom);
+        }
+        if self.shared.fleet.is_some() {
+            return Err(ObeyError::Shared);
+        }
+        let change = self.cell.obey(command, by, self.clock());
+        if let Some(change) = &change {
+            self.shared.waiters.wake_one(&self.cell);
+            self.changed(change.clone());
+        }
+        Ok(change)
     }
 
     #[inline(always)]
@@ -234,34 +270,48 @@ impl Circuit {
     }
 
     #[inline(always)]
-    pub(crate) fn cell(&self) -> Option<&Cell> {
-        self.cell.as_deref()
+    pub(crate) fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// Whether calls are only watched, and nothing about them may change.
+    pub(crate) fn only_watches(&self) -> bool {
+        self.shared.dry_run
     }
 
     /// Tells the observers, and the store, what settling a permit changed.
     pub(crate) fn settled(&self, reported: Reported) -> Verdict {
         let Reported { settled, tell } = reported;
-        if let Some(cell) = self.cell.as_ref().filter(|_| self.shared.fleet.is_some()) {
-            self.shared.tell(cell, tell);
+        if self.shared.fleet.is_some() {
+            self.shared.tell(&self.cell, tell);
         }
+        // Before the observers, who may take their time.
+        self.shared.waiters.wake_one(&self.cell);
         if let Some(change) = settled.change {
             self.changed(change);
         }
         if settled.verdict == Verdict::Late {
             self.shared.count_late();
         }
-        if let Some(cell) = &self.cell {
-            self.shared.waiters.wake_one(cell);
-        }
         settled.verdict
     }
 
     #[cold]
     fn changed(&self, change: Change) {
-        if let Some(cell) = &self.cell {
-            self.shared.observers.tell(cell.key(), change);
-        }
+        self.shared.observers.tell(self.key(), change);
     }
+}
+
+/// Why an operator's word was not followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObeyError {
+    /// There was no room for the circuit. Ask the registry for the handle again, or raise `max_circuits`.
+    #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
+    NoRoom,
+    /// The circuit is shared, and the store has to be asked.
+    #[error("this circuit is shared, and the store has to be asked")]
+    Shared,
 }
 
 impl fmt::Debug for Circuit {

@@ -16,7 +16,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The time, exactly. It never goes back.
     fn now(&self) -> Timestamp;
 
-    /// The time, never later than it is, and a few milliseconds earlier at the most.
+    /// The time, never later than it is, and a little earlier: a few milliseconds, or as late as a busy machine lets the
+    /// thread be that keeps it.
     fn recent(&self) -> Timestamp {
         self.now()
     }

@@ -54,6 +54,7 @@
 //! None is on by default.
 
 mod breakerbox;
+mod builder;
 mod call;
 mod cell;
 mod circuit;
@@ -63,7 +64,7 @@ mod fleet;
 pub mod http;
 mod observe;
 mod permit;
-#[cfg(feature = "http")]
+mod policies;
 mod questions;
 mod registry;
 #[cfg(feature = "reqwest-middleware")]
@@ -75,19 +76,19 @@ pub mod throttle;
 pub mod tower;
 mod waiters;
 
-pub use breakerbox::{Breakerbox, Builder, Counts, DEFAULT_MAX_CIRCUITS};
+pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
     Refusal, State, Status, Timestamp, Totals, TripRule, Verdict, Version,
 };
+pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
-pub use circuit::Circuit;
+pub use circuit::{Circuit, ObeyError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use fleet::{OnStoreLoss, StoreHealth};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
-#[cfg(feature = "http")]
 pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 
 /// The guides' examples, compiled and run.

@@ -61,6 +61,11 @@ impl<'c> Permit<'c> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
+    /// After how long the call is to be given up; never while circuits are only watched.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        if self.circuit.only_watches() { None } else { self.time_left() }
+    }
+
     /// The call did well.
     #[inline(always)]
     pub fn success(mut self) -> Verdict {
@@ -98,7 +103,7 @@ impl<'c> Permit<'c> {
 
     #[inline(always)]
     fn take(&mut self) -> Option<(&'c Cell, Held)> {
-        self.circuit.cell().zip(self.held.take())
+        self.held.take().map(|held| (self.circuit.cell(), held))
     }
 }
 
@@ -162,6 +167,12 @@ impl OwnedPermit {
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
+    }
+
+    /// After how long the call is to be given up; never while circuits are only watched.
+    #[cfg(feature = "tower")]
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        if self.circuit.only_watches() { None } else { self.time_left() }
     }
 
     /// The call did well.

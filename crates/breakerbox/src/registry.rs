@@ -1,12 +1,11 @@
 //! All circuits of a process, or all throttles, by key.
 //!
 //! Cells live in a table of many parts, each behind a lock of its own that readers share. There is a maximum number of
-//! cells. Beyond it, those that would lose nothing go first; if none can go, the new key is admitted without a cell, and
-//! that is counted.
+//! cells. Beyond it, those that would lose nothing go first; if none can go, there is no cell for the new key.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 use breakerbox_core::{KeyError, MAX_KEY_LENGTH, Timestamp};
@@ -42,8 +41,6 @@ pub(crate) struct Registry<C> {
     max: usize,
     /// Which part was searched last for cells that could go.
     searched: AtomicUsize,
-    /// How many asks found no room for their key's cell.
-    uncontrolled: AtomicU64,
 }
 
 struct Part<C> {
@@ -66,7 +63,6 @@ impl<C: Kept> Registry<C> {
             count: AtomicUsize::new(0),
             max,
             searched: AtomicUsize::new(0),
-            uncontrolled: AtomicU64::new(0),
         }
     }
 
@@ -89,17 +85,17 @@ impl<C: Kept> Registry<C> {
         if let Some(cell) = part.cells.find(hash, |cell| cell.key() == key) {
             return Some(Arc::clone(cell));
         }
+        let cell = Arc::new(make());
         if !self.make_room(&mut part, times) {
-            self.uncontrolled.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let cell = Arc::new(make());
         part.cells.insert_unique(hash, Arc::clone(&cell), |cell| self.hash(cell.key()));
         Some(cell)
     }
 
     /// Takes a place for one more cell, which may cost others theirs. Under the own part's lock; other parts are looked at
-    /// only where nobody is, and no further than [`WALK`]: a new key must not cost a walk through a million others.
+    /// only where nobody is, and after the first one no further than [`WALK`]: a new key must not cost a walk through a
+    /// million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
@@ -107,27 +103,32 @@ impl<C: Kept> Registry<C> {
             return true;
         }
         let now = times.now();
-        let mut walked = own.cells.len();
-        let mut evicted = self.evict(own, now, times);
+        let mut walked = 0;
+        let mut evicted = self.evict(own, now, times, &mut 0);
         for _ in 0..PARTS {
             if evicted > 0 || walked > WALK {
                 break;
             }
             let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
-            if let Ok(mut part) = self.parts[next].try_write() {
-                walked += part.cells.len();
-                evicted = self.evict(&mut part, now, times);
+            let part = match self.parts[next].try_write() {
+                Ok(part) => Some(part),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(mut part) = part {
+                evicted = self.evict(&mut part, now, times, &mut walked);
             }
         }
         try_take()
     }
 
     /// Removes every cell of this part that is idle, without memory, and in nobody's hands.
-    fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times) -> usize {
+    fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times, walked: &mut usize) -> usize {
         if now < part.full_until {
             return 0;
         }
         let before = part.cells.len();
+        *walked += before;
         part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.may_go(times));
         let evicted = before - part.cells.len();
         if evicted == 0 {
@@ -144,12 +145,16 @@ impl<C: Kept> Registry<C> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+    /// The cells of one part after the other, each time in nobody's way.
+    pub(crate) fn by_parts(&self) -> impl Iterator<Item = Vec<Arc<C>>> {
+        let cells = |part: &RwLock<Part<C>>| {
+            part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().map(Arc::clone).collect()
+        };
+        self.parts.iter().map(cells)
     }
 
-    pub(crate) fn uncontrolled(&self) -> u64 {
-        self.uncontrolled.load(Ordering::Relaxed)
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     fn hash(&self, key: &str) -> u64 {
@@ -178,5 +183,45 @@ pub(crate) const fn check_key(key: &str) -> Result<(), KeyError> {
         0 => Err(KeyError::Empty),
         1..=MAX_KEY_LENGTH => Ok(()),
         length => Err(KeyError::TooLong { length }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{AnyClock, ManualClock};
+
+    struct Idle(String);
+
+    impl Kept for Idle {
+        type Times = AnyClock;
+
+        fn key(&self) -> &str {
+            &self.0
+        }
+
+        fn may_go(&self, _times: &AnyClock) -> bool {
+            self.0.ends_with("idle")
+        }
+    }
+
+    /// A full registry in which none of the own part can go.
+    fn room_is_found(in_each_part: usize) -> bool {
+        let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
+        let registry = Registry::new(PARTS * in_each_part);
+        let part_of = |key: &str| (registry.hash(key) >> 40) as usize % PARTS;
+        for n in 0..PARTS * in_each_part {
+            let busy = format!("{n} busy");
+            let key = if part_of(&busy) == part_of("new") { busy } else { format!("{n} idle") };
+            registry.find_or_add(&key, || Idle(key.clone()), &clock);
+        }
+        registry.find_or_add("new", || Idle("new".into()), &clock).is_some()
+    }
+
+    #[test]
+    fn room_is_found_in_other_parts_of_small_and_of_large_registries() {
+        for in_each_part in [1, 10, WALK + 1] {
+            assert!(room_is_found(in_each_part), "{in_each_part} cells in each part");
+        }
     }
 }

@@ -12,8 +12,14 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
+/// In how many parts the table is, so that circuits are not in each other's way.
+const PARTS: usize = 16;
+
 #[derive(Default)]
-pub(crate) struct Waiters {
+pub(crate) struct Waiters([Part; PARTS]);
+
+#[derive(Default)]
+struct Part {
     /// How many there are, for those who only want to know that there are none.
     count: AtomicUsize,
     /// By the address of their cell. A waiter holds its cell, so nobody else can get the address meanwhile.
@@ -28,7 +34,7 @@ struct Queue {
 
 /// One waiter's place. Dropping it leaves.
 pub(crate) struct Place<'w> {
-    waiters: &'w Waiters,
+    part: &'w Part,
     address: usize,
     notify: Arc<Notify>,
 }
@@ -36,29 +42,39 @@ pub(crate) struct Place<'w> {
 impl Waiters {
     /// Takes a place. Take it before asking: whatever happens after the answer is then heard.
     pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Place<'_> {
-        let address = Arc::as_ptr(cell).addr();
-        let mut queues = self.lock();
+        let (part, address) = self.part_of(cell);
+        let mut queues = part.lock();
         let queue = queues.entry(address).or_default();
         queue.waiting += 1;
-        self.count.fetch_add(1, Ordering::SeqCst);
+        part.count.fetch_add(1, Ordering::SeqCst);
         let notify = Arc::clone(&queue.notify);
         drop(queues);
         // Either we see what was done before this, or whoever does it sees us.
         fence(Ordering::SeqCst);
-        Place { waiters: self, address, notify }
+        Place { part, address, notify }
     }
 
-    /// Something happened to this circuit: whoever waited longest asks again.
+    /// Something happened to this circuit: whoever waited longest asks again. Its waker runs under no lock of ours.
     #[inline]
     pub(crate) fn wake_one(&self, cell: &Arc<Cell>) {
         fence(Ordering::SeqCst);
-        if self.count.load(Ordering::SeqCst) > 0
-            && let Some(queue) = self.lock().get(&Arc::as_ptr(cell).addr())
-        {
-            queue.notify.notify_one();
+        let (part, address) = self.part_of(cell);
+        if part.count.load(Ordering::SeqCst) > 0 {
+            let notify = part.lock().get(&address).map(|queue| Arc::clone(&queue.notify));
+            if let Some(notify) = notify {
+                notify.notify_one();
+            }
         }
     }
 
+    fn part_of(&self, cell: &Arc<Cell>) -> (&Part, usize) {
+        let address = Arc::as_ptr(cell).addr();
+        // Cells are more than a hundred bytes apart.
+        (&self.0[(address >> 7) % PARTS], address)
+    }
+}
+
+impl Part {
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,8 +89,8 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut queues = self.waiters.lock();
-        self.waiters.count.fetch_sub(1, Ordering::SeqCst);
+        let mut queues = self.part.lock();
+        self.part.count.fetch_sub(1, Ordering::SeqCst);
         if let Some(queue) = queues.get_mut(&self.address) {
             queue.waiting -= 1;
             if queue.waiting == 0 {

@@ -107,7 +107,7 @@ impl<'c> Asker<'c> {
         // Every write has a new version. While another probes nobody else writes: that one waits for this asker, which has
         // not asked yet.
         let version = || match late.when {
-            When::WhileAnotherProbes => self.circuit.record().map(|record| record.version),
+            When::WhileAnotherProbes => Some(self.circuit.record().version),
             When::AtOnce => None,
         };
         let before = version();

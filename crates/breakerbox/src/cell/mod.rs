@@ -249,7 +249,7 @@ impl Cell {
     }
 
     pub(crate) fn record(&self, times: &Times) -> core::Record {
-        let tenant = tenant_of(&self.key).map(Arc::from);
+        let tenant = Some(Arc::from(tenant_of(&self.key)));
         core::Record { tenant, ..self.step(times, |member, _| member.circuit().record()) }
     }
 
@@ -410,9 +410,9 @@ impl Kept for Cell {
     }
 }
 
-/// The tenant that a key begins with, as [`core::Key::of`] writes it.
-pub(crate) fn tenant_of(key: &str) -> Option<&str> {
-    Some(key.split_once(' ')?.0)
+/// The tenant that a key begins with, as [`core::Key::of`] writes it: its first word, which may be all of it.
+pub(crate) fn tenant_of(key: &str) -> &str {
+    key.split(' ').next().unwrap_or(key)
 }
 
 fn draw() -> Draw {

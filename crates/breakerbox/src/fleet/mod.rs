@@ -189,8 +189,8 @@ impl Shared {
         if self.dry_run { format!("dry-run {}", cell.key()).into() } else { cell.key().into() }
     }
 
-    fn tenant(cell: &Cell) -> Option<Arc<str>> {
-        tenant_of(cell.key()).map(Arc::from)
+    fn tenant(cell: &Cell) -> Arc<str> {
+        tenant_of(cell.key()).into()
     }
 }
 

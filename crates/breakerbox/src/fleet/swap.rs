@@ -51,7 +51,7 @@ impl Shared {
 
     /// Swaps a record in, once.
     pub(super) async fn swap(&self, fleet: &Fleet, cell: &Cell, proposal: &Proposal) -> Ended {
-        let record = Record { tenant: Self::tenant(cell), ..proposal.step.record.clone() };
+        let record = Record { tenant: Some(Self::tenant(cell)), ..proposal.step.record.clone() };
         let swap = Swap {
             key: self.store_key(cell),
             expected: proposal.expected,

@@ -43,7 +43,7 @@ struct Circuits {
     entries: HashMap<Arc<str>, Entry>,
     /// The keys that have a record, by state and under [`ANY`].
     index: BTreeSet<(&'static str, Arc<str>)>,
-    /// When entries expire; it may be later by now.
+    /// When entries expire.
     expiries: BTreeSet<(Timestamp, Arc<str>)>,
     terms: HashMap<String, (Nonce, Timestamp)>,
 }
@@ -109,15 +109,8 @@ impl Circuits {
                 break;
             }
             let Some((_, key)) = self.expiries.pop_first() else { break };
-            match self.entries.get(&key).and_then(|entry| entry.expires_at) {
-                Some(at) if at <= now => {
-                    let gone = self.entries.remove(&key);
-                    self.reindex(&key, gone.and_then(|entry| entry.record).as_ref(), None);
-                }
-                // It was used since.
-                Some(at) => _ = self.expiries.insert((at, key)),
-                None => {}
-            }
+            let gone = self.entries.remove(&key);
+            self.reindex(&key, gone.and_then(|entry| entry.record).as_ref(), None);
         }
     }
 
@@ -125,12 +118,15 @@ impl Circuits {
     fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
         let entry = self.entries.entry(Arc::clone(key)).or_default();
         let expires_at = keep_for.map(|keep_for| now + keep_for);
-        if entry.expires_at.is_none()
-            && let Some(expires_at) = expires_at
-        {
-            self.expiries.insert((expires_at, Arc::clone(key)));
+        if entry.expires_at != expires_at {
+            if let Some(before) = entry.expires_at {
+                self.expiries.remove(&(before, Arc::clone(key)));
+            }
+            if let Some(expires_at) = expires_at {
+                self.expiries.insert((expires_at, Arc::clone(key)));
+            }
+            entry.expires_at = expires_at;
         }
-        entry.expires_at = expires_at;
         entry
     }
 
@@ -209,6 +205,7 @@ impl Circuits {
         if holder != candidate && now < ends_at {
             return Term { leads: false, ends_at };
         }
+        self.terms.retain(|_, (_, ends_at)| now < *ends_at);
         let ends_at = now + ttl;
         self.terms.insert(name.to_owned(), (candidate, ends_at));
         Term { leads: !ttl.is_zero(), ends_at }

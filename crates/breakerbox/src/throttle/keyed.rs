@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakerbox_core::KeyError;
 use breakerbox_core::throttle::ThrottlePolicy;
@@ -29,26 +30,35 @@ struct Shared<C> {
     policy: ThrottlePolicy,
     means: Arc<Means<C>>,
     registry: Registry<Cell>,
+    uncontrolled: AtomicU64,
 }
 
 impl<C> Throttles<C> {
     pub(super) fn new(policy: ThrottlePolicy, means: Means<C>, max: usize) -> Self {
-        Self(Arc::new(Shared { policy, means: Arc::new(means), registry: Registry::new(max) }))
+        Self(Arc::new(Shared {
+            policy,
+            means: Arc::new(means),
+            registry: Registry::new(max),
+            uncontrolled: AtomicU64::new(0),
+        }))
     }
 
     /// The throttle of this key. Keep the handle where the same key is asked for often; while one is held, its throttle
     /// stays.
     ///
-    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, every call is sent and
-    /// none is counted.
+    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, the handle has no throttle:
+    /// every call through it is sent and none is counted. Ask for the handle again to find room.
     ///
     /// # Errors
     /// If the key is empty or too long.
     pub fn throttle(&self, key: &str) -> Result<Throttle<C>, KeyError> {
         check_key(key)?;
-        let Shared { policy, means, registry } = &*self.0;
+        let Shared { policy, means, registry, uncontrolled } = &*self.0;
         let add = || registry.find_or_add(key, || Cell::new(key, policy), &means.clock);
         let cell = registry.find(key).or_else(add);
+        if cell.is_none() {
+            uncontrolled.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(Throttle::of(cell, Arc::clone(means)))
     }
 
@@ -64,10 +74,10 @@ impl<C> Throttles<C> {
         self.len() == 0
     }
 
-    /// How many asks found no room for their key's throttle.
+    /// How many handles were given out without a throttle, for want of room.
     #[must_use]
     pub fn uncontrolled(&self) -> u64 {
-        self.0.registry.uncontrolled()
+        self.0.uncontrolled.load(Ordering::Relaxed)
     }
 }
 

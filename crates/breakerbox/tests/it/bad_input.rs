@@ -147,7 +147,7 @@ fn at_the_bounds_a_circuit_lives_its_whole_life() {
         let circuit = service.circuit("e1");
         circuit.ask().unwrap().settle(Outcome::failure(Duration::MAX).with_retry_after(Duration::MAX));
         let Err(Refusal::Open { retry_in, .. }) = circuit.ask() else { panic!("open") };
-        assert!(retry_in <= circuit.policy().unwrap().cool_off_max());
+        assert!(retry_in <= circuit.policy().cool_off_max());
         service.clock.advance(retry_in);
         circuit.ask().unwrap().settle(Outcome::success(Duration::MAX));
         assert_eq!(circuit.status(), Status::Closed);
@@ -165,7 +165,7 @@ fn at_the_end_of_time_nothing_panics() {
     succeed(&closed, 1);
     fail(&closed, 3);
     service.breakers.tidy();
-    assert!(circuit.record().is_some() && closed.record().is_some());
+    assert_eq!(closed.record().trips, 0);
 }
 
 #[test]
@@ -176,6 +176,6 @@ fn an_attribution_has_bounds() {
     assert_eq!(error("ops", &huge), AttributionTooLong { field: "reason", length: 10_000_000 });
     let by = Attribution::new(&longest, "").unwrap();
     let circuit = Service::new(&simple()).circuit("e1");
-    assert!(circuit.obey(Command::Disable, &by).is_some());
+    assert!(circuit.obey(Command::Disable, &by).unwrap().is_some());
     assert_eq!(circuit.status(), Status::Disabled);
 }

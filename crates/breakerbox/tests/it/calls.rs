@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{CallError, Circuit, Judgement, Refusal, Status};
+use breakerbox::{Breakerbox, CallError, Circuit, Clock, Judgement, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -207,4 +207,58 @@ fn a_probe_on_a_runtime_without_a_timer_is_left_to_run() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(circuit.call(async { Answer::Ok("up") })), Ok("up"));
     assert_eq!(circuit.status(), Status::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_run_cuts_no_call_short() {
+    let service = Service::with(&simple(), |builder| builder.dry_run(|_, _| {}));
+    let circuit = service.tripped("e1");
+    service.clock.advance(secs(30));
+    let slow = async {
+        service.clock.advance(secs(15));
+        tokio::time::sleep(secs(15)).await;
+        Answer::Ok("late, but there")
+    };
+    assert_eq!(circuit.call(slow).await, Ok("late, but there"));
+    assert_eq!(circuit.status(), Status::HalfOpen, "as a probe it came too late");
+}
+
+/// A clock that is read by somebody slow: eleven seconds pass with each look.
+struct Slow(std::sync::atomic::AtomicU64);
+
+impl Clock for Slow {
+    fn now(&self) -> breakerbox::Timestamp {
+        breakerbox::Timestamp::from_millis(self.0.fetch_add(11_000, std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_probe_without_time_left_is_not_made_and_holds_up_nobody() {
+    let clock = Slow(std::sync::atomic::AtomicU64::new(1_000));
+    let policy = simple().window(secs(3_600)).build().unwrap();
+    let breakers = Breakerbox::builder().policy(policy).clock(clock).build();
+    let circuit = breakers.circuit("e1").unwrap();
+    crate::service::fail(&circuit, 3);
+    for _ in 0..10 {
+        let answer = circuit.call(async { Answer::Ok("never polled") }).await;
+        assert!(matches!(answer, Err(CallError::Refused(Refusal::Open { .. } | Refusal::Probing { .. }))));
+    }
+    assert_eq!(circuit.status(), Status::HalfOpen, "nobody has probed, and anybody may");
+}
+
+#[test]
+fn a_call_in_a_thread_can_be_judged_and_have_a_fallback() {
+    let service = Service::new(&simple());
+    let circuit = service.circuit("e1");
+    let not_found = |answer: &Answer| match answer {
+        Err("not found") => Judgement::SUCCESS,
+        other => breakerbox::by_result(other),
+    };
+    for _ in 0..5 {
+        let answer = circuit.call_blocking_classified(not_found, || Answer::Err("not found"));
+        let shown =
+            answer.or_else(|why| if why.refusal().is_none() { Ok("nothing") } else { Err("refused") });
+        assert_eq!(shown, Ok("nothing"));
+    }
+    assert_eq!(circuit.totals().successes, 5);
 }

@@ -121,13 +121,13 @@ fn operators_are_obeyed() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
     let by = Attribution::new("ops", "a drill").unwrap();
-    assert!(circuit.obey(Command::ForceOpen, &by).is_some());
+    assert!(circuit.obey(Command::ForceOpen, &by).unwrap().is_some());
     assert_eq!(circuit.ask().unwrap_err(), Refusal::ForcedOpen);
-    assert!(circuit.obey(Command::ForceClosed, &by).is_some());
+    assert!(circuit.obey(Command::ForceClosed, &by).unwrap().is_some());
     assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted);
     assert_eq!(circuit.ask().unwrap().success(), Verdict::Uncounted);
-    assert!(circuit.obey(Command::Reset, &by).is_some());
-    assert!(circuit.obey(Command::Release, &by).is_none());
+    assert!(circuit.obey(Command::Reset, &by).unwrap().is_some());
+    assert!(circuit.obey(Command::Release, &by).unwrap().is_none());
     assert_eq!(service.changes().len(), 3);
 }
 
@@ -160,4 +160,13 @@ fn dry_run_reports_and_refuses_nothing() {
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
     assert_eq!(circuit.status(), Status::Closed, "it lives its whole life");
+}
+
+#[test]
+fn a_call_on_a_closed_circuit_allocates_nothing() {
+    let service = Service::new(&breakerbox::Policy::builder());
+    let circuit = service.circuit("e1");
+    succeed(&circuit, 10);
+    let used = allocation_counter::measure(|| succeed(&circuit, 1_000));
+    assert_eq!(used.count_total, 0);
 }

@@ -21,7 +21,7 @@ fn key(text: &str) -> Arc<str> {
 /// A record as the library makes it, with this version.
 fn record(version: u128) -> Record {
     let service = Service::new(&simple());
-    Record { version: Version(version), ..service.tripped("e1").record().unwrap() }
+    Record { version: Version(version), ..service.tripped("e1").record() }
 }
 
 fn swap(of: &str, expected: Option<u128>, version: u128) -> Swap {

@@ -1,6 +1,6 @@
 //! Many keys: bounds, eviction, and what is never forgotten.
 
-use breakerbox::Status;
+use breakerbox::{Attribution, Command, Mode, ObeyError, Refusal, Status};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -20,11 +20,11 @@ fn idle_circuits_go_and_open_ones_stay() {
         let circuit = service.circuit(&format!("key {n}"));
         if n % 2 == 0 { fail(&circuit, 3) } else { succeed(&circuit, 3) }
     }
-    assert_eq!(service.circuit("one more").key(), None, "all are in use");
+    assert!(!service.circuit("one more").is_controlled(), "all are in use");
     service.clock.advance(secs(61));
     for n in 0..400 {
         assert!(
-            service.circuit(&format!("new {n}")).key().is_some(),
+            service.circuit(&format!("new {n}")).is_controlled(),
             "of 500 idle ones none went for new {n}"
         );
     }
@@ -43,7 +43,7 @@ fn a_circuit_in_somebodys_hands_is_not_evicted() {
     let service = Service::with(&simple(), |builder| builder.max_circuits(64));
     let held: Vec<_> = (0..64).map(|n| service.circuit(&format!("held {n}"))).collect();
     service.clock.advance(secs(3_600));
-    assert_eq!(service.circuit("one more").key(), None);
+    assert!(!service.circuit("one more").is_controlled());
     fail(&held[0], 2);
     fail(&service.circuit("held 0"), 1);
     assert_eq!(held[0].status(), Status::Open, "it is still the one circuit of its key");
@@ -55,8 +55,49 @@ fn without_room_calls_are_admitted_and_counted_as_such() {
     let circuit = service.circuit("e1");
     fail(&circuit, 10);
     succeed(&circuit, 1);
-    assert_eq!((circuit.status(), circuit.record()), (Status::Closed, None));
-    assert_eq!(service.breakers.counts().uncontrolled, 1);
+    assert_eq!((circuit.status(), circuit.key(), circuit.is_controlled()), (Status::Closed, "e1", false));
+    assert_eq!(service.breakers.counts().uncontrolled, 11);
+    let by = Attribution::new("ops", "stop it").unwrap();
+    assert_eq!(
+        circuit.obey(Command::ForceOpen, &by),
+        Err(ObeyError::NoRoom),
+        "an order is not lost in silence"
+    );
+}
+
+#[test]
+fn overrides_survive_eviction() {
+    let service = Service::with(&simple(), |builder| builder.max_circuits(64));
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    let orders = [("forced", Command::ForceOpen), ("free", Command::ForceClosed), ("off", Command::Disable)];
+    for (key, command) in orders {
+        service.circuit(key).obey(command, &by).unwrap();
+    }
+    for n in 0..1_000 {
+        assert!(service.circuit(&format!("passes by {n}")).is_controlled());
+        service.clock.advance(secs(100));
+    }
+    assert_eq!(service.circuit("forced").ask().unwrap_err(), Refusal::ForcedOpen);
+    assert_eq!(service.circuit("off").ask().unwrap_err(), Refusal::Disabled);
+    assert!(matches!(service.circuit("free").record().mode, Mode::ForcedClosed(_)));
+}
+
+#[test]
+fn all_circuits_can_be_gone_through() {
+    let service = Service::new(&simple());
+    for n in 0..200 {
+        let circuit = service.circuit(&format!("key {n}"));
+        if n % 10 == 0 {
+            fail(&circuit, 3);
+        }
+    }
+    let (mut all, mut open) = (0, 0);
+    service.breakers.for_each(|circuit| {
+        all += 1;
+        // No lock is held: a new circuit can be asked for.
+        open += u32::from(service.circuit(circuit.key()).status() == Status::Open);
+    });
+    assert_eq!((all, open), (200, 20));
 }
 
 #[test]
@@ -65,13 +106,13 @@ fn trips_are_forgotten_when_they_are_forgiven_and_not_before() {
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
-    let epoch = circuit.record().unwrap().epoch;
+    let epoch = circuit.record().epoch;
     service.clock.advance(secs(599));
     service.breakers.tidy();
-    assert_eq!(circuit.record().unwrap().trips, 1);
+    assert_eq!(circuit.record().trips, 1);
     service.clock.advance(secs(1));
     service.breakers.tidy();
-    let record = circuit.record().unwrap();
+    let record = circuit.record();
     assert_eq!(record.trips, 0);
     assert!(record.epoch >= epoch, "epochs only grow");
 }

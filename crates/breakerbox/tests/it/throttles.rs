@@ -309,7 +309,7 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
     let overload = Overload::default();
     let breakers = Breakerbox::builder().build();
     let circuit = breakers.circuit("e1").unwrap();
-    circuit.obey(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap());
+    circuit.obey(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap()).unwrap();
     let refused = circuit.call(async { Ok::<(), Trouble>(()) }).await.unwrap_err();
     assert_eq!(overload.of(&refused), Verdict::Neither);
 

@@ -1,11 +1,13 @@
 //! Waiting for a permit: who is woken, and when. Tokio's clock stands still unless everybody waits for it, so what took no
 //! time was woken.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Circuit, Command, Refusal, Status};
+use breakerbox::{Attribution, Breakerbox, Circuit, Clock, Command, Refusal, Status, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -85,7 +87,7 @@ async fn whoever_stops_waiting_keeps_nobody_waiting() {
 async fn nobody_waits_beyond_the_limit() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    circuit.obey(Command::ForceOpen, &operator());
+    circuit.obey(Command::ForceOpen, &operator()).unwrap();
     let start = Instant::now();
     assert_eq!(circuit.ask_within(secs(5)).await.err(), Some(Refusal::ForcedOpen));
     assert_eq!(start.elapsed(), secs(5));
@@ -98,13 +100,13 @@ async fn an_operator_lets_everybody_go() {
     let service = Service::new(&simple());
     let (circuit, other) = (service.circuit("e1"), service.circuit("e2"));
     for circuit in [&circuit, &other] {
-        circuit.obey(Command::ForceOpen, &operator());
+        circuit.obey(Command::ForceOpen, &operator()).unwrap();
     }
     let start = Instant::now();
     let waiters: Vec<_> = (0..100).map(|_| waiter(&circuit, secs(3_600))).collect();
     let elsewhere = waiter(&other, secs(3_600));
     let_them_wait().await;
-    circuit.obey(Command::ForceClosed, &operator());
+    circuit.obey(Command::ForceClosed, &operator()).unwrap();
     for waiter in waiters {
         assert_eq!(waiter.await.unwrap(), Ok(false));
     }
@@ -144,16 +146,11 @@ async fn on_the_ramp_each_call_that_settles_lets_others_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_says_is_found_out_within_a_second() {
+async fn a_call_on_the_ramp_that_never_settles_is_found_out_within_a_second() {
     let service = Service::new(&simple().ramp_cap(8));
     let circuit = service.tripped("e1");
-    let start = Instant::now();
-    let at_the_cool_off = waiter(&circuit, secs(60));
-    let_them_wait().await;
     service.clock.advance(secs(30));
-    assert_eq!(at_the_cool_off.await.unwrap(), Ok(true));
-    assert!(start.elapsed() <= secs(1), "{:?}", start.elapsed());
-
+    succeed(&circuit, 1);
     // A call on the ramp that never settles is written off, without a word, after a window.
     std::mem::forget(circuit.ask().unwrap());
     let start = Instant::now();
@@ -162,4 +159,78 @@ async fn what_nobody_says_is_found_out_within_a_second() {
     service.clock.advance(secs(60));
     assert_eq!(waiter.await.unwrap(), Ok(false));
     assert!(start.elapsed() <= secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_the_cool_off_whoever_waits_gets_the_probe() {
+    let clock = TokioClock(Instant::now());
+    let breakers = Breakerbox::builder().policy(simple().build().unwrap()).clock(clock).build();
+    let circuit = breakers.circuit("e1").unwrap();
+    crate::service::fail(&circuit, 3);
+    let start = Instant::now();
+    let waiters = [(); 3].map(|()| waiter(&circuit, secs(60)));
+    let mut probes = 0;
+    for waiter in waiters {
+        probes += u32::from(waiter.await.unwrap().unwrap());
+    }
+    assert_eq!(probes, 1);
+    assert!((secs(30)..secs(31)).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+/// Tokio's time.
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_000) + self.0.elapsed()
+    }
+}
+
+#[test]
+fn without_a_timer_nobody_waits() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let service = Service::new(&simple());
+    let circuit = service.tripped("e1");
+    let refusal = runtime.block_on(async { circuit.ask_within(secs(60)).await.map(drop) });
+    assert!(matches!(refusal, Err(Refusal::Open { .. })));
+}
+
+/// Polls its future in the middle of being woken, as some executors do.
+struct Inline(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        let Some(mut future) = self.0.lock().unwrap().take() else { return };
+        let waker = Arc::clone(&self).into();
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            *self.0.lock().unwrap() = Some(future);
+        }
+    }
+}
+
+#[test]
+fn a_waker_runs_under_no_lock() {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _guard = runtime.enter();
+        let service = Service::new(&simple());
+        let circuit = service.tripped("e1");
+        service.clock.advance(secs(30));
+        let probe = circuit.ask().unwrap();
+        let waits = {
+            let (circuit, done) = (circuit.clone(), done.clone());
+            async move {
+                let permit = circuit.ask_within(secs(60)).await.unwrap();
+                done.send(permit.is_probe()).unwrap();
+            }
+        };
+        Arc::new(Inline(Mutex::new(Some(Box::pin(waits))))).wake();
+        probe.success();
+    });
+    assert_eq!(
+        is_done.recv_timeout(secs(20)),
+        Ok(false),
+        "woken, asked and answered while the probe settles"
+    );
 }

@@ -1,0 +1,121 @@
+//! What a service says about its circuits before there are any.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{Policy, Refusal};
+
+use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
+use crate::clock::{AnyClock, Clock, Times};
+use crate::fleet::{self, Fleet, OnStoreLoss, Settings, StoreHealth};
+use crate::observe::{CircuitChange, Observers};
+use crate::store::Store;
+
+/// Builds a [`Breakerbox`].
+#[must_use]
+pub struct Builder {
+    policy: Policy,
+    clock: AnyClock,
+    observers: Observers,
+    max_circuits: usize,
+    dry_run: bool,
+    store: Option<Arc<dyn Store>>,
+    settings: Settings,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            clock: AnyClock::System,
+            observers: Observers::default(),
+            max_circuits: DEFAULT_MAX_CIRCUITS,
+            dry_run: false,
+            store: None,
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// The policy of all keys that get none of their own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Another clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = AnyClock::Custom(Arc::new(clock));
+        self
+    }
+
+    /// Somebody who hears of every change, after the fact, in the thread that caused it. It should be quick.
+    pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
+    /// How many circuits there may be; a million if nothing is said.
+    pub fn max_circuits(mut self, max: usize) -> Self {
+        self.max_circuits = max;
+        self
+    }
+
+    /// Observe only: circuits live their whole life, every call is admitted, and `refused` hears of those that would have
+    /// been refused. They count nowhere.
+    pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
+        self.dry_run = true;
+        self.observers.add_for_refusals(refused);
+        self
+    }
+
+    /// Shares circuits with every process that uses the same store.
+    ///
+    /// What goes on in the background runs on the tokio runtime that [`build`](Self::build) is called in, or else on a thread
+    /// of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
+    pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
+        self.settings.on_loss = on_loss;
+        self
+    }
+
+    /// How often failures are told to the store; every 100 ms if nothing is said.
+    pub fn flush_every(mut self, every: Duration) -> Self {
+        self.settings.flush_every = every.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long the store may take to answer; 500 ms if nothing is said.
+    pub fn store_timeout(mut self, limit: Duration) -> Self {
+        self.settings.store_timeout = limit.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How often circuits that are not closed are read again, in case a change was missed; every 2 s if nothing is said.
+    pub fn reread_every(mut self, every: Duration) -> Self {
+        self.settings.reread_every = every.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Somebody who hears when the store goes away and when it comes back.
+    pub fn store_observer(mut self, observer: impl Fn(&StoreHealth) + Send + Sync + 'static) -> Self {
+        self.observers.add_for_store(observer);
+        self
+    }
+
+    /// The registry.
+    #[must_use]
+    pub fn build(self) -> Breakerbox {
+        let settings = self.settings;
+        let fleet = self.store.map(|store| Fleet::new(store, settings, fleet::runtime()));
+        let times = Times::new(self.clock, fleet.is_some());
+        let shared = Shared::new(self.policy, times, self.observers, self.max_circuits, self.dry_run, fleet);
+        Breakerbox::start(shared)
+    }
+}
