@@ -37,7 +37,7 @@
 //! | [`Clock`], [`ManualClock`] | where the time comes from |
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
 //! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
-//! | [`store`] | where circuits are shared: the verbs, and a store in memory |
+//! | [`store`] | where circuits can be shared: the verbs of a store, and one in memory. Sharing is in its beginnings |
 //!
 //! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
 //! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
