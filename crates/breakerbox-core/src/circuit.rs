@@ -74,14 +74,14 @@ pub struct Asked {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settled {
     /// How the outcome was taken.
-    pub verdict: Verdict,
+    pub settlement: Settlement,
     /// What observers hear.
     pub change: Option<Change>,
 }
 
 /// How an outcome was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verdict {
+pub enum Settlement {
     /// It counted.
     Counted,
     /// It said nothing about the destination, or nobody wanted to know: it was ignored or cancelled, the circuit is
@@ -92,8 +92,8 @@ pub enum Verdict {
 }
 
 impl Settled {
-    pub(crate) const UNCOUNTED: Self = Self { verdict: Verdict::Uncounted, change: None };
-    pub(crate) const LATE: Self = Self { verdict: Verdict::Late, change: None };
+    pub(crate) const UNCOUNTED: Self = Self { settlement: Settlement::Uncounted, change: None };
+    pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }
 
 impl Circuit {
@@ -243,11 +243,11 @@ impl Circuit {
                 let Some(step) = settled else {
                     return Settled::LATE;
                 };
-                let verdict = match outcome.kind {
-                    OutcomeKind::Ignored => Verdict::Uncounted,
-                    OutcomeKind::Success | OutcomeKind::Failure => Verdict::Counted,
+                let settlement = match outcome.kind {
+                    OutcomeKind::Ignored => Settlement::Uncounted,
+                    OutcomeKind::Success | OutcomeKind::Failure => Settlement::Counted,
                 };
-                Settled { verdict, change: self.apply(step, policy, now) }
+                Settled { settlement, change: self.apply(step, policy, now) }
             }
             PermitKind::Ramped { generation } => {
                 self.settle_on_ramp(generation, outcome, policy, now);
@@ -344,7 +344,7 @@ impl Circuit {
             let step = self.record().judge(&totals, outcome.retry_after, policy, draw, now);
             change = step.and_then(|step| self.apply(step, policy, now));
         }
-        Settled { verdict: Verdict::Counted, change }
+        Settled { settlement: Settlement::Counted, change }
     }
 
     /// Makes a step's record this circuit's own. A new epoch begins with an empty window.

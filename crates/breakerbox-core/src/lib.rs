@@ -45,7 +45,7 @@ mod transitions;
 mod window;
 
 pub use change::{Cause, Change, Command, Step};
-pub use circuit::{Asked, Circuit, Settled, Verdict};
+pub use circuit::{Asked, Circuit, Settled, Settlement};
 pub use found::Found;
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{MemberAnswer, Reported, Tell};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Status, Totals, Verdict,
+    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settlement, Status, Totals,
 };
 
 use tokio::time::Instant;
@@ -280,7 +280,7 @@ impl Circuit {
     }
 
     /// Tells the observers, and the store, what settling a permit changed.
-    pub(crate) fn settled(&self, reported: Reported) -> Verdict {
+    pub(crate) fn settled(&self, reported: Reported) -> Settlement {
         let Reported { settled, tell } = reported;
         if self.shared.fleet.is_some() {
             self.shared.tell(&self.cell, tell);
@@ -290,10 +290,10 @@ impl Circuit {
         if let Some(change) = settled.change {
             self.changed(change);
         }
-        if settled.verdict == Verdict::Late {
+        if settled.settlement == Settlement::Late {
             self.shared.count_late();
         }
-        settled.verdict
+        settled.settlement
     }
 
     #[cold]

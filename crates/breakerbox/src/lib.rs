@@ -80,7 +80,7 @@ pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
-    Refusal, State, Status, Timestamp, Totals, TripRule, Verdict, Version,
+    Refusal, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Outcome, Timestamp, Verdict};
+use breakerbox_core::{Outcome, Settlement, Timestamp};
 
 use crate::cell::{Cell, Held};
 use crate::circuit::Circuit;
@@ -68,36 +68,36 @@ impl<'c> Permit<'c> {
 
     /// The call did well.
     #[inline(always)]
-    pub fn success(mut self) -> Verdict {
-        let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
+    pub fn success(mut self) -> Settlement {
+        let Some((cell, held)) = self.take() else { return Settlement::Uncounted };
         if cell.count_aside(&held, self.circuit.clock()) {
-            return Verdict::Counted;
+            return Settlement::Counted;
         }
         settle(self.circuit, cell, held, Outcome::success)
     }
 
     /// The call failed.
-    pub fn failure(self) -> Verdict {
+    pub fn failure(self) -> Settlement {
         self.settle_with(Outcome::failure)
     }
 
     /// The call failed, and the destination said when to come back.
-    pub fn failure_with_retry_after(self, retry_after: Duration) -> Verdict {
+    pub fn failure_with_retry_after(self, retry_after: Duration) -> Settlement {
         self.settle_with(|latency| Outcome::failure(latency).with_retry_after(retry_after))
     }
 
     /// How the call went says nothing about the destination.
-    pub fn ignored(self) -> Verdict {
+    pub fn ignored(self) -> Settlement {
         self.settle_with(|_| Outcome::ignored())
     }
 
     /// Settles with an outcome that the caller measured.
-    pub fn settle(self, outcome: Outcome) -> Verdict {
+    pub fn settle(self, outcome: Outcome) -> Settlement {
         self.settle_with(|_| outcome)
     }
 
-    pub(crate) fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
-        let Some((cell, held)) = self.take() else { return Verdict::Uncounted };
+    pub(crate) fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settlement {
+        let Some((cell, held)) = self.take() else { return Settlement::Uncounted };
         settle(self.circuit, cell, held, outcome)
     }
 
@@ -176,27 +176,27 @@ impl OwnedPermit {
     }
 
     /// The call did well.
-    pub fn success(mut self) -> Verdict {
+    pub fn success(mut self) -> Settlement {
         self.lend().success()
     }
 
     /// The call failed.
-    pub fn failure(mut self) -> Verdict {
+    pub fn failure(mut self) -> Settlement {
         self.lend().failure()
     }
 
     /// The call failed, and the destination said when to come back.
-    pub fn failure_with_retry_after(mut self, retry_after: Duration) -> Verdict {
+    pub fn failure_with_retry_after(mut self, retry_after: Duration) -> Settlement {
         self.lend().failure_with_retry_after(retry_after)
     }
 
     /// How the call went says nothing about the destination.
-    pub fn ignored(mut self) -> Verdict {
+    pub fn ignored(mut self) -> Settlement {
         self.lend().ignored()
     }
 
     /// Settles with an outcome that the caller measured.
-    pub fn settle(mut self, outcome: Outcome) -> Verdict {
+    pub fn settle(mut self, outcome: Outcome) -> Settlement {
         self.lend().settle(outcome)
     }
 
@@ -213,7 +213,12 @@ impl Drop for OwnedPermit {
 }
 
 #[cold]
-fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Verdict {
+fn settle(
+    circuit: &Circuit,
+    cell: &Cell,
+    held: Held,
+    outcome: impl FnOnce(Duration) -> Outcome,
+) -> Settlement {
     circuit.settled(cell.settle(held, circuit.clock(), outcome))
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::answers::{MemberAnswer, Proposal, Reported, Tell};
 use super::link::Link;
 use crate::change::{Change, Command};
-use crate::circuit::{Asked, Circuit, Settled, Verdict};
+use crate::circuit::{Asked, Circuit, Settled, Settlement};
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
@@ -170,14 +170,17 @@ impl Member {
                 let (expected, lease) = (Some(record.version), record.lease);
                 let step = record.settle_probe(epoch, nonce, outcome, policy, draw, now);
                 let Some((step, lease)) = step.zip(lease) else { return Reported::quietly(Settled::LATE) };
-                let verdict = match outcome.kind {
-                    OutcomeKind::Ignored => Verdict::Uncounted,
-                    OutcomeKind::Success | OutcomeKind::Failure => Verdict::Counted,
+                let settlement = match outcome.kind {
+                    OutcomeKind::Ignored => Settlement::Uncounted,
+                    OutcomeKind::Success | OutcomeKind::Failure => Settlement::Counted,
                 };
                 // At the expiry itself the lease is somebody else's to take.
                 let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
                 let proposal = Proposal::new(expected, step, not_after, policy);
-                Reported { settled: Settled { verdict, change: None }, tell: Tell::Swap(Box::new(proposal)) }
+                Reported {
+                    settled: Settled { settlement, change: None },
+                    tell: Tell::Swap(Box::new(proposal)),
+                }
             }
             PermitKind::Ramped { generation } => {
                 self.circuit.settle_on_ramp(generation, outcome, policy, now);
@@ -204,7 +207,7 @@ impl Member {
         } else {
             Tell::Later
         };
-        Reported { settled: Settled { verdict: Verdict::Counted, change: None }, tell }
+        Reported { settled: Settled { settlement: Settlement::Counted, change: None }, tell }
     }
 
     pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Asked {

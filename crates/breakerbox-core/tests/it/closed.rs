@@ -1,6 +1,6 @@
 //! Closed: rows 1, 9, 10 and 11, every trip rule, and what the window does.
 
-use breakerbox_core::{Command, Decision, Mode, Outcome, Policy, Status, Timestamp, TripRule, Verdict};
+use breakerbox_core::{Command, Decision, Mode, Outcome, Policy, Settlement, Status, Timestamp, TripRule};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs, simple};
 
@@ -97,7 +97,7 @@ fn row_09_a_failure_in_flight_at_the_trip_moves_no_deadline() {
     rig.fail(3);
     let record = rig.record();
     rig.now = at(10_000);
-    assert_eq!(rig.settle(before, &failed().with_retry_after(secs(500))), Verdict::Late);
+    assert_eq!(rig.settle(before, &failed().with_retry_after(secs(500))), Settlement::Late);
     assert_eq!(rig.record(), record);
     assert_eq!(rig.changes.len(), 1);
 }
@@ -111,7 +111,7 @@ fn row_09_outcomes_of_before_a_recovery_do_not_count_after_it() {
     rig.succeed(1);
     assert_eq!(rig.status(), Status::Closed);
     for permit in old {
-        assert_eq!(rig.settle(permit, &failed()), Verdict::Late);
+        assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
     assert_eq!((rig.status(), rig.circuit.totals(rig.now).calls()), (Status::Closed, 0));
 }
@@ -218,7 +218,7 @@ fn row_11_a_first_outcome_that_is_a_failed_probe_counts_too() {
 fn ignored_outcomes_count_nowhere() {
     let mut rig = Rig::new(simple());
     for _ in 0..3 {
-        assert_eq!(rig.call(&Outcome::ignored()), Verdict::Uncounted);
+        assert_eq!(rig.call(&Outcome::ignored()), Settlement::Uncounted);
         rig.fail(1);
     }
     assert_eq!(rig.status(), Status::Open, "and they do not break a run of failures");

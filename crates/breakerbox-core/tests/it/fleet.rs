@@ -1,7 +1,7 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
 use breakerbox_core::fleet::{Member, MemberAnswer, Reported, Tell, Waits};
-use breakerbox_core::{Cause, Command, Record, Refusal, Status, TripRule, Verdict};
+use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -25,7 +25,7 @@ fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
     let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
     let permit = crate::fleet_rig::decided(asked.decision).unwrap();
     fleet.read(2);
-    assert_eq!(fleet.settle(2, permit, &failed()), Verdict::Late, "it belongs to no epoch of the fleet's");
+    assert_eq!(fleet.settle(2, permit, &failed()), Settlement::Late, "it belongs to no epoch of the fleet's");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     for n in [0, 2] {
         assert!(matches!(fleet.take_lease(n), Err(Refusal::Probing { .. })));
     }
-    assert_eq!(fleet.settle(1, probe, &ok()), Verdict::Counted);
+    assert_eq!(fleet.settle(1, probe, &ok()), Settlement::Counted);
     fleet.all_read();
     assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
     // Whoever first sees it closed starts its own ramp.
@@ -176,7 +176,7 @@ fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_l
     fleet.pass(ms(1));
     // Paused beyond its lease: late, whether or not somebody else has asked meanwhile.
     let Reported { settled, tell } = fleet.report(0, lost, &ok());
-    assert_eq!((settled.verdict, tell), (Verdict::Late, Tell::Nothing));
+    assert_eq!((settled.settlement, tell), (Settlement::Late, Tell::Nothing));
     assert!(fleet.ask(1).unwrap().is_probe());
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
 }
@@ -203,7 +203,7 @@ fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
     fleet.trip();
     let before = fleet.store.record.clone();
     fleet.pass(secs(5));
-    assert_eq!(fleet.settle(2, in_flight, &failed()), Verdict::Late);
+    assert_eq!(fleet.settle(2, in_flight, &failed()), Settlement::Late);
     fleet.tell(2);
     assert_eq!(fleet.store.record, before);
 }
@@ -305,7 +305,7 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     fleet.pass(secs(30));
     let given_by_the_store = fleet.ask(0).unwrap();
     fleet.members[0].leave();
-    assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Verdict::Late);
+    assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Settlement::Late);
     assert_eq!(fleet.status(0), Status::HalfOpen);
     assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })), "the lease still holds");
     fleet.pass(secs(12));
@@ -313,7 +313,7 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     fleet.took(0, learnt);
-    assert_eq!(fleet.settle(0, given_alone, &ok()), Verdict::Late);
+    assert_eq!(fleet.settle(0, given_alone, &ok()), Settlement::Late);
     let agreed = fleet.store.record.clone().unwrap();
     assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
     assert!(fleet.ask(0).unwrap().is_probe(), "now by the store");

@@ -86,11 +86,11 @@ proptest! {
                 }
                 Step::Settle(n, outcome) if !in_flight.is_empty() => {
                     let permits = in_flight.swap_remove(n % in_flight.len());
-                    let mut verdicts = Vec::new();
+                    let mut settlements = Vec::new();
                     for (n, permit) in permits.into_iter().enumerate() {
-                        verdicts.push(fleet.settle(n, permit, &outcome));
+                        settlements.push(fleet.settle(n, permit, &outcome));
                     }
-                    prop_assert_eq!(verdicts[0], verdicts[1]);
+                    prop_assert_eq!(settlements[0], settlements[1]);
                 }
                 Step::Settle(..) => {}
             }

@@ -8,8 +8,8 @@ use breakerbox_core::fleet::{
     Waits,
 };
 use breakerbox_core::{
-    Change, Decision, Draw, Epoch, Outcome, Permit, Policy, PolicyBuilder, Record, Refusal, Status,
-    Timestamp, Verdict,
+    Change, Decision, Draw, Epoch, Outcome, Permit, Policy, PolicyBuilder, Record, Refusal, Settlement,
+    Status, Timestamp,
 };
 
 use crate::rig::{at, failed, ms};
@@ -172,11 +172,11 @@ impl Fleet {
     }
 
     /// Settles, and tells the store whatever it should hear, at once.
-    pub(crate) fn settle(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Verdict {
+    pub(crate) fn settle(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Settlement {
         let Reported { settled, tell } = self.report(n, permit, outcome);
         self.changes.extend(settled.change.map(|change| (n, change)));
         self.say(n, tell);
-        settled.verdict
+        settled.settlement
     }
 
     pub(crate) fn say(&mut self, n: usize, tell: Tell) {

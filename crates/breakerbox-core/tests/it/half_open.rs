@@ -1,6 +1,6 @@
 //! Half-open: rows 4 to 9. One probe at a time, and only its own result counts.
 
-use breakerbox_core::{Cause, Draw, Epoch, Outcome, Refusal, Status, Verdict};
+use breakerbox_core::{Cause, Draw, Epoch, Outcome, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -41,7 +41,7 @@ fn row_06_enough_successes_close() {
     let (mut rig, probe) = Rig::half_open(simple().probes(3));
     let epoch = rig.record().epoch;
     let version = rig.record().version;
-    assert_eq!(rig.settle(probe, &ok()), Verdict::Counted);
+    assert_eq!(rig.settle(probe, &ok()), Settlement::Counted);
     assert_eq!((rig.status(), rig.record().probe_successes), (Status::HalfOpen, 1));
     assert_eq!((rig.record().lease, rig.record().epoch), (None, epoch));
     assert_ne!(rig.record().version, version);
@@ -61,7 +61,7 @@ fn row_06_enough_successes_close() {
 fn row_06_a_success_at_the_leases_last_moment_counts() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(41_999);
-    assert_eq!(rig.settle(probe, &ok()), Verdict::Counted);
+    assert_eq!(rig.settle(probe, &ok()), Settlement::Counted);
     assert_eq!(rig.status(), Status::Closed);
 }
 
@@ -80,7 +80,7 @@ fn row_06_a_restart_of_half_open_counts_successes_from_zero() {
 #[test]
 fn row_07_a_failed_probe_opens_for_longer() {
     let (mut rig, probe) = Rig::half_open(simple());
-    assert_eq!(rig.settle(probe, &failed()), Verdict::Counted);
+    assert_eq!(rig.settle(probe, &failed()), Settlement::Counted);
     let change = rig.only_change();
     assert_eq!((change.from, change.to), (Status::HalfOpen, Status::Open));
     assert_eq!((&change.cause, change.trips), (&Cause::ProbeFailed, 2));
@@ -99,7 +99,7 @@ fn row_07_retry_after_is_heard_from_a_probe_too() {
 fn row_08_an_ignored_probe_frees_the_lease_and_counts_nothing() {
     let (mut rig, probe) = Rig::half_open(simple());
     let before = rig.record();
-    assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted);
+    assert_eq!(rig.settle(probe, &Outcome::ignored()), Settlement::Uncounted);
     let after = rig.record();
     assert_eq!((after.lease, after.probe_successes), (None, 0));
     assert_eq!((after.epoch, after.last_success), (before.epoch, before.last_success));
@@ -111,7 +111,7 @@ fn row_08_an_ignored_probe_frees_the_lease_and_counts_nothing() {
 fn row_08_needs_the_nonce_and_no_live_lease() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(50_000);
-    assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted);
+    assert_eq!(rig.settle(probe, &Outcome::ignored()), Settlement::Uncounted);
     assert_eq!(rig.record().lease, None);
 }
 
@@ -128,7 +128,7 @@ fn row_09_a_record_knows_an_old_epoch_by_itself() {
 fn row_08_a_cancelled_probe_frees_the_lease() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(30_999);
-    assert_eq!(rig.drop_permit(probe), Verdict::Uncounted);
+    assert_eq!(rig.drop_permit(probe), Settlement::Uncounted);
     assert_eq!(rig.status(), Status::HalfOpen);
     assert!(rig.permit().is_probe());
 }
@@ -137,7 +137,7 @@ fn row_08_a_cancelled_probe_frees_the_lease() {
 fn row_07_a_probe_dropped_after_the_grace_has_failed() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(31_000);
-    assert_eq!(rig.drop_permit(probe), Verdict::Counted);
+    assert_eq!(rig.drop_permit(probe), Settlement::Counted);
     assert_eq!(rig.status(), Status::Open);
 }
 
@@ -149,7 +149,7 @@ fn row_09_a_result_after_the_lease_changes_nothing_whether_or_not_somebody_asked
             rig.now = at(42_000);
             let _next = somebody_asks.then(|| rig.permit());
             let before = rig.record();
-            assert_eq!(rig.settle(probe, &outcome), Verdict::Late);
+            assert_eq!(rig.settle(probe, &outcome), Settlement::Late);
             assert_eq!(rig.record(), before);
             assert!(rig.changes.is_empty());
         }
@@ -165,7 +165,7 @@ fn row_09_the_probe_of_an_earlier_round_changes_nothing() {
         rig.now = rig.record().retry_at.unwrap();
         let _second = rig.permit();
         let before = rig.record();
-        assert_eq!(rig.settle(first, &outcome), Verdict::Late);
+        assert_eq!(rig.settle(first, &outcome), Settlement::Late);
         assert_eq!(rig.record(), before);
     }
 }
@@ -178,7 +178,7 @@ fn row_09_calls_admitted_while_closed_do_not_decide_a_recovery() {
     rig.now = at(30_000);
     let _probe = rig.permit();
     let before = rig.record();
-    assert_eq!(rig.settle(old_success, &ok()), Verdict::Late);
-    assert_eq!(rig.settle(old_failure, &failed()), Verdict::Late);
+    assert_eq!(rig.settle(old_success, &ok()), Settlement::Late);
+    assert_eq!(rig.settle(old_failure, &failed()), Settlement::Late);
     assert_eq!(rig.record(), before);
 }

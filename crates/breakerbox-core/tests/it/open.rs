@@ -1,6 +1,6 @@
 //! Open: rows 2 and 3, and a clock that steps back.
 
-use breakerbox_core::{Cause, Command, Decision, LEASE_MARGIN, Record, Refusal, Status, Verdict};
+use breakerbox_core::{Cause, Command, Decision, LEASE_MARGIN, Record, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
 
@@ -52,7 +52,7 @@ fn row_09_a_late_success_does_not_close() {
     let late = rig.permit();
     rig.fail(3);
     let record = rig.record();
-    assert_eq!(rig.settle(late, &ok()), Verdict::Late);
+    assert_eq!(rig.settle(late, &ok()), Settlement::Late);
     assert_eq!(rig.record(), record);
 }
 
@@ -97,6 +97,6 @@ fn a_clock_that_steps_back_keeps_the_lease_as_long_as_it_was() {
     let (mut rig, probe) = Rig::half_open(crate::rig::simple());
     rig.now = at(1_000);
     assert_eq!(rig.refusal(), Refusal::Probing { retry_at: at(13_000), retry_in: secs(12) });
-    assert_eq!(rig.settle(probe, &failed()), Verdict::Counted);
+    assert_eq!(rig.settle(probe, &failed()), Settlement::Counted);
     assert_eq!(rig.status(), Status::Open);
 }

@@ -1,6 +1,6 @@
 //! Forced open, forced closed, disabled: rows 0, 12 and 13.
 
-use breakerbox_core::{Cause, Command, Mode, Refusal, State, Status, Verdict};
+use breakerbox_core::{Cause, Command, Mode, Refusal, Settlement, State, Status};
 
 use crate::rig::{Rig, at, failed, ok, operator, simple};
 
@@ -35,7 +35,7 @@ fn row_00_forced_closed_admits_and_its_outcomes_change_nothing() {
     rig.obey(Command::ForceClosed);
     let before = rig.record();
     for _ in 0..20 {
-        assert_eq!(rig.call(&failed()), Verdict::Uncounted);
+        assert_eq!(rig.call(&failed()), Settlement::Uncounted);
     }
     assert_eq!((rig.record(), rig.circuit.totals(rig.now).calls()), (before, 0));
 }
@@ -78,7 +78,7 @@ fn row_12_an_override_holds_against_a_running_probe() {
             let (mut rig, probe) = Rig::half_open(simple());
             rig.obey(command);
             let before = rig.record();
-            assert_eq!(rig.settle(probe, &outcome), Verdict::Late);
+            assert_eq!(rig.settle(probe, &outcome), Settlement::Late);
             assert_eq!((rig.status(), rig.record()), (status, before));
         }
     }
@@ -90,7 +90,7 @@ fn row_12_an_override_holds_against_calls_in_flight() {
     let permits: Vec<_> = (0..10).map(|_| rig.permit()).collect();
     rig.obey(Command::ForceClosed);
     for permit in permits {
-        assert_eq!(rig.settle(permit, &failed()), Verdict::Late);
+        assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
     assert_eq!(rig.status(), Status::Closed);
 }
@@ -159,6 +159,6 @@ fn row_13_reset_starts_anew_from_every_state() {
 fn row_13_a_result_of_before_the_reset_is_late() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.obey(Command::Reset);
-    assert_eq!(rig.settle(probe, &failed()), Verdict::Late);
+    assert_eq!(rig.settle(probe, &failed()), Settlement::Late);
     assert_eq!(rig.status(), Status::Closed);
 }

@@ -1,6 +1,6 @@
 //! Permits: dropped ones, deadlines, and dry-run.
 
-use breakerbox_core::{Outcome, Refusal, Status, Verdict};
+use breakerbox_core::{Outcome, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ms, ok, simple};
 
@@ -9,7 +9,7 @@ fn a_permit_dropped_within_the_grace_is_cancelled() {
     let mut rig = Rig::new(simple());
     let permit = rig.permit();
     rig.now = at(999);
-    assert_eq!(rig.drop_permit(permit), Verdict::Uncounted);
+    assert_eq!(rig.drop_permit(permit), Settlement::Uncounted);
     assert_eq!(rig.circuit.totals(rig.now).calls(), 0);
 }
 
@@ -18,7 +18,7 @@ fn a_permit_dropped_later_is_a_failure_that_took_that_long() {
     let mut rig = Rig::new(simple().mean_latency(ms(9_000)));
     let permit = rig.permit();
     rig.now = at(1_000);
-    assert_eq!(rig.drop_permit(permit), Verdict::Counted);
+    assert_eq!(rig.drop_permit(permit), Settlement::Counted);
     let totals = rig.circuit.totals(rig.now);
     assert_eq!((totals.failures, totals.latency_sum), (1, ms(1_000)));
 }
@@ -28,7 +28,7 @@ fn without_a_grace_every_dropped_permit_is_a_failure() {
     let mut rig = Rig::new(simple().cancel_grace(ms(0)));
     for _ in 0..3 {
         let permit = rig.permit();
-        assert_eq!(rig.drop_permit(permit), Verdict::Counted);
+        assert_eq!(rig.drop_permit(permit), Settlement::Counted);
     }
     assert_eq!(rig.status(), Status::Open);
 }
@@ -38,7 +38,7 @@ fn a_hanging_destination_trips_although_every_call_is_given_up() {
     let mut rig = Rig::new(simple());
     let permits: Vec<_> = (0..3).map(|_| rig.permit()).collect();
     rig.now = at(5_000);
-    permits.into_iter().for_each(|permit| assert_eq!(rig.drop_permit(permit), Verdict::Counted));
+    permits.into_iter().for_each(|permit| assert_eq!(rig.drop_permit(permit), Settlement::Counted));
     assert_eq!(rig.status(), Status::Open);
 }
 
@@ -58,7 +58,7 @@ fn dry_run_admits_what_it_would_refuse_and_does_not_count_it() {
     let before = rig.circuit.clone();
     let (permit, refused) = rig.ask().observe_only(rig.now);
     assert!(matches!(refused, Some(Refusal::Open { .. })));
-    assert_eq!(rig.settle(permit, &ok()), Verdict::Uncounted);
+    assert_eq!(rig.settle(permit, &ok()), Settlement::Uncounted);
     assert_eq!(rig.circuit, before);
 }
 
@@ -80,5 +80,5 @@ fn dry_run_counts_what_it_would_admit() {
     let mut rig = Rig::new(simple());
     let (permit, refused) = rig.ask().observe_only(rig.now);
     assert_eq!(refused, None);
-    assert_eq!(rig.settle(permit, &Outcome::failure(ms(1))), Verdict::Counted);
+    assert_eq!(rig.settle(permit, &Outcome::failure(ms(1))), Settlement::Counted);
 }

@@ -1,7 +1,7 @@
 //! The presets behave as the systems that they are named after, without the faults those had.
 
 use breakerbox_core::{
-    Cause, CircuitBy, Outcome, Policy, PolicyBuilder, Preset, Refusal, Sample, Status, TripRule, Verdict,
+    Cause, CircuitBy, Outcome, Policy, PolicyBuilder, Preset, Refusal, Sample, Settlement, Status, TripRule,
 };
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
@@ -127,7 +127,7 @@ fn redis_lua_gives_one_probe_token_for_as_long_as_the_probe_may_take() {
     assert_eq!(rig.refusal().name(), "probing");
     rig.now = at(37_000);
     assert!(rig.permit().is_probe());
-    assert_eq!(rig.settle(lost, &ok()), Verdict::Late, "an old token's result changes nothing");
+    assert_eq!(rig.settle(lost, &ok()), Settlement::Late, "an old token's result changes nothing");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn stoplight_serialises_recovery_and_a_crashed_prober_costs_a_lease_and_not_a_co
     assert!(next.is_probe(), "12 s after the first probe, well before another 60 s");
     rig.settle(next, &ok());
     assert_eq!(rig.status(), Status::Closed);
-    assert_eq!(rig.settle(crashed, &failed()), Verdict::Late);
+    assert_eq!(rig.settle(crashed, &failed()), Settlement::Late);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::{
     Asked, Attribution, Change, Circuit, Command, Decision, Draw, Epoch, Lease, Nonce, Outcome, OutcomeKind,
-    Permit, Policy, PolicyBuilder, Record, Refusal, Sample, State, Status, Timestamp, Totals, Verdict,
+    Permit, Policy, PolicyBuilder, Record, Refusal, Sample, Settlement, State, Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -311,7 +311,7 @@ impl Life {
         let before = self.circuit.clone();
         let draw = self.draw();
         let settled = self.circuit.settle(permit, &outcome, &self.policy, draw, self.now);
-        prop_assert_eq!(settled.verdict == Verdict::Late, !is_current);
+        prop_assert_eq!(settled.settlement == Settlement::Late, !is_current);
         if !is_current {
             prop_assert_eq!(&before, &self.circuit, "a late result changes nothing");
         }

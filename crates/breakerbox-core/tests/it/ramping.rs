@@ -1,6 +1,6 @@
 //! The ramp, as part of a circuit that has just closed.
 
-use breakerbox_core::{Circuit, Command, Decision, Outcome, Permit, Refusal, Status, Verdict};
+use breakerbox_core::{Circuit, Command, Decision, Outcome, Permit, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -33,7 +33,7 @@ fn traffic_comes_back_one_two_four_and_then_all_of_it() {
         if permits.len() == 1_000 {
             break;
         }
-        permits.into_iter().for_each(|permit| assert_eq!(rig.settle(permit, &ok()), Verdict::Counted));
+        permits.into_iter().for_each(|permit| assert_eq!(rig.settle(permit, &ok()), Settlement::Counted));
     }
     assert_eq!(limits, [1, 2, 4, 8, 16, 32, 1_000]);
 }
@@ -105,7 +105,7 @@ fn permits_of_before_the_ramp_ended_still_count() {
     let ramped = rig.permit();
     rig.policy = simple().ramp_cap(None).build().unwrap();
     let _ = rig.permit();
-    assert_eq!(rig.settle(ramped, &failed()), Verdict::Counted);
+    assert_eq!(rig.settle(ramped, &failed()), Settlement::Counted);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breakerbox_core::{
     Asked, Attribution, Cause, Change, Circuit, Command, Decision, Draw, Outcome, Permit, Policy,
-    PolicyBuilder, Record, Refusal, Sample, Status, Timestamp, TripRule, Verdict,
+    PolicyBuilder, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
 };
 
 pub(crate) struct Rig {
@@ -117,35 +117,35 @@ impl Rig {
         }
     }
 
-    pub(crate) fn settle(&mut self, permit: Permit, outcome: &Outcome) -> Verdict {
+    pub(crate) fn settle(&mut self, permit: Permit, outcome: &Outcome) -> Settlement {
         let draw = self.draw();
         let settled = self.circuit.settle(permit, outcome, &self.policy, draw, self.now);
         self.changes.extend(settled.change);
-        settled.verdict
+        settled.settlement
     }
 
-    pub(crate) fn drop_permit(&mut self, permit: Permit) -> Verdict {
+    pub(crate) fn drop_permit(&mut self, permit: Permit) -> Settlement {
         let draw = self.draw();
         let settled = self.circuit.settle_dropped(permit, &self.policy, draw, self.now);
         self.changes.extend(settled.change);
-        settled.verdict
+        settled.settlement
     }
 
     /// One whole call, now.
     #[track_caller]
-    pub(crate) fn call(&mut self, outcome: &Outcome) -> Verdict {
+    pub(crate) fn call(&mut self, outcome: &Outcome) -> Settlement {
         let permit = self.permit();
         self.settle(permit, outcome)
     }
 
     #[track_caller]
     pub(crate) fn fail(&mut self, times: u32) {
-        (0..times).for_each(|_| assert_eq!(self.call(&failed()), Verdict::Counted));
+        (0..times).for_each(|_| assert_eq!(self.call(&failed()), Settlement::Counted));
     }
 
     #[track_caller]
     pub(crate) fn succeed(&mut self, times: u32) {
-        (0..times).for_each(|_| assert_eq!(self.call(&ok()), Verdict::Counted));
+        (0..times).for_each(|_| assert_eq!(self.call(&ok()), Settlement::Counted));
     }
 
     pub(crate) fn obey(&mut self, command: Command) -> bool {

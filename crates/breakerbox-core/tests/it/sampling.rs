@@ -1,8 +1,8 @@
 //! Sampling mode: the rules of one tick, from every state.
 
 use breakerbox_core::{
-    Cause, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Status, TripRule,
-    Verdict,
+    Cause, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Settlement, Status,
+    TripRule,
 };
 
 use crate::rig::{Rig, at, ms, secs};
@@ -226,7 +226,7 @@ fn workers_ask_as_ever_and_one_at_a_time_probes() {
     let probe = rig.permit();
     assert!(probe.is_probe(), "nobody waits for a tick");
     assert_eq!(rig.refusal().name(), "probing");
-    assert_eq!(rig.settle(probe, &Outcome::ignored()), Verdict::Uncounted, "settling releases the lease");
+    assert_eq!(rig.settle(probe, &Outcome::ignored()), Settlement::Uncounted, "settling releases the lease");
     assert!(rig.permit().is_probe());
     assert_eq!(rig.sample(1, 0).unwrap().to, Status::Closed, "the leader's tick decides");
     assert!(rig.circuit.ramp().is_none());

@@ -229,7 +229,7 @@ impl<W: io::Write> Engine<W> {
                 draw,
                 self.now,
             );
-            self.lives[call.life].tally.settled(settled.verdict);
+            self.lives[call.life].tally.settled(settled.settlement);
             self.changed(call.life, settled.change.as_ref())?;
         }
         Ok(())

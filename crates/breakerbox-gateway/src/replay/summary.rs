@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use breakerbox_core::{Change, Decision, OutcomeKind, Status, Timestamp, Verdict, format_duration};
+use breakerbox_core::{Change, Decision, OutcomeKind, Settlement, Status, Timestamp, format_duration};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -62,8 +62,8 @@ impl Tally {
         }
     }
 
-    pub(super) fn settled(&mut self, verdict: Verdict) {
-        self.late_results += u64::from(verdict == Verdict::Late);
+    pub(super) fn settled(&mut self, settlement: Settlement) {
+        self.late_results += u64::from(settlement == Settlement::Late);
     }
 
     pub(super) fn changed(&mut self, change: &Change) {

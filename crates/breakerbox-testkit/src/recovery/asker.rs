@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use breakerbox::{CallError, Circuit, Permit, Refusal, Verdict};
+use breakerbox::{CallError, Circuit, Permit, Refusal, Settlement};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
@@ -111,8 +111,8 @@ impl<'c> Asker<'c> {
             When::AtOnce => None,
         };
         let before = version();
-        let verdict = if late.is_success { permit.success() } else { permit.failure() };
-        if verdict != Verdict::Late || version() != before {
+        let settlement = if late.is_success { permit.success() } else { permit.failure() };
+        if settlement != Settlement::Late || version() != before {
             wave.late_applied(late);
         }
     }
@@ -152,7 +152,7 @@ impl<'c> Asker<'c> {
 
     /// What becomes of a permit.
     fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
-        let verdict = match wave.plan.probe {
+        let settlement = match wave.plan.probe {
             Some(Fate::Succeeds) => {
                 drop(visit);
                 permit.success()
@@ -187,8 +187,8 @@ impl<'c> Asker<'c> {
             // Without a fate nobody should have probed: the count tells.
             Some(Fate::IsCancelled) | None => return drop((visit, permit)),
         };
-        if verdict != Verdict::Counted {
-            wave.note(format!("the probe's outcome was taken as {verdict:?}"));
+        if settlement != Settlement::Counted {
+            wave.note(format!("the probe's outcome was taken as {settlement:?}"));
         }
     }
 

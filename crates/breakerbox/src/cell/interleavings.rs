@@ -26,7 +26,7 @@ fn held(cell: &Cell, clock: &ManualClock) -> Held {
 
 fn succeed(cell: &Cell, held: Held, clock: &ManualClock) -> bool {
     cell.count_aside(&held, &times(clock))
-        || cell.settle(held, &times(clock), Outcome::success).settled.verdict != core::Verdict::Late
+        || cell.settle(held, &times(clock), Outcome::success).settled.settlement != core::Settlement::Late
 }
 
 fn fail(cell: &Cell, held: Held, clock: &ManualClock) {

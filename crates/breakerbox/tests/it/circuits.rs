@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command, Outcome, Policy, Refusal, Status, TripRule, Verdict};
+use breakerbox::{Attribution, Command, Outcome, Policy, Refusal, Settlement, Status, TripRule};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -16,7 +16,7 @@ fn a_whole_life() {
     assert!(probe.is_probe());
     assert_eq!(probe.time_left(), Some(secs(10)));
     assert!(matches!(circuit.ask(), Err(Refusal::Probing { .. })));
-    assert_eq!(probe.success(), Verdict::Counted);
+    assert_eq!(probe.success(), Settlement::Counted);
     assert_eq!(circuit.status(), Status::Closed);
     let states: Vec<_> = service.changes().into_iter().map(|(_, status)| status).collect();
     assert_eq!(states, [Status::Open, Status::HalfOpen, Status::Closed]);
@@ -109,8 +109,8 @@ fn dropped_permits_are_cancelled_or_failures() {
 fn outcomes_can_be_settled_as_measured() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    assert_eq!(circuit.ask().unwrap().ignored(), Verdict::Uncounted);
-    assert_eq!(circuit.ask().unwrap().settle(Outcome::failure(secs(1))), Verdict::Counted);
+    assert_eq!(circuit.ask().unwrap().ignored(), Settlement::Uncounted);
+    assert_eq!(circuit.ask().unwrap().settle(Outcome::failure(secs(1))), Settlement::Counted);
     fail(&circuit, 1);
     circuit.ask().unwrap().failure_with_retry_after(secs(90));
     assert!(matches!(circuit.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(90)));
@@ -124,8 +124,8 @@ fn operators_are_obeyed() {
     assert!(circuit.obey(Command::ForceOpen, &by).unwrap().is_some());
     assert_eq!(circuit.ask().unwrap_err(), Refusal::ForcedOpen);
     assert!(circuit.obey(Command::ForceClosed, &by).unwrap().is_some());
-    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted);
-    assert_eq!(circuit.ask().unwrap().success(), Verdict::Uncounted);
+    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
+    assert_eq!(circuit.ask().unwrap().success(), Settlement::Uncounted);
     assert!(circuit.obey(Command::Reset, &by).unwrap().is_some());
     assert!(circuit.obey(Command::Release, &by).unwrap().is_none());
     assert_eq!(service.changes().len(), 3);
@@ -140,7 +140,7 @@ fn traffic_comes_back_by_the_ramp() {
     for limit in [1, 2, 4] {
         let permits: Vec<_> = (0..limit).map(|_| circuit.ask().unwrap()).collect();
         assert_eq!(circuit.ask().unwrap_err(), Refusal::Ramping { in_flight: limit, limit });
-        permits.into_iter().for_each(|permit| assert_eq!(permit.success(), Verdict::Counted));
+        permits.into_iter().for_each(|permit| assert_eq!(permit.success(), Settlement::Counted));
     }
     let all: Vec<_> = (0..100).map(|_| circuit.ask().unwrap()).collect();
     assert_eq!(all.len(), 100);
@@ -155,7 +155,7 @@ fn dry_run_reports_and_refuses_nothing() {
         builder.dry_run(move |key, refusal| heard.lock().unwrap().push((key.to_string(), refusal.name())))
     });
     let circuit = service.tripped("e1");
-    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted);
+    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
     assert_eq!(*refused.lock().unwrap(), [("e1".to_string(), "open")]);
     service.clock.advance(secs(30));
     succeed(&circuit, 1);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use breakerbox::{Breakerbox, CallError, Policy, PolicyBuilder, Refusal, Status, Verdict};
+use breakerbox::{Breakerbox, CallError, Policy, PolicyBuilder, Refusal, Settlement, Status};
 use tokio::sync::Barrier;
 
 use crate::service::{Service, fail, secs, simple, succeed};
@@ -70,16 +70,19 @@ fn a_stale_success_that_closes_a_half_open_circuit() {
     fail(&circuit, 3);
 
     let open = circuit.record();
-    assert_eq!((while_open.success(), failed_while_open.failure()), (Verdict::Late, Verdict::Late));
+    assert_eq!((while_open.success(), failed_while_open.failure()), (Settlement::Late, Settlement::Late));
     assert_eq!(circuit.record(), open);
 
     service.clock.advance(secs(30));
     let probe = circuit.ask().unwrap();
     let probing = circuit.record();
-    assert_eq!((while_probing.success(), failed_while_probing.failure()), (Verdict::Late, Verdict::Late));
+    assert_eq!(
+        (while_probing.success(), failed_while_probing.failure()),
+        (Settlement::Late, Settlement::Late)
+    );
     assert_eq!(circuit.record(), probing);
     assert_eq!(service.breakers.counts().late_results, 4);
-    assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
 /// With others it takes ten thousand failures to make up for what has long been over.
@@ -193,7 +196,7 @@ fn a_late_success_that_closes_an_open_circuit() {
     let next = circuit.ask().unwrap();
     next.failure();
     let open = circuit.record();
-    assert_eq!(lost.success(), Verdict::Late);
+    assert_eq!(lost.success(), Settlement::Late);
     assert_eq!((circuit.record(), circuit.status()), (open, Status::Open));
 }
 
@@ -207,9 +210,9 @@ fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     service.clock.advance(secs(12));
     let next = circuit.ask().unwrap();
     let probing = circuit.record();
-    assert_eq!(lost.success(), Verdict::Late);
+    assert_eq!(lost.success(), Settlement::Late);
     assert_eq!((circuit.record(), circuit.status()), (probing, Status::HalfOpen));
-    assert_eq!((next.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+    assert_eq!((next.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
 /// Others look at the state, then take the lock, and do not look again: when 48 race, up to four probe one after the other,
@@ -235,7 +238,11 @@ fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
                         Err(_) => thread::yield_now(),
                         Ok(permit) if permit.is_probe() => {
                             probes.fetch_add(1, Ordering::SeqCst);
-                            assert_eq!(permit.success(), Verdict::Counted, "a second prober would be late");
+                            assert_eq!(
+                                permit.success(),
+                                Settlement::Counted,
+                                "a second prober would be late"
+                            );
                         }
                         // As soon as the circuit is closed, it trips again.
                         Ok(permit) => {

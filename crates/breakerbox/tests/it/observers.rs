@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Status, Verdict};
+use breakerbox::{Breakerbox, Settlement, Status};
 
 use crate::service::{Service, fail, secs, simple};
 
@@ -58,7 +58,7 @@ fn an_observer_that_panics_as_a_probe_is_given_out_costs_no_lease() {
         service.clock.advance(secs(30));
         let probe = circuit.ask().unwrap();
         assert!(probe.is_probe(), "the asker has its probe");
-        assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+        assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
         assert_eq!(service.breakers.counts().observer_panics, 3, "it heard of all three changes");
         assert_eq!(service.changes().len(), 3);
     }
@@ -69,11 +69,11 @@ fn who_hears_of_dry_run_may_panic_in_every_state() {
     let service =
         Service::with(&simple(), |builder| builder.dry_run(|_, _| std::panic::resume_unwind(Box::new(Bomb))));
     let circuit = service.tripped("e1");
-    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted);
+    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
     service.clock.advance(secs(30));
     let probe = circuit.ask().unwrap();
-    assert_eq!(circuit.ask().unwrap().failure(), Verdict::Uncounted, "somebody else probes");
-    assert_eq!((probe.success(), circuit.status()), (Verdict::Counted, Status::Closed));
+    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted, "somebody else probes");
+    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
     assert_eq!(service.breakers.counts().observer_panics, 2);
 }
 

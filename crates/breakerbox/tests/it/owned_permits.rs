@@ -1,23 +1,23 @@
 //! Permits that hold their circuit: the same as borrowed ones, wherever they go.
 
-use breakerbox::{Breakerbox, Outcome, OwnedPermit, Refusal, Status, Verdict};
+use breakerbox::{Breakerbox, Outcome, OwnedPermit, Refusal, Settlement, Status};
 
 use crate::service::{Service, secs, simple};
 
 #[test]
 fn it_is_settled_once_whichever_way() {
-    type Settle = fn(OwnedPermit) -> Verdict;
-    let table: [(&str, Settle, Verdict, (u64, u64)); 5] = [
-        ("success", OwnedPermit::success, Verdict::Counted, (1, 0)),
-        ("failure", OwnedPermit::failure, Verdict::Counted, (0, 1)),
-        ("retry_after", |permit| permit.failure_with_retry_after(secs(1)), Verdict::Counted, (0, 1)),
-        ("ignored", OwnedPermit::ignored, Verdict::Uncounted, (0, 0)),
-        ("outcome", |permit| permit.settle(Outcome::failure(secs(1))), Verdict::Counted, (0, 1)),
+    type Settle = fn(OwnedPermit) -> Settlement;
+    let table: [(&str, Settle, Settlement, (u64, u64)); 5] = [
+        ("success", OwnedPermit::success, Settlement::Counted, (1, 0)),
+        ("failure", OwnedPermit::failure, Settlement::Counted, (0, 1)),
+        ("retry_after", |permit| permit.failure_with_retry_after(secs(1)), Settlement::Counted, (0, 1)),
+        ("ignored", OwnedPermit::ignored, Settlement::Uncounted, (0, 0)),
+        ("outcome", |permit| permit.settle(Outcome::failure(secs(1))), Settlement::Counted, (0, 1)),
     ];
-    for (name, settle, verdict, counted) in table {
+    for (name, settle, settlement, counted) in table {
         let service = Service::new(&simple());
         let circuit = service.circuit("e1");
-        assert_eq!(settle(circuit.ask_owned().unwrap()), verdict, "{name}");
+        assert_eq!(settle(circuit.ask_owned().unwrap()), settlement, "{name}");
         let totals = circuit.totals();
         assert_eq!((totals.successes, totals.failures), counted, "{name}");
     }
@@ -64,5 +64,5 @@ fn without_room_for_a_circuit_it_counts_nowhere() {
     let breakers = Breakerbox::builder().max_circuits(0).build();
     let permit = breakers.circuit("e1").unwrap().ask_owned().unwrap();
     assert!(!permit.circuit().is_controlled());
-    assert_eq!(permit.failure(), Verdict::Uncounted);
+    assert_eq!(permit.failure(), Settlement::Uncounted);
 }

@@ -66,19 +66,19 @@ proptest! {
                     let (permit, expected) = out.swap_remove(n % out.len());
                     let latency = now().since(expected.started_at());
                     let settle = |model: &mut core::Circuit, expected, outcome, draw| {
-                        model.settle(expected, &outcome, &rules, draw, now()).verdict
+                        model.settle(expected, &outcome, &rules, draw, now()).settlement
                     };
-                    let (verdict, expected) = match how {
+                    let (settlement, expected) = match how {
                         0..=5 => (permit.success(), settle(&mut model, expected, core::Outcome::success(latency), draw())),
                         6..=7 => (permit.failure(), settle(&mut model, expected, core::Outcome::failure(latency), draw())),
                         8 => (permit.ignored(), settle(&mut model, expected, core::Outcome::ignored(), draw())),
                         _ => {
                             drop(permit);
-                            let verdict = model.settle_dropped(expected, &rules, draw(), now()).verdict;
-                            (verdict, verdict)
+                            let settlement = model.settle_dropped(expected, &rules, draw(), now()).settlement;
+                            (settlement, settlement)
                         }
                     };
-                    prop_assert_eq!(verdict, expected);
+                    prop_assert_eq!(settlement, expected);
                 }
                 Action::Settle(..) => {}
             }
