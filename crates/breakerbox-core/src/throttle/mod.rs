@@ -113,6 +113,20 @@ impl Throttle {
     /// The call is shed: do not make it, and do not retry it.
     #[inline]
     pub fn ask(&self, priority: Priority, draw: Draw, now: Timestamp) -> Result<Pass, Shed> {
+        self.ask_with(priority, || draw, now)
+    }
+
+    /// The same, for a caller to whom drawing costs something: it is asked for only where chance decides.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    #[inline]
+    pub fn ask_with(
+        &self,
+        priority: Priority,
+        draw: impl FnOnce() -> Draw,
+        now: Timestamp,
+    ) -> Result<Pass, Shed> {
         let level = self.levels.level_of(priority);
         match &self.brain {
             Brain::Adaptive(adaptive) => {
@@ -120,7 +134,7 @@ impl Throttle {
             }
             Brain::Sre(sre) => {
                 let probability = sre.ask(level, now);
-                if draw.unit() < probability {
+                if probability > 0.0 && draw().unit() < probability {
                     Err(Shed { reason: Reason::Probability(probability), retry_in: sre.slot() })
                 } else {
                     Ok(Pass { level, era: 0, asked_at: now })

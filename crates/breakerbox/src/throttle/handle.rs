@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breakerbox_core::Draw;
-use breakerbox_core::throttle::{self as core, Levels, Priority, Shed, Strategy, ThrottlePolicy, Verdict};
+use breakerbox_core::throttle::{self as core, Levels, Priority, Shed, ThrottlePolicy, Verdict};
 
 use super::classify::Overload;
 use super::context::context_priority;
@@ -59,13 +59,9 @@ impl<C> Throttle<C> {
     fn take(&self, priority: Priority) -> Result<Option<core::Pass>, Shed> {
         let Some(cell) = &self.cell else { return Ok(None) };
         let priority = context_priority().unwrap_or(priority);
-        let draw = match cell.throttle.strategy() {
-            // The core looks at the upper bits.
-            Strategy::Sre => Draw(u128::from(rand::random::<u64>()) << 64),
-            // It leaves nothing to chance.
-            _ => Draw(0),
-        };
-        cell.throttle.ask(priority, draw, self.means.clock.now()).map(Some)
+        // The core looks at the upper bits.
+        let draw = || Draw(u128::from(rand::random::<u64>()) << 64);
+        cell.throttle.ask_with(priority, draw, self.means.clock.now()).map(Some)
     }
 
     #[inline]
