@@ -130,6 +130,9 @@ pub enum Refusal {
     /// A rule holds over what this process knows, and the fleet is being asked whether it holds over all.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     Judging,
+    /// The store that shares the circuit is away, and nothing is to be admitted meanwhile.
+    #[error("the store is away, and on_store_loss says to refuse")]
+    StoreLost,
     /// An operator forced the circuit open.
     #[error("an operator forced the circuit open")]
     ForcedOpen,
@@ -152,7 +155,9 @@ impl Refusal {
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
             Self::Open { retry_at, .. } | Self::Probing { retry_at, .. } => Some(*retry_at),
-            Self::Ramping { .. } | Self::Judging | Self::ForcedOpen | Self::Disabled => None,
+            Self::Ramping { .. } | Self::Judging | Self::StoreLost | Self::ForcedOpen | Self::Disabled => {
+                None
+            }
         }
     }
 
@@ -161,7 +166,9 @@ impl Refusal {
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
-            Self::Ramping { .. } | Self::Judging | Self::ForcedOpen | Self::Disabled => None,
+            Self::Ramping { .. } | Self::Judging | Self::StoreLost | Self::ForcedOpen | Self::Disabled => {
+                None
+            }
         }
     }
 
@@ -173,6 +180,7 @@ impl Refusal {
             Self::Probing { .. } => "probing",
             Self::Ramping { .. } => "ramping",
             Self::Judging => "judging",
+            Self::StoreLost => "store_lost",
             Self::ForcedOpen => "forced_open",
             Self::Disabled => "disabled",
         }

@@ -131,6 +131,9 @@ impl Circuit {
     #[cold]
     fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
+        if let Some(said) = self.shared.without_store() {
+            return said.map(|()| None).map_err(Box::new);
+        }
         let answer = cell.ask(self.clock(), false);
         if self.shared.fleet.is_some() {
             self.shared.tell(cell, Tell::Later);
@@ -166,6 +169,9 @@ impl Circuit {
             _ => {}
         }
         for _ in 0..ASKED_AGAIN {
+            if let Some(said) = self.shared.without_store() {
+                return said.map(|()| Permit::new(self, None));
+            }
             let asked = match cell.ask(self.clock(), true) {
                 MemberAnswer::Decided(asked) => asked,
                 MemberAnswer::Unknown => {
@@ -264,6 +270,17 @@ impl Circuit {
         Ok(change)
     }
 
+    /// The same for a circuit that is shared: the store is asked. Without a store it is [`obey`](Self::obey).
+    ///
+    /// # Errors
+    /// If it can't be done, such as while the store is away: overrides stay as they were until it is back.
+    pub async fn obey_store(&self, command: Command, by: &Attribution) -> Result<Option<Change>, ObeyError> {
+        match &self.shared.fleet {
+            Some(fleet) if self.controlled => self.shared.obey(fleet, &self.cell, command, by).await,
+            _ => self.obey(command, by),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn clock(&self) -> &Times {
         &self.shared.times
@@ -309,9 +326,15 @@ pub enum ObeyError {
     /// There was no room for the circuit. Ask the registry for the handle again, or raise `max_circuits`.
     #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
     NoRoom,
-    /// The circuit is shared, and the store has to be asked.
-    #[error("this circuit is shared, and the store has to be asked")]
+    /// The circuit is shared, and the store has to be asked: by [`Circuit::obey_store`].
+    #[error("this circuit is shared, and the store has to be asked: use obey_store")]
     Shared,
+    /// The store does not answer. Try again when it is back.
+    #[error("the store does not answer; overrides stay as they are until it is back")]
+    StoreAway,
+    /// Others changed the circuit each time before this could be done. Try again.
+    #[error("others keep changing the circuit; try again")]
+    Contended,
 }
 
 impl fmt::Debug for Circuit {

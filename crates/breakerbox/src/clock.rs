@@ -92,6 +92,8 @@ pub(crate) struct Times {
     ahead: AtomicU64,
     /// Whether circuits are shared through a store.
     pub(crate) shared: bool,
+    /// Whether nobody gets past the gates without asking, because the store is away.
+    shut: AtomicBool,
 }
 
 /// A store's clock is not followed more closely than this, in microseconds: its answers take a while, and not always the
@@ -100,7 +102,15 @@ const TOLERANCE: u64 = 20_000;
 
 impl Times {
     pub(crate) const fn new(clock: AnyClock, shared: bool) -> Self {
-        Self { clock, ahead: AtomicU64::new(0), shared }
+        Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn shut(&self, shut: bool) {
+        self.shut.store(shut, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::SeqCst)
     }
 
     /// What the store's clock says when ours says `here`.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::{
-    Breakerbox, CallError, Circuit, CircuitChange, Clock, Policy, PolicyBuilder, Refusal, Status,
-    StoreHealth, Timestamp,
+    Attribution, Breakerbox, CallError, Circuit, CircuitChange, Clock, Command, ObeyError, OnStoreLoss,
+    Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -79,6 +79,10 @@ impl Fleet {
 
 impl Process {
     fn new(n: u64, store: &Arc<MemoryStore>, policy: &PolicyBuilder) -> Self {
+        Self::with(n, store, policy, OnStoreLoss::Local)
+    }
+
+    fn with(n: u64, store: &Arc<MemoryStore>, policy: &PolicyBuilder, on_loss: OnStoreLoss) -> Self {
         // Clocks that are hours apart.
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(10 + n * 3_600) };
         let way = FaultyStore::new(Arc::clone(store) as Arc<dyn Store>);
@@ -89,6 +93,7 @@ impl Process {
             .policy(policy.build().unwrap())
             .clock(clock)
             .store(Arc::clone(&way))
+            .on_store_loss(on_loss)
             .observer(move |change| heard.lock().unwrap().push(change.clone()))
             .store_observer(move |health| news.lock().unwrap().push(health.clone()))
             .build();
@@ -148,34 +153,36 @@ async fn of_all_processes_one_probes_at_a_time() {
     for process in &fleet.processes {
         process.way.delay(ms(7));
     }
-    let (probes, under_way, overlaps) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let counts = Arc::new([0, 0, 0].map(AtomicU32::new));
     for _ in 0..20 {
         fleet.trip().await;
         sleep(Duration::from_secs(30)).await;
-        let before = probes.load(Ordering::SeqCst);
+        let before = counts[0].load(Ordering::SeqCst);
         let limit = Instant::now() + Duration::from_secs(60);
         while fleet.statuses().iter().any(|status| *status != Status::Closed) {
             assert!(Instant::now() < limit, "{:?}", fleet.statuses());
-            let asks = fleet.processes.iter().map(|process| async {
-                let Ok(permit) = process.circuit.ask_store().await else { return };
-                if !permit.is_probe() {
-                    return;
-                }
-                probes.fetch_add(1, Ordering::SeqCst);
-                overlaps.fetch_add(under_way.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
-                sleep(ms(20)).await;
-                under_way.fetch_sub(1, Ordering::SeqCst);
-                permit.success();
+            let asks = fleet.processes.iter().map(|process| {
+                let (circuit, counts) = (process.circuit.clone(), Arc::clone(&counts));
+                tokio::spawn(async move {
+                    let [probes, under_way, overlaps] = &*counts;
+                    let Ok(permit) = circuit.ask_store().await else { return };
+                    if permit.is_probe() {
+                        probes.fetch_add(1, Ordering::SeqCst);
+                        overlaps.fetch_add(under_way.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                        sleep(ms(20)).await;
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    permit.success();
+                })
             });
-            let asks: Vec<_> = asks.map(Box::pin).collect();
-            for ask in asks {
-                ask.await;
+            for ask in asks.collect::<Vec<_>>() {
+                ask.await.unwrap();
             }
             sleep(ms(5)).await;
         }
-        assert_eq!(probes.load(Ordering::SeqCst) - before, 3);
+        assert_eq!(counts[0].load(Ordering::SeqCst) - before, 3, "each recovery takes three probes");
     }
-    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    assert_eq!(counts[2].load(Ordering::SeqCst), 0, "and none beside another");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,4 +262,53 @@ async fn requests_do_not_depend_on_the_number_of_calls() {
         requests.push(process.way.requests());
     }
     assert!(requests[1] <= requests[0] + 2 && requests[0] < 40, "{requests:?} in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
+    for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
+        let fleet = Fleet::new(0, &simple());
+        let process = Process::with(1, &fleet.store, &simple(), on_loss);
+        process.succeed().await.unwrap();
+        process.way.set(Fault::Refuses);
+        sleep(Duration::from_secs(5)).await;
+        for _ in 0..10 {
+            // Somebody has to find out that it is away.
+            process.fail().await;
+            sleep(ms(300)).await;
+        }
+        for answer in [process.succeed().await, process.circuit.ask().map(drop).map_err(CallError::Refused)] {
+            match on_loss {
+                OnStoreLoss::Admit => assert_eq!(answer, Ok(())),
+                _ => assert_eq!(answer, Err(CallError::Refused(Refusal::StoreLost))),
+            }
+        }
+        process.way.set(Fault::None);
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(process.succeed().await, Ok(()));
+        assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
+    let fleet = Fleet::new(3, &simple());
+    for process in &fleet.processes {
+        process.succeed().await.unwrap();
+    }
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    let [first, second, third] = &fleet.processes[..] else { panic!("three") };
+    assert_eq!(first.circuit.obey(Command::ForceOpen, &by), Err(ObeyError::Shared));
+    assert!(first.circuit.obey_store(Command::ForceOpen, &by).await.unwrap().is_some());
+    fleet.all_become(Status::Open, ms(100)).await;
+    assert_eq!(second.circuit.ask().map(drop), Err(Refusal::ForcedOpen));
+    third.way.set(Fault::Refuses);
+    for _ in 0..10 {
+        assert_eq!(third.succeed().await, Err(CallError::Refused(Refusal::ForcedOpen)));
+        sleep(ms(500)).await;
+    }
+    assert_eq!(third.circuit.obey_store(Command::Reset, &by).await, Err(ObeyError::StoreAway));
+    second.circuit.obey_store(Command::Reset, &by).await.unwrap();
+    third.way.set(Fault::None);
+    fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
 }

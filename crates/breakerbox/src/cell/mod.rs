@@ -338,6 +338,7 @@ impl Cell {
                 }
             }
         };
+        let way = if times.is_shut() { Way::Locked } else { way };
         let before = Gate(self.gate.load(Ordering::Relaxed));
         let timed = policy.looks_at_latency();
         let gate = Gate::new(epoch, timed, way);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use breakerbox_core::{Circuit, Decision, Draw, Outcome, Permit, Policy, Status, Timestamp};
+use breakerbox_core::{Circuit, Decision, Draw, Outcome, Permit, Policy, Refusal, Status, Timestamp};
 
 use super::{Fleet, still_held};
 use crate::breakerbox::Shared;
@@ -150,16 +150,28 @@ impl Shared {
     /// The store went away, or came back.
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
-        self.observers.tell_store(&news);
         if news == StoreHealth::Connected {
+            self.times.shut(false);
             // All of them join again, in the background.
             fleet.health.note_absentee();
-            return;
+        } else {
+            self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
+            for cell in self.registry.by_parts().flatten() {
+                self.converse(&cell, None, |member, _| member.leave());
+                self.waiters.wake_one(&cell);
+            }
         }
-        self.registry.for_each(|cell| {
-            self.converse(cell, None, |member, _| member.leave());
-            self.waiters.wake_one(cell);
-        });
+        self.observers.tell_store(&news);
+    }
+
+    /// What is said to everybody while the store is away, if that is not each process's own affair.
+    pub(crate) fn without_store(&self) -> Option<Result<(), Refusal>> {
+        let fleet = self.fleet.as_ref().filter(|_| self.times.is_shut())?;
+        match fleet.settings.on_loss {
+            OnStoreLoss::Local => None,
+            OnStoreLoss::Admit => Some(Ok(())),
+            OnStoreLoss::Refuse => Some(Err(Refusal::StoreLost)),
+        }
     }
 
     async fn rejoin_all(self: &Arc<Self>, fleet: &Fleet) {

@@ -123,7 +123,7 @@ impl Shared {
         let started_at = self.times.now();
         let key = self.store_key(cell);
         let Ok(answer) = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await else {
-            return self.without_store(fleet, cell);
+            return self.unanswered(fleet, cell);
         };
         let record = answer.value.into_iter().next().flatten();
         let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
@@ -157,7 +157,7 @@ impl Shared {
     }
 
     /// One request failed. If the store is away by now, this process decides for itself; else somebody asks again later.
-    fn without_store(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
+    fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.converse(cell, None, |member, _| member.leave());
             return Lease::AskAgain;

@@ -8,16 +8,12 @@ use breakerbox_core::Status;
 use super::{Fleet, still_held};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::store::Heard;
+use crate::store::{Changes, Heard};
 
 /// How many records are read in one request.
 const BATCH: usize = 1_000;
 
-pub(super) async fn keep_listening(shared: Weak<Shared>) {
-    let Some(mut changes) = still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.store.changes()))
-    else {
-        return;
-    };
+pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
     loop {
         let Some(every) =
             still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))

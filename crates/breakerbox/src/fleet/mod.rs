@@ -114,7 +114,9 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
     let [telling, listening, watching] = loops;
     fleet.runtime.spawn(tell::keep_telling(telling));
-    fleet.runtime.spawn(listen::keep_listening(listening));
+    // From now on, not from when the task first runs.
+    let changes = fleet.store.changes();
+    fleet.runtime.spawn(listen::keep_listening(listening, changes));
     fleet.runtime.spawn(health::keep_watching(watching));
 }
 

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use breakerbox_core::Record;
 use breakerbox_core::fleet::Proposal;
+use breakerbox_core::{Attribution, Change, Command, Record};
 
 use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
+use crate::circuit::ObeyError;
 use crate::registry::Kept;
 use crate::store::{Swap, Swapped};
 
 /// How often a lost answer is looked up.
 const LOOKED_UP: u32 = 3;
+
+/// How often an operator's order is tried while others change the circuit.
+const TRIED: u32 = 5;
 
 /// How a swap ended.
 pub(super) enum Ended {
@@ -87,5 +91,42 @@ impl Shared {
             tokio::time::sleep(swap.not_after.since(answer.now)).await;
         }
         Ended::Unknown
+    }
+
+    /// Does what an operator says.
+    pub(crate) async fn obey(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        command: Command,
+        by: &Attribution,
+    ) -> Result<Option<Change>, ObeyError> {
+        let key = self.store_key(cell);
+        for _ in 0..TRIED {
+            let read = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await;
+            let answer = read.map_err(|_| ObeyError::StoreAway)?;
+            let record = answer.value.into_iter().next().flatten();
+            let (learnt, proposal) =
+                self.converse(cell, Some(answer.now), |member, at| member.obey(record, command, by, at));
+            self.took(cell, learnt);
+            let Some(proposal) = proposal else { return Ok(None) };
+            match self.swap(fleet, cell, &proposal).await {
+                Ended::Won => {
+                    let change =
+                        self.converse(cell, None, |member, at| member.won(&proposal, at.policy, at.now));
+                    self.waiters.wake_one(cell);
+                    if let Some(change) = &change {
+                        self.observers.tell(cell.key(), change.clone());
+                    }
+                    return Ok(change);
+                }
+                Ended::Lost(record) => {
+                    let learnt = self.converse(cell, None, |member, at| member.learn(*record, at));
+                    self.took(cell, learnt);
+                }
+                Ended::Unknown => return Err(ObeyError::StoreAway),
+            }
+        }
+        Err(ObeyError::Contended)
     }
 }
