@@ -39,8 +39,8 @@ impl<C> Throttles<C> {
     /// The throttle of this key. Keep the handle where the same key is asked for often; while one is held, its throttle
     /// stays.
     ///
-    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, every call is sent and
-    /// none is counted.
+    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, every call is sent, none is
+    /// counted, and none may be retried.
     ///
     /// # Errors
     /// If the key is empty or too long.

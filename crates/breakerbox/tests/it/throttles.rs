@@ -237,6 +237,9 @@ async fn each_key_has_a_throttle_of_its_own() {
     let no_room = throttles.throttle("third").unwrap();
     assert_eq!(calls(&no_room, &clock, 500, Err(Trouble::Full)).await, 0, "sent without a throttle");
     assert_eq!((no_room.key(), throttles.uncontrolled()), (None, 1));
+    calls(&no_room, &clock, 500, Ok("fine")).await;
+    let failed = CallError::Failed(Trouble::NotFound);
+    assert!(!no_room.take_retry() && !no_room.may_retry(&failed), "nobody counts, so there is no budget");
     drop((drowning, again, well));
     clock.advance(secs(60));
     assert_eq!(throttles.throttle("third").unwrap().key(), Some("third"), "idle ones made room");
