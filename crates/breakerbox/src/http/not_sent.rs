@@ -8,7 +8,7 @@ use breakerbox_core::throttle::Shed;
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 
-use super::signs::chain;
+use crate::throttle::chain;
 
 /// A call that a circuit refused or a throttle shed. The destination never saw it.
 ///

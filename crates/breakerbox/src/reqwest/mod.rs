@@ -122,3 +122,13 @@ impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
         }
     }
 }
+
+/// For calls with a plain client: `Throttle::builder().classify(HttpOverload::new())`.
+impl Classify<reqwest::Response, reqwest::Error> for HttpOverload {
+    fn verdict(&self, result: &reqwest::Result<reqwest::Response>) -> Verdict {
+        match result {
+            Ok(response) => self.of(response.status()),
+            Err(error) => self.of_error(error),
+        }
+    }
+}

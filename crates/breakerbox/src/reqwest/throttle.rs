@@ -6,7 +6,7 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
-use crate::http::{HttpOverload, was_never_sent};
+use crate::http::HttpOverload;
 use crate::questions::ExtractKey;
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
@@ -71,7 +71,7 @@ where
             self.choice.ask(&outgoing, outgoing.priority(), self.default_priority).map_err(Error::from)?;
         let result = next.run(request, extensions).await;
         pass.settle(match &result {
-            Err(error) if was_never_sent(error) => Verdict::Neither,
+            Err(error) if crate::throttle::was_never_sent(error) => Verdict::Neither,
             result => self.classify.verdict(result),
         });
         result

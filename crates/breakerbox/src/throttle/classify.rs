@@ -4,11 +4,11 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
-use breakerbox_core::Refusal;
-use breakerbox_core::throttle::{Shed, Verdict};
+use breakerbox_core::throttle::Verdict;
+
+use super::signs::{capacity, chain};
 
 /// Says what a call's result means for the destination's capacity. Any function of a result will do.
 pub trait Classify<T, E> {
@@ -26,9 +26,17 @@ impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
 ///
 /// | found | verdict |
 /// | --- | --- |
-/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset or aborted | reject |
-/// | a [`Shed`] or a [`Refusal`]: the call was never sent; a task that was cancelled | neither |
+/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset, aborted or lost | reject |
+/// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
+/// | a host, a network or an address that can't be reached; a task that was cancelled or panicked | neither |
 /// | anything else, and `Ok` | accept: the destination took the call, whatever it answered |
+///
+/// It knows the errors of the standard library, of tokio and of this crate. Those of HTTP clients are for `HttpOverload` in
+/// the module `http`, with the feature of that name.
+///
+/// [`KeyError`]: crate::KeyError
+/// [`Refusal`]: crate::Refusal
+/// [`Shed`]: super::Shed
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Verdict};
@@ -74,7 +82,7 @@ impl Overload {
 
     /// What the signs say that it knows by itself.
     pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<Verdict> {
-        chain(error).find_map(known_sign)
+        chain(error).find_map(capacity)
     }
 }
 
@@ -87,30 +95,6 @@ impl<T, E: Error + 'static> Classify<T, E> for Overload {
 impl fmt::Debug for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overload").field("more_signs", &self.signs.len()).finish()
-    }
-}
-
-/// An error and its sources.
-pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
-fn known_sign(error: &(dyn Error + 'static)) -> Option<Verdict> {
-    if error.is::<Rejected>() || error.is::<tokio::time::error::Elapsed>() {
-        return Some(Verdict::Reject);
-    }
-    if error.is::<Shed>() || error.is::<Refusal>() {
-        return Some(Verdict::Neither);
-    }
-    if let Some(error) = error.downcast_ref::<tokio::task::JoinError>() {
-        return error.is_cancelled().then_some(Verdict::Neither);
-    }
-    match error.downcast_ref::<io::Error>()?.kind() {
-        io::ErrorKind::TimedOut
-        | io::ErrorKind::ConnectionRefused
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted => Some(Verdict::Reject),
-        _ => None,
     }
 }
 

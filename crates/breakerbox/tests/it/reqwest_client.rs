@@ -183,11 +183,14 @@ impl reqwest::dns::Resolve for NoNames {
     }
 }
 
-/// What the ready classifier says of a real result.
+/// What the ready classifier says of a real result, of a plain client and of one with middleware.
 async fn verdict(client: &reqwest::Client, url: &str) -> Verdict {
     use breakerbox::throttle::Classify as _;
+    let plain = HttpOverload::new().verdict(&client.get(url).send().await);
     let client = ClientBuilder::new(client.clone()).build();
-    HttpOverload::new().verdict(&client.get(url).send().await)
+    let with_middleware = HttpOverload::new().verdict(&client.get(url).send().await);
+    assert_eq!(plain, with_middleware, "{url}");
+    plain
 }
 
 #[tokio::test]

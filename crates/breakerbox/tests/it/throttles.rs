@@ -287,6 +287,13 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
         (io::ErrorKind::ConnectionRefused, Verdict::Reject),
         (io::ErrorKind::ConnectionReset, Verdict::Reject),
         (io::ErrorKind::ConnectionAborted, Verdict::Reject),
+        (io::ErrorKind::BrokenPipe, Verdict::Reject),
+        (io::ErrorKind::UnexpectedEof, Verdict::Reject),
+        (io::ErrorKind::HostUnreachable, Verdict::Neither),
+        (io::ErrorKind::NetworkUnreachable, Verdict::Neither),
+        (io::ErrorKind::NetworkDown, Verdict::Neither),
+        (io::ErrorKind::AddrInUse, Verdict::Neither),
+        (io::ErrorKind::AddrNotAvailable, Verdict::Neither),
         (io::ErrorKind::PermissionDenied, Verdict::Accept),
     ] {
         assert_eq!(overload.of(&io(kind)), verdict, "{kind}");
@@ -296,9 +303,14 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
     assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), Verdict::Reject);
     let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(overload.of(&elapsed), Verdict::Reject);
-    let task = tokio::spawn(std::future::pending::<()>());
-    task.abort();
-    assert_eq!(overload.of(&task.await.unwrap_err()), Verdict::Neither);
+    let cancelled = tokio::spawn(std::future::pending::<()>());
+    cancelled.abort();
+    assert_eq!(overload.of(&cancelled.await.unwrap_err()), Verdict::Neither);
+    let panicked = tokio::spawn(async { std::panic::resume_unwind(Box::new("a mistake of this service")) });
+    assert_eq!(overload.of(&panicked.await.unwrap_err() as &tokio::task::JoinError), Verdict::Neither);
+    let hidden =
+        io::Error::other(Rejected::because("an io::Error's source is not what it holds, but what is behind"));
+    assert_eq!(overload.of(&hidden), Verdict::Reject);
     let told = Overload::default().or(|error| error.is::<Sending>().then_some(Verdict::Neither));
     assert_eq!(
         told.of(&Sending(io(io::ErrorKind::TimedOut))),
@@ -324,4 +336,5 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
         }
     };
     assert_eq!(overload.of(&shed), Verdict::Neither);
+    assert_eq!(overload.of(&CallError::Failed(KeyError::NoHost)), Verdict::Neither);
 }

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 use super::error::Error;
 use crate::call;
 use crate::call::Judgement;
-use crate::http::{BoxError, was_never_sent};
+use crate::http::BoxError;
 use crate::permit::OwnedPermit;
 use crate::questions::ClassifyResponse;
 
@@ -86,7 +86,7 @@ where
 
 fn judge<T>(classify: &impl ClassifyResponse<T, BoxError>, result: &Result<T, BoxError>) -> Judgement {
     match result {
-        Err(error) if was_never_sent(&**error) => Judgement::IGNORED,
+        Err(error) if crate::throttle::was_never_sent(&**error) => Judgement::IGNORED,
         result => classify.judge(result),
     }
 }
