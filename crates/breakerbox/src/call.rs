@@ -11,6 +11,7 @@ use breakerbox_core::{Outcome, OutcomeKind, Refusal};
 
 use crate::circuit::Circuit;
 use crate::permit::Permit;
+use crate::probe_timeout::ProbeTimeout;
 
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -20,8 +21,8 @@ pub enum CallError<E> {
     #[error("refused: {0}")]
     Refused(#[source] Refusal),
     /// The call was a probe and did not end in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("the call was given up")]
+    ProbeTimedOut(#[source] ProbeTimeout),
     /// The call was made, and this is its error.
     #[error("{0}")]
     Failed(#[source] E),
@@ -32,7 +33,7 @@ impl<E> CallError<E> {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::ProbeTimedOut | Self::Failed(_) => None,
+            Self::ProbeTimedOut(_) | Self::Failed(_) => None,
         }
     }
 }
@@ -101,14 +102,14 @@ impl Circuit {
             None => call.await,
             Some(Duration::ZERO) => {
                 permit.ignored();
-                return Err(CallError::ProbeTimedOut);
+                return Err(CallError::ProbeTimedOut(ProbeTimeout));
             }
             Some(_) if !has_timer() => call.await,
             Some(limit) => match tokio::time::timeout(limit, call).await {
                 Ok(result) => result,
                 Err(_) => {
                     permit.failure();
-                    return Err(CallError::ProbeTimedOut);
+                    return Err(CallError::ProbeTimedOut(ProbeTimeout));
                 }
             },
         };

@@ -62,6 +62,7 @@ mod clock;
 pub mod http;
 mod observe;
 mod permit;
+mod probe_timeout;
 #[cfg(feature = "http")]
 mod questions;
 mod registry;
@@ -85,6 +86,7 @@ pub use circuit::Circuit;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
+pub use probe_timeout::ProbeTimeout;
 #[cfg(feature = "http")]
 pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 

@@ -28,8 +28,7 @@ fn of_hyper(error: &hyper::Error) -> Option<Verdict> {
 
 #[cfg(feature = "tower")]
 fn of_tower(error: &(dyn Error + 'static)) -> Option<Verdict> {
-    let given_up = matches!(error.downcast_ref(), Some(crate::tower::circuit::Error::ProbeTimedOut));
-    (given_up || error.is::<tower::timeout::error::Elapsed>()).then_some(Verdict::Reject)
+    error.is::<tower::timeout::error::Elapsed>().then_some(Verdict::Reject)
 }
 
 #[cfg(not(feature = "tower"))]
@@ -40,9 +39,6 @@ fn of_tower(_: &(dyn Error + 'static)) -> Option<Verdict> {
 /// Whether it came with a middleware's error or by itself.
 #[cfg(feature = "reqwest-middleware")]
 fn of_reqwest(error: &(dyn Error + 'static)) -> Option<Verdict> {
-    if let Some(crate::reqwest::Error::ProbeTimedOut) = error.downcast_ref() {
-        return Some(Verdict::Reject);
-    }
     match error.downcast_ref::<reqwest::Error>()? {
         client if client.is_timeout() => Some(Verdict::Reject),
         client if client.is_builder() || client.is_redirect() || client.is_dns() => Some(Verdict::Neither),

@@ -54,7 +54,7 @@ where
         let answer = circuit.call_classified(judge, next.run(request, extensions)).await;
         answer.map_err(|error| match error {
             CallError::Refused(refusal) => Error::Refused { key, refusal }.into(),
-            CallError::ProbeTimedOut => Error::ProbeTimedOut.into(),
+            CallError::ProbeTimedOut(timeout) => Error::ProbeTimedOut { key, timeout }.into(),
             CallError::Failed(error) => error,
         })
     }

@@ -3,6 +3,7 @@
 use breakerbox_core::throttle::Shed;
 use breakerbox_core::{Key, KeyError, Refusal};
 
+use crate::probe_timeout::ProbeTimeout;
 use crate::throttle::NotLetThrough;
 
 /// Why a request was not sent, or was given up. It comes inside of a
@@ -26,8 +27,14 @@ pub enum Error {
     #[error("no key for this request: {0}")]
     Key(#[source] KeyError),
     /// It was a probe and was not answered in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("{key}: given up")]
+    ProbeTimedOut {
+        /// Whose circuit.
+        key: Key,
+        /// Why.
+        #[source]
+        timeout: ProbeTimeout,
+    },
 }
 
 impl Error {

@@ -10,6 +10,7 @@ use breakerbox_core::throttle::{Shed, Verdict};
 use breakerbox_core::{KeyError, Refusal};
 
 use super::classify::Rejected;
+use crate::probe_timeout::ProbeTimeout;
 
 /// An error and all that is behind it.
 pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
@@ -56,7 +57,7 @@ pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<Verdict> {
     if is_never_sent(error) || error.is::<tokio::task::JoinError>() {
         return Some(Verdict::Neither);
     }
-    if error.is::<Rejected>() || error.is::<tokio::time::error::Elapsed>() {
+    if error.is::<Rejected>() || error.is::<ProbeTimeout>() || error.is::<tokio::time::error::Elapsed>() {
         return Some(Verdict::Reject);
     }
     of_io(error.downcast_ref::<io::Error>()?.kind())

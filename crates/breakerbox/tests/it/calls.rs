@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{CallError, Circuit, Judgement, Refusal, Status};
+use breakerbox::{CallError, Circuit, Judgement, ProbeTimeout, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -76,7 +76,7 @@ async fn a_probe_is_given_up_at_its_deadline() {
     service.clock.advance(secs(30));
     let start = tokio::time::Instant::now();
     let hanging = std::future::pending::<Answer>();
-    assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut));
+    assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut(ProbeTimeout)));
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);
 }

@@ -116,7 +116,9 @@ async fn a_hanging_probe_is_given_up() {
     let key = format!("t {}", receiver.url("/in"));
     let circuit = service.tripped_and_cooled(&key);
     let error = get(&client, &receiver.url("/in")).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::ProbeTimedOut)));
+    assert!(
+        matches!(Error::find(&error), Some(Error::ProbeTimedOut { key: whose, .. }) if whose.text() == key)
+    );
     assert_eq!(circuit.status(), Status::Open);
     assert_eq!(HttpOverload::new().of_error(&error), Verdict::Reject, "a throttle outside hears of it");
 }

@@ -7,9 +7,9 @@ use breakerbox::throttle::{
     CallError, Levels, Overload, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
     context_priority, with_priority, with_priority_blocking,
 };
-use breakerbox::{Breakerbox, Command, KeyError, ManualClock};
+use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
 
-use crate::service::secs;
+use crate::service::{Service, secs, simple};
 
 type Classifier = fn(&Answer) -> Verdict;
 type Answer = Result<&'static str, Trouble>;
@@ -317,6 +317,15 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
         Verdict::Neither,
         "what it was told goes first"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_was_given_up_is_a_reject_to_a_throttle_around_its_circuit() {
+    let circuit = Service::new(&simple()).tripped_and_cooled("e1");
+    let hanging = std::future::pending::<Result<(), Trouble>>();
+    let error = Throttle::default().call(Priority::HIGH, circuit.call(hanging)).await.unwrap_err();
+    assert_eq!(error, CallError::Failed(breakerbox::CallError::ProbeTimedOut(ProbeTimeout)));
+    assert_eq!(Overload::default().of(&error), Verdict::Reject);
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ async fn a_hanging_probe_is_given_up_at_its_deadline() {
     let mut probe = Box::pin(client.call_to(URL));
     assert_eq!(under_way(), 1);
     let given_up = tokio::time::timeout(secs(60), &mut probe).await.expect("it is given up");
-    assert!(matches!(given_up, Err(Error::ProbeTimedOut)));
+    assert!(matches!(given_up, Err(Error::ProbeTimedOut { key, .. }) if key.text() == KEY));
     assert_eq!(under_way(), 0, "at once, not only with the future");
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);

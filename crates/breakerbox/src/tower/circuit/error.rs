@@ -3,6 +3,7 @@
 use breakerbox_core::{Key, KeyError, Refusal};
 
 use crate::http::BoxError;
+use crate::probe_timeout::ProbeTimeout;
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +22,14 @@ pub enum Error {
     #[error("no circuit for this request: {0}")]
     Key(#[source] KeyError),
     /// The request was a probe and was not answered in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("{key}: given up")]
+    ProbeTimedOut {
+        /// Whose circuit.
+        key: Key,
+        /// Why.
+        #[source]
+        timeout: ProbeTimeout,
+    },
     /// The service inside failed, or was not ready and never will be.
     #[error("{0}")]
     Inner(#[source] BoxError),
@@ -34,7 +41,7 @@ impl Error {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused { refusal, .. } => Some(refusal),
-            Self::Key(_) | Self::ProbeTimedOut | Self::Inner(_) => None,
+            Self::Key(_) | Self::ProbeTimedOut { .. } | Self::Inner(_) => None,
         }
     }
 }
