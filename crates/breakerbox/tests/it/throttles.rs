@@ -223,6 +223,21 @@ async fn retries_are_a_tenth_of_what_was_accepted_and_a_shed_is_never_retried() 
 }
 
 #[tokio::test]
+async fn what_was_never_sent_is_not_retried_and_costs_no_budget() {
+    let (throttle, clock) = throttle();
+    calls(&throttle, &clock, 100, Ok("fine")).await;
+    let open = Service::new(&simple()).tripped("e1");
+    let inside = open.call(async { Err::<(), _>(Trouble::Full) });
+    let refused = Throttle::default().call(Priority::LOW, inside).await.unwrap_err();
+    assert!(matches!(refused, CallError::Failed(breakerbox::CallError::Refused(_))), "{refused:?}");
+    let hidden = CallError::Failed(Sending(io::Error::other(KeyError::NoHost)));
+    for _ in 0..100 {
+        assert!(!throttle.may_retry(&refused) && !throttle.may_retry(&hidden));
+    }
+    assert_eq!((0..100).filter(|_| throttle.take_retry()).count(), 10, "all of it is left");
+}
+
+#[tokio::test]
 async fn each_key_has_a_throttle_of_its_own() {
     let clock = ManualClock::new();
     let throttles = Throttle::builder().clock(clock.clone()).classify(classify as Classifier).build_keyed(2);
