@@ -131,9 +131,12 @@ async fn tenants_come_with_the_request() {
     let receiver = Receiver::start(Answer::Status(200)).await;
     service.tripped("acme 127.0.0.1");
     let error = get(&client, &receiver.url("/")).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TenantEmpty))));
+    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::NoTenant))));
+    assert_eq!(NotSent::find(&error), Some(NotSent::NoKey(KeyError::NoTenant)));
     let send = |tenant| client.get(receiver.url("/")).with_extension(Tenant::new(tenant)).send();
-    assert!(NotSent::find(&send("acme").await.unwrap_err()).is_some());
+    let nameless = send("").await.unwrap_err();
+    assert_eq!(NotSent::find(&nameless), Some(NotSent::NoKey(KeyError::TenantEmpty)));
+    assert!(matches!(NotSent::find(&send("acme").await.unwrap_err()), Some(NotSent::Refused(_))));
     assert_eq!(send("umbrella").await.unwrap().status(), 200);
     assert_eq!(receiver.received(), 1);
 }

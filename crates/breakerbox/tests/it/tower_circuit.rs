@@ -117,7 +117,7 @@ async fn a_request_without_a_key_is_not_sent() {
     let mut nobodys = CircuitLayer::new(service.breakers.clone(), extract).layer(mock.clone());
     let mut client = layer(&service).layer(mock);
     let table = [
-        (now(nobodys.call_to(URL)), KeyError::TenantEmpty),
+        (now(nobodys.call_to(URL)), KeyError::NoTenant),
         (now(client.call_to("ftp://a.example/in")), KeyError::Scheme),
         (
             now(client.call_to(&format!("https://a.example/{}", "x".repeat(2_000)))),
@@ -127,7 +127,10 @@ async fn a_request_without_a_key_is_not_sent() {
     for (answer, expected) in table {
         let error = answer.unwrap_err();
         assert!(matches!(&error, Error::Key(error) if *error == expected), "{error}");
+        assert_eq!(NotSent::find(&error), Some(NotSent::NoKey(expected)));
     }
+    let says = KeyError::NoTenant.to_string();
+    assert!(says.contains("extension") && says.contains("or_tenant"), "it says what to do: {says}");
     assert!(
         matches!(now(client.call_to("/in")), Err(Error::Key(KeyError::Url(_)))),
         "a server's, not a client's"
