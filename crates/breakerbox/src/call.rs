@@ -18,13 +18,13 @@ use crate::probe_timeout::ProbeTimeout;
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made: the circuit refused it.
-    #[error("refused: {0}")]
+    #[error("the call was refused ({})", .0.name())]
     Refused(#[source] Refusal),
     /// The call was a probe and did not end in time. It was given up.
     #[error("the call was given up")]
     ProbeTimedOut(#[source] ProbeTimeout),
     /// The call was made, and this is its error.
-    #[error("{0}")]
+    #[error("the call failed")]
     Failed(#[source] E),
 }
 

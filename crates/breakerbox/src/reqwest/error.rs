@@ -12,7 +12,7 @@ use crate::throttle::NotLetThrough;
 #[non_exhaustive]
 pub enum Error {
     /// It was not sent: the circuit refused it.
-    #[error("refused {key}: {refusal}")]
+    #[error("{key}: refused ({})", .refusal.name())]
     Refused {
         /// Whose circuit.
         key: Key,
@@ -21,10 +21,10 @@ pub enum Error {
         refusal: Refusal,
     },
     /// It was not sent: the throttle shed it. It should not be retried at once.
-    #[error("{0}")]
+    #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
     /// It was not sent: no key can be made of it.
-    #[error("no key for this request: {0}")]
+    #[error("no key for this request")]
     Key(#[source] KeyError),
     /// It was a probe and was not answered in time. It was given up.
     #[error("{key}: given up")]

@@ -17,10 +17,10 @@ use super::signs::was_never_sent;
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made.
-    #[error("{0}")]
+    #[error("the throttle kept the call back")]
     Shed(#[source] Shed),
     /// The call was made, and this is its error.
-    #[error("{0}")]
+    #[error("the throttled call failed")]
     Failed(#[source] E),
 }
 

@@ -102,13 +102,15 @@ impl fmt::Debug for Overload {
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Rejected, Verdict};
+/// use std::error::Error;
 ///
 /// let busy = Rejected::because("queue full");
-/// assert_eq!(busy.to_string(), "rejected by the destination: queue full");
+/// assert_eq!(busy.to_string(), "rejected by the destination");
+/// assert_eq!(busy.source().expect("what was wrapped").to_string(), "queue full");
 /// assert_eq!(Overload::default().of(&busy), Verdict::Reject);
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("rejected by the destination: {0}")]
+#[error("rejected by the destination")]
 pub struct Rejected(#[source] Box<dyn Error + Send + Sync>);
 
 impl Rejected {

@@ -82,7 +82,8 @@ async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     let result: Result<&str, CallError<Trouble>> = throttle.call(Priority::LOW, never).await;
     let error = result.unwrap_err();
     assert!(error.is_local());
-    assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");
+    let why = error.shed().unwrap().to_string();
+    assert!(why.starts_with("shed: the destination takes about"), "{why}");
 }
 
 #[tokio::test]

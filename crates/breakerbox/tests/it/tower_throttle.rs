@@ -92,7 +92,8 @@ async fn a_shed_request_never_reaches_the_service() {
     let error = now(client.call_to(URL)).unwrap_err();
     assert!(destination.is_idle());
     assert_eq!(error.shed().map(Shed::reason), Some(shed.reason()));
-    assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");
+    let why = error.shed().unwrap().to_string();
+    assert!(why.starts_with("shed: the destination takes about"), "{why}");
     let boxed = BoxError::from(error);
     let response: Response<()> = NotSent::find(&*boxed).unwrap().response();
     assert_eq!(

@@ -10,7 +10,7 @@ use crate::probe_timeout::ProbeTimeout;
 #[non_exhaustive]
 pub enum Error {
     /// The request was not sent: the circuit refused it.
-    #[error("refused {key}: {refusal}")]
+    #[error("{key}: refused ({})", .refusal.name())]
     Refused {
         /// Whose circuit.
         key: Key,
@@ -19,7 +19,7 @@ pub enum Error {
         refusal: Refusal,
     },
     /// The request was not sent: no key can be made of it.
-    #[error("no circuit for this request: {0}")]
+    #[error("no circuit for this request")]
     Key(#[source] KeyError),
     /// The request was a probe and was not answered in time. It was given up.
     #[error("{key}: given up")]
@@ -31,7 +31,7 @@ pub enum Error {
         timeout: ProbeTimeout,
     },
     /// The service inside failed, or was not ready and never will be.
-    #[error("{0}")]
+    #[error("the service behind the circuit failed")]
     Inner(#[source] BoxError),
 }
 
