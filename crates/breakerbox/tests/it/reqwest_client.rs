@@ -229,14 +229,37 @@ async fn a_destination_that_drowns_is_spared() {
     assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TooLong { .. }))), "{error:?}");
 }
 
-#[tokio::test]
-async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
+fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
     for _ in 0..10_000 {
         drop(throttle.ask(Priority::LOW));
     }
-    let client = client(ThrottleMiddleware::new(throttle).default_priority(Priority::LOW));
+    throttle
+}
+
+#[tokio::test]
+async fn any_function_extracts_priorities_and_clones_share_their_throttle() {
+    let by_path = |outgoing: &Outgoing<'_>| match outgoing.request.url().path() {
+        "/report" => Some(Priority::LOW),
+        _ => None,
+    };
+    let first = ThrottleMiddleware::new(throttle_that_sheds_low()).priority_by(by_path);
+    let receiver = Receiver::start(Answer::Status(200)).await;
+    for client in [client(first.clone()), client(first)] {
+        for (path, sheds) in [("/report", true), ("/order", false)] {
+            let mut shed = 0;
+            for _ in 0..20 {
+                shed += u32::from(get(&client, &receiver.url(path)).await.is_err());
+            }
+            assert_eq!((shed > 10, shed == 0), (sheds, !sheds), "{path}: {shed} shed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
+    let client = client(ThrottleMiddleware::new(throttle_that_sheds_low()).default_priority(Priority::LOW));
     let receiver = Receiver::start(Answer::Status(200)).await;
     let (high, low) = (Some(Priority::HIGH), Some(Priority::LOW));
     for (of_request, of_task, sheds) in
