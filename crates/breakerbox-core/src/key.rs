@@ -67,9 +67,15 @@ pub enum KeyError {
         /// Its length in bytes.
         length: usize,
     },
-    /// There is no tenant.
+    /// The tenant's name is empty.
     #[error("tenant: must not be empty")]
     TenantEmpty,
+    /// A request says nothing about its tenant, and nobody said who it is then.
+    #[error(
+        "tenant: the request carries none; give it a `Tenant` as an extension, or name the tenant of all such requests \
+         with `KeyFromUrl::or_tenant`"
+    )]
+    NoTenant,
     /// A tenant with spaces could pass for another tenant's key.
     #[error("tenant: must not contain white space or control characters")]
     TenantCharacter,

@@ -14,19 +14,20 @@ use tokio::runtime::{Handle, Id};
 use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::permit::Permit;
+use crate::probe_timeout::ProbeTimeout;
 
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made: the circuit refused it.
-    #[error("refused: {0}")]
+    #[error("the call was refused ({})", .0.name())]
     Refused(#[source] Refusal),
     /// The call was a probe and did not end in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("the call was given up")]
+    ProbeTimedOut(#[source] ProbeTimeout),
     /// The call was made, and this is its error.
-    #[error("{0}")]
+    #[error("the call failed")]
     Failed(#[source] E),
 }
 
@@ -35,7 +36,7 @@ impl<E> CallError<E> {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::ProbeTimedOut | Self::Failed(_) => None,
+            Self::ProbeTimedOut(_) | Self::Failed(_) => None,
         }
     }
 }
@@ -114,7 +115,7 @@ impl Circuit {
                 Ok(result) => result,
                 Err(_) => {
                     permit.failure();
-                    return Err(CallError::ProbeTimedOut);
+                    return Err(CallError::ProbeTimedOut(ProbeTimeout));
                 }
             },
         };

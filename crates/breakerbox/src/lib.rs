@@ -65,6 +65,7 @@ pub mod http;
 mod observe;
 mod permit;
 mod policies;
+mod probe_timeout;
 mod questions;
 mod registry;
 #[cfg(feature = "reqwest-middleware")]
@@ -89,6 +90,7 @@ pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use fleet::{OnStoreLoss, StoreHealth};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
+pub use probe_timeout::ProbeTimeout;
 pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 
 /// The guides' examples, compiled and run.

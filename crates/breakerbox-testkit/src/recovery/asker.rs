@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use breakerbox::{CallError, Circuit, Permit, Refusal, Settlement};
+use breakerbox::{CallError, Circuit, Permit, ProbeTimeout, Refusal, Settlement};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
@@ -240,7 +240,7 @@ fn check(ended: Ended, wave: &Wave) {
     let expected = match wave.plan.probe {
         Some(Fate::Succeeds) => Some(Ok(())),
         Some(Fate::Fails) => Some(Err(CallError::Failed("down"))),
-        Some(Fate::TimesOut) => Some(Err(CallError::ProbeTimedOut)),
+        Some(Fate::TimesOut) => Some(Err(CallError::ProbeTimedOut(ProbeTimeout))),
         _ => None,
     };
     if ended != expected {

@@ -57,7 +57,7 @@ impl fmt::Display for Tenant {
 /// assert_eq!(by_host.key(&request)?.text(), "shop hooks.acme.example");
 ///
 /// let by_endpoint = KeyFromUrl::by(CircuitBy::Endpoint);
-/// assert_eq!(by_endpoint.key(&request), Err(KeyError::TenantEmpty));
+/// assert_eq!(by_endpoint.key(&request), Err(KeyError::NoTenant));
 /// request.extensions_mut().insert(Tenant::new("acme"));
 /// assert_eq!(by_endpoint.key(&request)?.text(), "acme https://hooks.acme.example/in");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -82,7 +82,7 @@ impl KeyFromUrl {
     }
 
     pub(crate) fn of(&self, extensions: &http::Extensions, url: &str) -> Result<Key, KeyError> {
-        let tenant = extensions.get().or(self.or_tenant.as_ref()).ok_or(KeyError::TenantEmpty)?;
+        let tenant = extensions.get().or(self.or_tenant.as_ref()).ok_or(KeyError::NoTenant)?;
         Key::of(tenant.name(), url, self.by)
     }
 }

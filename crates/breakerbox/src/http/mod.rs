@@ -27,8 +27,6 @@ pub use outcomes::HttpOutcomes;
 pub use overload::HttpOverload;
 pub use priority::PriorityFromExtension;
 pub use retry_after::retry_after;
-#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
-pub(crate) use signs::was_never_sent;
 
 /// An error of any type, as tower's own layers have it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::time::Duration;
 
-use breakerbox_core::Refusal;
 use breakerbox_core::throttle::Shed;
+use breakerbox_core::{KeyError, Refusal};
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 
-use super::signs::chain;
+use crate::throttle::chain;
 
-/// A call that a circuit refused or a throttle shed. The destination never saw it.
+/// A call that a circuit refused, that a throttle shed, or of which no key can be made. The destination never saw it.
 ///
 /// However deep in other errors it is, [`find`](Self::find) finds it. A server or proxy answers with
 /// [`response`](Self::response).
@@ -42,15 +42,19 @@ pub enum NotSent {
     Refused(Refusal),
     /// A throttle shed it.
     Shed(Shed),
+    /// No key can be made of it, so there is no circuit or throttle to ask.
+    NoKey(KeyError),
 }
 
 impl NotSent {
-    /// Why the call behind this error was never sent; none if it was, as far as can be seen.
+    /// Why the call behind this error was never sent; none if neither a circuit nor a throttle kept it back.
     #[must_use]
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         chain(error).find_map(|error| {
             let refused = error.downcast_ref().copied().map(Self::Refused);
-            refused.or_else(|| error.downcast_ref().copied().map(Self::Shed))
+            let shed = || error.downcast_ref().copied().map(Self::Shed);
+            let no_key = || error.downcast_ref().copied().map(Self::NoKey);
+            refused.or_else(shed).or_else(no_key)
         })
     }
 
@@ -60,15 +64,22 @@ impl NotSent {
         match self {
             Self::Refused(refusal) => refusal.retry_in(),
             Self::Shed(shed) => Some(shed.retry_in()),
+            Self::NoKey(_) => None,
         }
     }
 
-    /// What a server or a proxy answers: 503, with a `Retry-After` in whole seconds where a time is known, and an empty
-    /// body.
+    /// What a server or a proxy answers, with an empty body: 503, with a `Retry-After` in whole seconds where a time is
+    /// known.
+    ///
+    /// Without a key it is 500. The URL and the tenant are this service's doing, not that of whoever asked it, so it is no
+    /// 4xx; and the same request will never be sent, so it is no 503, which asks to try again.
     #[must_use]
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        *response.status_mut() = match self {
+            Self::Refused(_) | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
         if let Some(retry_in) = self.retry_in() {
             // Rounded up: whoever waits for so long does not come too early.
             let seconds = retry_in.as_secs() + u64::from(retry_in.subsec_nanos() > 0);
@@ -107,5 +118,14 @@ mod tests {
             let header = response.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap());
             assert_eq!(header, expected, "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn without_a_key_it_is_this_services_mistake_and_trying_again_does_not_help() {
+        let error = crate::throttle::Rejected::because(KeyError::NoHost);
+        let not_sent = NotSent::find(&error).unwrap();
+        assert_eq!((not_sent, not_sent.retry_in()), (NotSent::NoKey(KeyError::NoHost), None));
+        let response: Response<()> = not_sent.response();
+        assert_eq!((response.status().as_u16(), response.headers().len()), (500, 0));
     }
 }

@@ -8,10 +8,10 @@ use http::{HeaderMap, StatusCode};
 
 use super::BoxError;
 use super::retry_after::retry_after;
-use super::signs::was_never_sent;
 use super::statuses::Statuses;
 use crate::call::Judgement;
 use crate::questions::ClassifyResponse;
+use crate::throttle::was_never_sent;
 
 /// The ready classifier of a circuit for HTTP.
 ///

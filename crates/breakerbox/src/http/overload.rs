@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::statuses::Statuses;
 use super::{BoxError, signs};
-use crate::throttle::{Classify, Overload};
+use crate::throttle::{Classify, Overload, chain, was_never_sent};
 
 /// The ready classifier of a throttle for HTTP.
 ///
@@ -66,8 +66,8 @@ impl HttpOverload {
     /// What an error means.
     #[must_use]
     pub fn of_error(&self, error: &(dyn Error + 'static)) -> Verdict {
-        let never_sent = || signs::was_never_sent(error).then_some(Verdict::Neither);
-        let of_http = || signs::chain(error).find_map(signs::capacity);
+        let never_sent = || was_never_sent(error).then_some(Verdict::Neither);
+        let of_http = || chain(error).find_map(signs::capacity);
         (self.errors.told(error).or_else(never_sent).or_else(of_http))
             .or_else(|| Overload::known(error))
             .unwrap_or(Verdict::Neither)
@@ -136,6 +136,8 @@ mod tests {
             (io(io::ErrorKind::UnexpectedEof), Verdict::Reject),
             (io(io::ErrorKind::InvalidData), Verdict::Neither),
             (io(io::ErrorKind::HostUnreachable), Verdict::Neither),
+            (io(io::ErrorKind::AddrNotAvailable), Verdict::Neither),
+            (io::Error::other(Refusal::Disabled).into(), Verdict::Neither),
             (Rejected::because("busy").into(), Verdict::Reject),
             (Refusal::Disabled.into(), Verdict::Neither),
             (KeyError::NoHost.into(), Verdict::Neither),

@@ -3,6 +3,7 @@
 use breakerbox_core::throttle::Shed;
 use breakerbox_core::{Key, KeyError, Refusal};
 
+use crate::probe_timeout::ProbeTimeout;
 use crate::throttle::NotLetThrough;
 
 /// Why a request was not sent, or was given up. It comes inside of a
@@ -11,7 +12,7 @@ use crate::throttle::NotLetThrough;
 #[non_exhaustive]
 pub enum Error {
     /// It was not sent: the circuit refused it.
-    #[error("refused {key}: {refusal}")]
+    #[error("{key}: refused ({})", .refusal.name())]
     Refused {
         /// Whose circuit.
         key: Key,
@@ -20,14 +21,20 @@ pub enum Error {
         refusal: Refusal,
     },
     /// It was not sent: the throttle shed it. It should not be retried at once.
-    #[error("{0}")]
+    #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
     /// It was not sent: no key can be made of it.
-    #[error("no key for this request: {0}")]
+    #[error("no key for this request")]
     Key(#[source] KeyError),
     /// It was a probe and was not answered in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("{key}: given up")]
+    ProbeTimedOut {
+        /// Whose circuit.
+        key: Key,
+        /// Why.
+        #[source]
+        timeout: ProbeTimeout,
+    },
 }
 
 impl Error {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`CircuitMiddleware`] | asks the circuit of a request's key before it is sent, and tells it how the call went |
 //! | [`ThrottleMiddleware`] | asks a throttle, one for all requests or one for each key, and tells it whether the call found room |
-//! | [`Outgoing`] | what key extractors see: the request and its extensions |
+//! | [`Outgoing`] | what extractors see: the request and its extensions |
 //! | [`Error`] | why a request was not sent, or was given up |
 //!
 //! The first middleware that a client gets is the outermost. With both, the throttle goes first, and middleware that
@@ -60,8 +60,8 @@ pub use error::Error;
 pub use throttle::ThrottleMiddleware;
 
 use crate::call::Judgement;
-use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl};
-use crate::questions::{ClassifyResponse, ExtractKey};
+use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl, PriorityFromExtension};
+use crate::questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::throttle::Classify;
 
 /// A request that is about to be sent.
@@ -93,15 +93,17 @@ impl<'a> Outgoing<'a> {
     pub const fn new(request: &'a reqwest::Request, extensions: &'a http::Extensions) -> Self {
         Self { request, extensions }
     }
-
-    fn priority(&self) -> Option<Priority> {
-        self.extensions.get().copied()
-    }
 }
 
 impl ExtractKey<Outgoing<'_>> for KeyFromUrl {
     fn key(&self, outgoing: &Outgoing<'_>) -> Result<Key, KeyError> {
         self.of(outgoing.extensions, outgoing.request.url().as_str())
+    }
+}
+
+impl ExtractPriority<Outgoing<'_>> for PriorityFromExtension {
+    fn priority(&self, outgoing: &Outgoing<'_>) -> Option<Priority> {
+        outgoing.extensions.get().copied()
     }
 }
 
@@ -116,6 +118,16 @@ impl ClassifyResponse<reqwest::Response, reqwest_middleware::Error> for HttpOutc
 
 impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
     fn verdict(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Verdict {
+        match result {
+            Ok(response) => self.of(response.status()),
+            Err(error) => self.of_error(error),
+        }
+    }
+}
+
+/// For calls with a plain client: `Throttle::builder().classify(HttpOverload::new())`.
+impl Classify<reqwest::Response, reqwest::Error> for HttpOverload {
+    fn verdict(&self, result: &reqwest::Result<reqwest::Response>) -> Verdict {
         match result {
             Ok(response) => self.of(response.status()),
             Err(error) => self.of_error(error),

@@ -6,22 +6,25 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
-use crate::http::{HttpOverload, was_never_sent};
-use crate::questions::ExtractKey;
+use crate::http::{HttpOverload, PriorityFromExtension};
+use crate::questions::{ExtractKey, ExtractPriority};
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
 /// Puts a throttle, or one for each key, in front of a client. See the [module](super) for an example.
 ///
 /// How important a request is: the [`Priority`] that it carries as an extension; else the one that the task
 /// [carries](crate::throttle::with_priority); else the default.
+///
+/// The middleware has a classifier of its own. That of the throttle judges calls that are made with the throttle itself.
 #[derive(Debug)]
-pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, C = Overload> {
+pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, P = PriorityFromExtension, C = Overload> {
     choice: Choice<K, C>,
     classify: D,
+    priority: P,
     default_priority: Priority,
 }
 
-impl<C> ThrottleMiddleware<OneForAll, HttpOverload, C> {
+impl<C> ThrottleMiddleware<OneForAll, HttpOverload, PriorityFromExtension, C> {
     /// One throttle for all requests.
     #[must_use]
     pub fn new(throttle: Throttle<C>) -> Self {
@@ -29,21 +32,34 @@ impl<C> ThrottleMiddleware<OneForAll, HttpOverload, C> {
     }
 }
 
-impl<K, C> ThrottleMiddleware<K, HttpOverload, C> {
+impl<K, C> ThrottleMiddleware<K, HttpOverload, PriorityFromExtension, C> {
     /// A throttle for each key that [`key`](crate::ExtractKey) finds for an [`Outgoing`] request.
     pub fn keyed(throttles: Throttles<C>, key: K) -> Self {
         Self::with(Choice::Keyed(throttles, key))
     }
 
     fn with(choice: Choice<K, C>) -> Self {
-        Self { choice, classify: HttpOverload::new(), default_priority: DEFAULT_PRIORITY }
+        Self {
+            choice,
+            classify: HttpOverload::new(),
+            priority: PriorityFromExtension,
+            default_priority: DEFAULT_PRIORITY,
+        }
     }
 }
 
-impl<K, D, C> ThrottleMiddleware<K, D, C> {
+impl<K, D, P, C> ThrottleMiddleware<K, D, P, C> {
     /// Another [classifier](crate::throttle::Classify). Without this: [`HttpOverload`].
-    pub fn classify_by<E>(self, classify: E) -> ThrottleMiddleware<K, E, C> {
-        ThrottleMiddleware { choice: self.choice, classify, default_priority: self.default_priority }
+    pub fn classify_by<E>(self, classify: E) -> ThrottleMiddleware<K, E, P, C> {
+        let Self { choice, priority, default_priority, .. } = self;
+        ThrottleMiddleware { choice, classify, priority, default_priority }
+    }
+
+    /// Another way to find the [priority](crate::ExtractPriority) that an [`Outgoing`] request carries. Without this:
+    /// [`PriorityFromExtension`].
+    pub fn priority_by<Q>(self, priority: Q) -> ThrottleMiddleware<K, D, Q, C> {
+        let Self { choice, classify, default_priority, .. } = self;
+        ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
     /// The priority of requests that carry none, in tasks that carry none. Without this: [`Priority::MEDIUM`].
@@ -53,11 +69,23 @@ impl<K, D, C> ThrottleMiddleware<K, D, C> {
     }
 }
 
+impl<K: Clone, D: Clone, P: Clone, C> Clone for ThrottleMiddleware<K, D, P, C> {
+    fn clone(&self) -> Self {
+        Self {
+            choice: self.choice.clone(),
+            classify: self.classify.clone(),
+            priority: self.priority.clone(),
+            default_priority: self.default_priority,
+        }
+    }
+}
+
 #[async_trait::async_trait]
-impl<K, D, C> Middleware for ThrottleMiddleware<K, D, C>
+impl<K, D, P, C> Middleware for ThrottleMiddleware<K, D, P, C>
 where
     K: for<'a> ExtractKey<Outgoing<'a>> + Send + Sync + 'static,
     D: Classify<Response, reqwest_middleware::Error> + Send + Sync + 'static,
+    P: for<'a> ExtractPriority<Outgoing<'a>> + Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
     async fn handle(
@@ -67,11 +95,11 @@ where
         next: Next<'_>,
     ) -> Result<Response> {
         let outgoing = Outgoing::new(&request, extensions);
-        let pass =
-            self.choice.ask(&outgoing, outgoing.priority(), self.default_priority).map_err(Error::from)?;
+        let priority = self.priority.priority(&outgoing);
+        let pass = self.choice.ask(&outgoing, priority, self.default_priority).map_err(Error::from)?;
         let result = next.run(request, extensions).await;
         pass.settle(match &result {
-            Err(error) if was_never_sent(error) => Verdict::Neither,
+            Err(error) if crate::throttle::was_never_sent(error) => Verdict::Neither,
             result => self.classify.verdict(result),
         });
         result

@@ -188,7 +188,7 @@ pub enum StoreError {
         limit: Duration,
     },
     /// It can't be reached, or refused the request.
-    #[error("the store can't be used: {0}")]
+    #[error("the store can't be used")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
     /// What it holds for a key can't be read. Reset the circuit, or upgrade this process.
     #[error("{key}: the store's record can't be read: {reason}")]

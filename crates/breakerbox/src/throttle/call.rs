@@ -3,22 +3,24 @@
 //! A dropped future and a call that panics drop the pass: neither accepted nor rejected. The pass is settled before a
 //! fallback runs.
 
+use std::error::Error;
 use std::future::Future;
 
 use breakerbox_core::throttle::{Priority, Shed};
 
 use super::classify::Classify;
 use super::handle::Throttle;
+use super::signs::was_never_sent;
 
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made.
-    #[error("{0}")]
+    #[error("the throttle kept the call back")]
     Shed(#[source] Shed),
     /// The call was made, and this is its error.
-    #[error("{0}")]
+    #[error("the throttled call failed")]
     Failed(#[source] E),
 }
 
@@ -122,8 +124,12 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Whether a call that ended like this may be made again: it was not shed, and the retry budget has room. If so, the
-    /// retry counts as made.
+    /// Whether a call that ended like this may be made again: it was sent, and the retry budget has room. If so, the retry
+    /// counts as made.
+    ///
+    /// A call that was shed, that a circuit refused or of which no key can be made was never sent: it would end the same at
+    /// once, and the budget is for those to whom a retry may help. What was never sent is found however deep in the error it
+    /// is; for a type that is no [`Error`], look yourself and [take a retry](Self::take_retry).
     ///
     /// ```
     /// use breakerbox::throttle::{CallError, Priority, Throttle};
@@ -142,7 +148,7 @@ impl<C> Throttle<C> {
     /// # });
     /// ```
     #[must_use]
-    pub fn may_retry<E>(&self, error: &CallError<E>) -> bool {
-        !error.is_local() && self.take_retry()
+    pub fn may_retry<E: Error + 'static>(&self, error: &CallError<E>) -> bool {
+        !was_never_sent(error) && self.take_retry()
     }
 }

@@ -28,6 +28,15 @@ pub(crate) enum Choice<K, C> {
     Keyed(Throttles<C>, K),
 }
 
+impl<K: Clone, C> Clone for Choice<K, C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::One(throttle) => Self::One(throttle.clone()),
+            Self::Keyed(throttles, key) => Self::Keyed(throttles.clone(), key.clone()),
+        }
+    }
+}
+
 /// Why there is no pass.
 pub(crate) enum NotLetThrough {
     Shed(Shed),

@@ -4,11 +4,11 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
-use breakerbox_core::Refusal;
-use breakerbox_core::throttle::{Shed, Verdict};
+use breakerbox_core::throttle::Verdict;
+
+use super::signs::{capacity, chain};
 
 /// Says what a call's result means for the destination's capacity. Any function of a result will do.
 pub trait Classify<T, E> {
@@ -26,9 +26,17 @@ impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
 ///
 /// | found | verdict |
 /// | --- | --- |
-/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset or aborted | reject |
-/// | a [`Shed`] or a [`Refusal`]: the call was never sent; a task that was cancelled | neither |
+/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset, aborted or lost | reject |
+/// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
+/// | a host, a network or an address that can't be reached; a task that was cancelled or panicked | neither |
 /// | anything else, and `Ok` | accept: the destination took the call, whatever it answered |
+///
+/// It knows the errors of the standard library, of tokio and of this crate. Those of HTTP clients are for `HttpOverload` in
+/// the module `http`, with the feature of that name.
+///
+/// [`KeyError`]: crate::KeyError
+/// [`Refusal`]: crate::Refusal
+/// [`Shed`]: super::Shed
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Verdict};
@@ -74,7 +82,7 @@ impl Overload {
 
     /// What the signs say that it knows by itself.
     pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<Verdict> {
-        chain(error).find_map(known_sign)
+        chain(error).find_map(capacity)
     }
 }
 
@@ -90,41 +98,19 @@ impl fmt::Debug for Overload {
     }
 }
 
-/// An error and its sources.
-pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
-fn known_sign(error: &(dyn Error + 'static)) -> Option<Verdict> {
-    if error.is::<Rejected>() || error.is::<tokio::time::error::Elapsed>() {
-        return Some(Verdict::Reject);
-    }
-    if error.is::<Shed>() || error.is::<Refusal>() {
-        return Some(Verdict::Neither);
-    }
-    if let Some(error) = error.downcast_ref::<tokio::task::JoinError>() {
-        return error.is_cancelled().then_some(Verdict::Neither);
-    }
-    match error.downcast_ref::<io::Error>()?.kind() {
-        io::ErrorKind::TimedOut
-        | io::ErrorKind::ConnectionRefused
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted => Some(Verdict::Reject),
-        _ => None,
-    }
-}
-
 /// An error that is said on the spot to be the destination's overload.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Rejected, Verdict};
+/// use std::error::Error;
 ///
 /// let busy = Rejected::because("queue full");
-/// assert_eq!(busy.to_string(), "rejected by the destination: queue full");
+/// assert_eq!(busy.to_string(), "rejected by the destination");
+/// assert_eq!(busy.source().expect("what was wrapped").to_string(), "queue full");
 /// assert_eq!(Overload::default().of(&busy), Verdict::Reject);
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("rejected by the destination: {0}")]
+#[error("rejected by the destination")]
 pub struct Rejected(#[source] Box<dyn Error + Send + Sync>);
 
 impl Rejected {

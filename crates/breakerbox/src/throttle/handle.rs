@@ -16,7 +16,7 @@ use crate::registry::Kept;
 
 /// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
 pub struct Throttle<C = Overload> {
-    /// None if there was no room for it: every call is sent and none is counted.
+    /// None if there was no room for it: every call is sent, none is counted and none is retried.
     cell: Option<Arc<Cell>>,
     means: Arc<Means<C>>,
 }
@@ -73,9 +73,11 @@ impl<C> Throttle<C> {
 
     /// Whether the retry budget has room for a retry; if so, it counts as made. Ask again before you make it.
     /// [`may_retry`](Self::may_retry) also looks at why.
+    ///
+    /// If there was no room for this throttle, nobody counts what was accepted, so there is no budget and no retry.
     #[must_use]
     pub fn take_retry(&self) -> bool {
-        self.cell.as_ref().is_none_or(|cell| cell.throttle.retry(self.means.clock.now()))
+        self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.means.clock.now()))
     }
 
     /// How many priorities there are; the standard four if there was no room for this throttle.

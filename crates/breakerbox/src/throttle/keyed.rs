@@ -47,7 +47,7 @@ impl<C> Throttles<C> {
     /// stays.
     ///
     /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, the handle has no throttle:
-    /// every call through it is sent and none is counted. Ask for the handle again to find room.
+    /// every call through it is sent, none is counted, and none may be retried. Ask for the handle again to find room.
     ///
     /// # Errors
     /// If the key is empty or too long.

@@ -35,6 +35,7 @@ mod context;
 mod handle;
 mod keyed;
 mod pass;
+mod signs;
 
 pub use breakerbox_core::throttle::{
     Levels, NoLevels, Priority, PriorityError, Reason, Shed, Strategy, ThrottlePolicy, ThrottlePolicyBuilder,
@@ -45,10 +46,10 @@ pub use call::CallError;
 pub use choice::OneForAll;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 pub(crate) use choice::{Choice, DEFAULT_PRIORITY, NotLetThrough};
-#[cfg(feature = "http")]
-pub(crate) use classify::chain;
 pub use classify::{Classify, Overload, Rejected};
 pub use context::{context_priority, with_priority, with_priority_blocking};
 pub use handle::{Builder, Throttle};
 pub use keyed::{DEFAULT_MAX_THROTTLES, Throttles};
 pub use pass::Pass;
+#[cfg(feature = "http")]
+pub(crate) use signs::{chain, was_never_sent};

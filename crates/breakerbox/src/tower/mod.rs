@@ -32,7 +32,7 @@
 //!     Ok(response) => assert_eq!(response.status(), 200),
 //!     Err(error) => match NotSent::find(&error) {
 //!         Some(not_sent) => println!("not sent; try again in {:?}", not_sent.retry_in()),
-//!         None => println!("sent, and failed: {error}"),
+//!         None => println!("sent, and failed: {error:?}"),
 //!     },
 //! }
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(()) })?;

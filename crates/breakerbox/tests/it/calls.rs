@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, CallError, Circuit, Clock, Judgement, Refusal, Status};
+use breakerbox::{Breakerbox, CallError, Circuit, Clock, Judgement, ProbeTimeout, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -27,7 +27,7 @@ async fn a_refused_call_is_not_made() {
     let refused = circuit.call(async { unreachable!("the future must not be polled") }).await;
     let refused: Result<(), CallError<Infallible>> = refused;
     assert!(matches!(refused, Err(CallError::Refused(Refusal::Open { .. }))));
-    assert_eq!(refused.unwrap_err().to_string(), "refused: the circuit is open for another 30000 ms");
+    assert_eq!(refused.unwrap_err().to_string(), "the call was refused (open)");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_probe_is_given_up_at_its_deadline() {
     service.clock.advance(secs(30));
     let start = tokio::time::Instant::now();
     let hanging = std::future::pending::<Answer>();
-    assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut));
+    assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut(ProbeTimeout)));
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);
 }

@@ -5,6 +5,7 @@
 mod bad_input;
 mod calls;
 mod circuits;
+mod errors;
 mod faults_of_others;
 #[cfg(feature = "tower")]
 mod hyper_client;

@@ -116,7 +116,9 @@ async fn a_hanging_probe_is_given_up() {
     let key = format!("t {}", receiver.url("/in"));
     let circuit = service.tripped_and_cooled(&key);
     let error = get(&client, &receiver.url("/in")).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::ProbeTimedOut)));
+    assert!(
+        matches!(Error::find(&error), Some(Error::ProbeTimedOut { key: whose, .. }) if whose.text() == key)
+    );
     assert_eq!(circuit.status(), Status::Open);
     assert_eq!(HttpOverload::new().of_error(&error), Verdict::Reject, "a throttle outside hears of it");
 }
@@ -129,9 +131,12 @@ async fn tenants_come_with_the_request() {
     let receiver = Receiver::start(Answer::Status(200)).await;
     service.tripped("acme 127.0.0.1");
     let error = get(&client, &receiver.url("/")).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TenantEmpty))));
+    assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::NoTenant))));
+    assert_eq!(NotSent::find(&error), Some(NotSent::NoKey(KeyError::NoTenant)));
     let send = |tenant| client.get(receiver.url("/")).with_extension(Tenant::new(tenant)).send();
-    assert!(NotSent::find(&send("acme").await.unwrap_err()).is_some());
+    let nameless = send("").await.unwrap_err();
+    assert_eq!(NotSent::find(&nameless), Some(NotSent::NoKey(KeyError::TenantEmpty)));
+    assert!(matches!(NotSent::find(&send("acme").await.unwrap_err()), Some(NotSent::Refused(_))));
     assert_eq!(send("umbrella").await.unwrap().status(), 200);
     assert_eq!(receiver.received(), 1);
 }
@@ -183,11 +188,14 @@ impl reqwest::dns::Resolve for NoNames {
     }
 }
 
-/// What the ready classifier says of a real result.
+/// What the ready classifier says of a real result, of a plain client and of one with middleware.
 async fn verdict(client: &reqwest::Client, url: &str) -> Verdict {
     use breakerbox::throttle::Classify as _;
+    let plain = HttpOverload::new().verdict(&client.get(url).send().await);
     let client = ClientBuilder::new(client.clone()).build();
-    HttpOverload::new().verdict(&client.get(url).send().await)
+    let with_middleware = HttpOverload::new().verdict(&client.get(url).send().await);
+    assert_eq!(plain, with_middleware, "{url}");
+    plain
 }
 
 #[tokio::test]
@@ -221,14 +229,37 @@ async fn a_destination_that_drowns_is_spared() {
     assert!(matches!(Error::find(&error), Some(Error::Key(KeyError::TooLong { .. }))), "{error:?}");
 }
 
-#[tokio::test]
-async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
+fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
     for _ in 0..10_000 {
         drop(throttle.ask(Priority::LOW));
     }
-    let client = client(ThrottleMiddleware::new(throttle).default_priority(Priority::LOW));
+    throttle
+}
+
+#[tokio::test]
+async fn any_function_extracts_priorities_and_clones_share_their_throttle() {
+    let by_path = |outgoing: &Outgoing<'_>| match outgoing.request.url().path() {
+        "/report" => Some(Priority::LOW),
+        _ => None,
+    };
+    let first = ThrottleMiddleware::new(throttle_that_sheds_low()).priority_by(by_path);
+    let receiver = Receiver::start(Answer::Status(200)).await;
+    for client in [client(first.clone()), client(first)] {
+        for (path, sheds) in [("/report", true), ("/order", false)] {
+            let mut shed = 0;
+            for _ in 0..20 {
+                shed += u32::from(get(&client, &receiver.url(path)).await.is_err());
+            }
+            assert_eq!((shed > 10, shed == 0), (sheds, !sheds), "{path}: {shed} shed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
+    let client = client(ThrottleMiddleware::new(throttle_that_sheds_low()).default_priority(Priority::LOW));
     let receiver = Receiver::start(Answer::Status(200)).await;
     let (high, low) = (Some(Priority::HIGH), Some(Priority::LOW));
     for (of_request, of_task, sheds) in

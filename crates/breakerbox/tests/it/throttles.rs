@@ -7,9 +7,9 @@ use breakerbox::throttle::{
     CallError, Levels, Overload, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
     context_priority, with_priority, with_priority_blocking,
 };
-use breakerbox::{Breakerbox, Command, KeyError, ManualClock};
+use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
 
-use crate::service::secs;
+use crate::service::{Service, secs, simple};
 
 type Classifier = fn(&Answer) -> Verdict;
 type Answer = Result<&'static str, Trouble>;
@@ -82,7 +82,8 @@ async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     let result: Result<&str, CallError<Trouble>> = throttle.call(Priority::LOW, never).await;
     let error = result.unwrap_err();
     assert!(error.is_local());
-    assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");
+    let why = error.shed().unwrap().to_string();
+    assert!(why.starts_with("shed: the destination takes about"), "{why}");
 }
 
 #[tokio::test]
@@ -223,6 +224,21 @@ async fn retries_are_a_tenth_of_what_was_accepted_and_a_shed_is_never_retried() 
 }
 
 #[tokio::test]
+async fn what_was_never_sent_is_not_retried_and_costs_no_budget() {
+    let (throttle, clock) = throttle();
+    calls(&throttle, &clock, 100, Ok("fine")).await;
+    let open = Service::new(&simple()).tripped("e1");
+    let inside = open.call(async { Err::<(), _>(Trouble::Full) });
+    let refused = Throttle::default().call(Priority::LOW, inside).await.unwrap_err();
+    assert!(matches!(refused, CallError::Failed(breakerbox::CallError::Refused(_))), "{refused:?}");
+    let hidden = CallError::Failed(Sending(io::Error::other(KeyError::NoHost)));
+    for _ in 0..100 {
+        assert!(!throttle.may_retry(&refused) && !throttle.may_retry(&hidden));
+    }
+    assert_eq!((0..100).filter(|_| throttle.take_retry()).count(), 10, "all of it is left");
+}
+
+#[tokio::test]
 async fn each_key_has_a_throttle_of_its_own() {
     let clock = ManualClock::new();
     let throttles = Throttle::builder().clock(clock.clone()).classify(classify as Classifier).build_keyed(2);
@@ -237,6 +253,9 @@ async fn each_key_has_a_throttle_of_its_own() {
     let no_room = throttles.throttle("third").unwrap();
     assert_eq!(calls(&no_room, &clock, 500, Err(Trouble::Full)).await, 0, "sent without a throttle");
     assert_eq!((no_room.key(), throttles.uncontrolled()), (None, 1));
+    calls(&no_room, &clock, 500, Ok("fine")).await;
+    let failed = CallError::Failed(Trouble::NotFound);
+    assert!(!no_room.take_retry() && !no_room.may_retry(&failed), "nobody counts, so there is no budget");
     drop((drowning, again, well));
     clock.advance(secs(60));
     assert_eq!(throttles.throttle("third").unwrap().key(), Some("third"), "idle ones made room");
@@ -284,6 +303,13 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
         (io::ErrorKind::ConnectionRefused, Verdict::Reject),
         (io::ErrorKind::ConnectionReset, Verdict::Reject),
         (io::ErrorKind::ConnectionAborted, Verdict::Reject),
+        (io::ErrorKind::BrokenPipe, Verdict::Reject),
+        (io::ErrorKind::UnexpectedEof, Verdict::Reject),
+        (io::ErrorKind::HostUnreachable, Verdict::Neither),
+        (io::ErrorKind::NetworkUnreachable, Verdict::Neither),
+        (io::ErrorKind::NetworkDown, Verdict::Neither),
+        (io::ErrorKind::AddrInUse, Verdict::Neither),
+        (io::ErrorKind::AddrNotAvailable, Verdict::Neither),
         (io::ErrorKind::PermissionDenied, Verdict::Accept),
     ] {
         assert_eq!(overload.of(&io(kind)), verdict, "{kind}");
@@ -293,15 +319,29 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
     assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), Verdict::Reject);
     let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(overload.of(&elapsed), Verdict::Reject);
-    let task = tokio::spawn(std::future::pending::<()>());
-    task.abort();
-    assert_eq!(overload.of(&task.await.unwrap_err()), Verdict::Neither);
+    let cancelled = tokio::spawn(std::future::pending::<()>());
+    cancelled.abort();
+    assert_eq!(overload.of(&cancelled.await.unwrap_err()), Verdict::Neither);
+    let panicked = tokio::spawn(async { std::panic::resume_unwind(Box::new("a mistake of this service")) });
+    assert_eq!(overload.of(&panicked.await.unwrap_err() as &tokio::task::JoinError), Verdict::Neither);
+    let hidden =
+        io::Error::other(Rejected::because("an io::Error's source is not what it holds, but what is behind"));
+    assert_eq!(overload.of(&hidden), Verdict::Reject);
     let told = Overload::default().or(|error| error.is::<Sending>().then_some(Verdict::Neither));
     assert_eq!(
         told.of(&Sending(io(io::ErrorKind::TimedOut))),
         Verdict::Neither,
         "what it was told goes first"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_was_given_up_is_a_reject_to_a_throttle_around_its_circuit() {
+    let circuit = Service::new(&simple()).tripped_and_cooled("e1");
+    let hanging = std::future::pending::<Result<(), Trouble>>();
+    let error = Throttle::default().call(Priority::HIGH, circuit.call(hanging)).await.unwrap_err();
+    assert_eq!(error, CallError::Failed(breakerbox::CallError::ProbeTimedOut(ProbeTimeout)));
+    assert_eq!(Overload::default().of(&error), Verdict::Reject);
 }
 
 #[tokio::test]
@@ -321,4 +361,5 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
         }
     };
     assert_eq!(overload.of(&shed), Verdict::Neither);
+    assert_eq!(overload.of(&CallError::Failed(KeyError::NoHost)), Verdict::Neither);
 }

@@ -56,7 +56,7 @@ async fn an_error_of_the_service_is_a_failure_and_is_handed_on() {
     let (mut client, mut destination) = client(&service);
     let error = destination.fails("connection reset", client.call_to(URL)).await.unwrap_err();
     assert!(matches!(&error, Error::Inner(inner) if inner.to_string() == "connection reset"));
-    assert_eq!(error.to_string(), "connection reset");
+    assert_eq!(error.to_string(), "the service behind the circuit failed");
     assert_eq!(service.circuit(KEY).totals().failures, 1);
 }
 
@@ -73,7 +73,7 @@ async fn a_refused_request_never_reaches_the_service() {
         &error,
         Error::Refused { key, refusal: Refusal::Open { retry_in, .. } } if key.text() == KEY && *retry_in == secs(30)
     ));
-    assert_eq!(error.to_string(), format!("refused {KEY}: the circuit is open for another 30000 ms"));
+    assert_eq!(error.to_string(), format!("{KEY}: refused (open)"));
     assert!(error.source().unwrap().is::<Refusal>());
     let boxed = BoxError::from(error);
     let response: Response<String> = NotSent::find(&*boxed).unwrap().response();
@@ -117,7 +117,7 @@ async fn a_request_without_a_key_is_not_sent() {
     let mut nobodys = CircuitLayer::new(service.breakers.clone(), extract).layer(mock.clone());
     let mut client = layer(&service).layer(mock);
     let table = [
-        (now(nobodys.call_to(URL)), KeyError::TenantEmpty),
+        (now(nobodys.call_to(URL)), KeyError::NoTenant),
         (now(client.call_to("ftp://a.example/in")), KeyError::Scheme),
         (
             now(client.call_to(&format!("https://a.example/{}", "x".repeat(2_000)))),
@@ -127,7 +127,10 @@ async fn a_request_without_a_key_is_not_sent() {
     for (answer, expected) in table {
         let error = answer.unwrap_err();
         assert!(matches!(&error, Error::Key(error) if *error == expected), "{error}");
+        assert_eq!(NotSent::find(&error), Some(NotSent::NoKey(expected)));
     }
+    let says = KeyError::NoTenant.to_string();
+    assert!(says.contains("extension") && says.contains("or_tenant"), "it says what to do: {says}");
     assert!(
         matches!(now(client.call_to("/in")), Err(Error::Key(KeyError::Url(_)))),
         "a server's, not a client's"
@@ -196,7 +199,7 @@ async fn a_hanging_probe_is_given_up_at_its_deadline() {
     let mut probe = Box::pin(client.call_to(URL));
     assert_eq!(under_way(), 1);
     let given_up = tokio::time::timeout(secs(60), &mut probe).await.expect("it is given up");
-    assert!(matches!(given_up, Err(Error::ProbeTimedOut)));
+    assert!(matches!(given_up, Err(Error::ProbeTimedOut { key, .. }) if key.text() == KEY));
     assert_eq!(under_way(), 0, "at once, not only with the future");
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);

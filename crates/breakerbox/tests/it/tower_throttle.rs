@@ -10,7 +10,7 @@ use breakerbox::throttle::{
 };
 use breakerbox::tower::circuit::{self, CircuitLayer};
 use breakerbox::tower::throttle::{Error, ThrottleLayer};
-use breakerbox::{CircuitBy, KeyError, ManualClock, Refusal, by_result};
+use breakerbox::{CircuitBy, Key, KeyError, ManualClock, ProbeTimeout, Refusal, by_result};
 use http::{Request, Response, StatusCode};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service as _, service_fn};
@@ -51,6 +51,10 @@ fn told<T>(throttle: &Throttle, clock: &ManualClock, mut call: impl FnMut() -> R
     }
 }
 
+fn given_up() -> circuit::Error {
+    circuit::Error::ProbeTimedOut { key: Key::new("t a.example").unwrap(), timeout: ProbeTimeout }
+}
+
 #[test]
 fn what_answers_mean_is_told_to_the_throttle() {
     type Answer = fn() -> Result<Response<()>, BoxError>;
@@ -64,7 +68,7 @@ fn what_answers_mean_is_told_to_the_throttle() {
         ("refused", || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()), Verdict::Reject),
         ("reset", || Err(io::Error::from(io::ErrorKind::ConnectionReset).into()), Verdict::Reject),
         ("tower's time limit", || Err(tower::timeout::error::Elapsed::new().into()), Verdict::Reject),
-        ("a probe's time limit", || Err(circuit::Error::ProbeTimedOut.into()), Verdict::Reject),
+        ("a probe's time limit", || Err(given_up().into()), Verdict::Reject),
         ("a circuit's refusal", || Err(Refusal::Disabled.into()), Verdict::Neither),
         ("no key", || Err(circuit::Error::Key(KeyError::NoHost).into()), Verdict::Neither),
         ("tower's own shed", || Err(tower::load_shed::error::Overloaded::new().into()), Verdict::Neither),
@@ -88,7 +92,8 @@ async fn a_shed_request_never_reaches_the_service() {
     let error = now(client.call_to(URL)).unwrap_err();
     assert!(destination.is_idle());
     assert_eq!(error.shed().map(Shed::reason), Some(shed.reason()));
-    assert!(error.to_string().starts_with("shed: the destination takes about"), "{error}");
+    let why = error.shed().unwrap().to_string();
+    assert!(why.starts_with("shed: the destination takes about"), "{why}");
     let boxed = BoxError::from(error);
     let response: Response<()> = NotSent::find(&*boxed).unwrap().response();
     assert_eq!(

@@ -3,13 +3,14 @@
 use breakerbox_core::{Key, KeyError, Refusal};
 
 use crate::http::BoxError;
+use crate::probe_timeout::ProbeTimeout;
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The request was not sent: the circuit refused it.
-    #[error("refused {key}: {refusal}")]
+    #[error("{key}: refused ({})", .refusal.name())]
     Refused {
         /// Whose circuit.
         key: Key,
@@ -18,13 +19,19 @@ pub enum Error {
         refusal: Refusal,
     },
     /// The request was not sent: no key can be made of it.
-    #[error("no circuit for this request: {0}")]
+    #[error("no circuit for this request")]
     Key(#[source] KeyError),
     /// The request was a probe and was not answered in time. It was given up.
-    #[error("the probe took longer than probe_timeout")]
-    ProbeTimedOut,
+    #[error("{key}: given up")]
+    ProbeTimedOut {
+        /// Whose circuit.
+        key: Key,
+        /// Why.
+        #[source]
+        timeout: ProbeTimeout,
+    },
     /// The service inside failed, or was not ready and never will be.
-    #[error("{0}")]
+    #[error("the service behind the circuit failed")]
     Inner(#[source] BoxError),
 }
 
@@ -34,7 +41,7 @@ impl Error {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused { refusal, .. } => Some(refusal),
-            Self::Key(_) | Self::ProbeTimedOut | Self::Inner(_) => None,
+            Self::Key(_) | Self::ProbeTimedOut { .. } | Self::Inner(_) => None,
         }
     }
 }

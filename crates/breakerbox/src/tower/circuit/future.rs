@@ -5,14 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use breakerbox_core::Key;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
 use super::error::Error;
 use crate::call;
 use crate::call::Judgement;
-use crate::http::{BoxError, was_never_sent};
+use crate::http::BoxError;
 use crate::permit::OwnedPermit;
+use crate::probe_timeout::ProbeTimeout;
 use crate::questions::ClassifyResponse;
 
 pin_project! {
@@ -32,6 +34,7 @@ pin_project! {
             #[pin]
             call: F,
             permit: OwnedPermit,
+            key: Key,
             deadline: Deadline,
             classify: Arc<C>,
         },
@@ -41,8 +44,8 @@ pin_project! {
 }
 
 impl<F, C> ResponseFuture<F, C> {
-    pub(super) const fn of_call(call: F, permit: OwnedPermit, classify: Arc<C>) -> Self {
-        Self { state: State::Running { call, permit, deadline: Deadline::NotLookedAt, classify } }
+    pub(super) const fn of_call(call: F, permit: OwnedPermit, key: Key, classify: Arc<C>) -> Self {
+        Self { state: State::Running { call, permit, key, deadline: Deadline::NotLookedAt, classify } }
     }
 
     pub(super) const fn of_error(error: Error) -> Self {
@@ -61,7 +64,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         let result = match state.as_mut().project() {
-            StateProjection::Running { call, permit, deadline, classify } => match call.poll(context) {
+            StateProjection::Running { call, permit, key, deadline, classify } => match call.poll(context) {
                 Poll::Ready(result) => {
                     let result = result.map_err(Into::into);
                     let judgement = judge(&**classify, &result);
@@ -71,7 +74,7 @@ where
                 Poll::Pending => {
                     ready!(deadline.poll(permit, context));
                     permit.lend().failure();
-                    Err(Error::ProbeTimedOut)
+                    Err(Error::ProbeTimedOut { key: key.clone(), timeout: ProbeTimeout })
                 }
             },
             StateProjection::NotSent { error } => {
@@ -86,7 +89,7 @@ where
 
 fn judge<T>(classify: &impl ClassifyResponse<T, BoxError>, result: &Result<T, BoxError>) -> Judgement {
     match result {
-        Err(error) if was_never_sent(&**error) => Judgement::IGNORED,
+        Err(error) if crate::throttle::was_never_sent(&**error) => Judgement::IGNORED,
         result => classify.judge(result),
     }
 }

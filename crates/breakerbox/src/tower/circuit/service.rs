@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use breakerbox_core::Key;
 use tower::Service;
 
 use super::error::Error;
@@ -11,6 +12,7 @@ use super::future::ResponseFuture;
 use crate::breakerbox::Breakerbox;
 use crate::http::BoxError;
 use crate::permit::OwnedPermit;
+use crate::probe_timeout::ProbeTimeout;
 use crate::questions::{ClassifyResponse, ExtractKey};
 
 /// A service behind circuits. Made by a [`CircuitLayer`](super::CircuitLayer).
@@ -23,7 +25,7 @@ pub struct CircuitService<S, K, C> {
 }
 
 impl<S, K, C> CircuitService<S, K, C> {
-    fn admit<R>(&self, request: &R) -> Result<OwnedPermit, Error>
+    fn admit<R>(&self, request: &R) -> Result<(OwnedPermit, Key), Error>
     where
         K: ExtractKey<R>,
     {
@@ -34,9 +36,9 @@ impl<S, K, C> CircuitService<S, K, C> {
         };
         if permit.limit() == Some(Duration::ZERO) {
             permit.ignored();
-            return Err(Error::ProbeTimedOut);
+            return Err(Error::ProbeTimedOut { key, timeout: ProbeTimeout });
         }
-        Ok(permit)
+        Ok((permit, key))
     }
 }
 
@@ -57,8 +59,8 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         match self.admit(&request) {
-            Ok(permit) => {
-                ResponseFuture::of_call(self.inner.call(request), permit, Arc::clone(&self.classify))
+            Ok((permit, key)) => {
+                ResponseFuture::of_call(self.inner.call(request), permit, key, Arc::clone(&self.classify))
             }
             Err(error) => {
                 // What is ready may hold a place that others wait for, and nobody knows when the next call comes.

@@ -11,13 +11,13 @@ use crate::throttle::NotLetThrough;
 #[non_exhaustive]
 pub enum Error {
     /// The request was not sent: the throttle shed it. It should not be retried at once.
-    #[error("{0}")]
+    #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
     /// The request was not sent: no key can be made of it.
-    #[error("no throttle for this request: {0}")]
+    #[error("no throttle for this request")]
     Key(#[source] KeyError),
     /// The service inside failed, or was not ready and never will be.
-    #[error("{0}")]
+    #[error("the service behind the throttle failed")]
     Inner(#[source] BoxError),
 }
 

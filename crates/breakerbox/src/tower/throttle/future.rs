@@ -9,7 +9,7 @@ use breakerbox_core::throttle::Verdict;
 use pin_project_lite::pin_project;
 
 use super::error::Error;
-use crate::http::{BoxError, was_never_sent};
+use crate::http::BoxError;
 use crate::throttle::{Classify, Pass};
 
 pin_project! {
@@ -76,7 +76,7 @@ where
 
 fn verdict<T>(classify: &impl Classify<T, BoxError>, result: &Result<T, BoxError>) -> Verdict {
     match result {
-        Err(error) if was_never_sent(&**error) => Verdict::Neither,
+        Err(error) if crate::throttle::was_never_sent(&**error) => Verdict::Neither,
         result => classify.verdict(result),
     }
 }
