@@ -1,10 +1,12 @@
 //! Who shares a circuit: keys, and the identity of an endpoint.
 //!
 //! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another's circuit. A key's text
-//! is what people see; its id, the first 128 bits of the text's SHA-256, is what stores and look-ups use, computed
-//! once. URLs that reach the same place share a circuit: case of scheme and host, default port, a trailing slash, query
-//! and fragment make no difference. The path's case does. Otherwise a path is what the URL standard makes of it, as any
-//! client sends it: `..` is resolved, and what must be percent-encoded is.
+//! is what people see and what look-ups in a process use. Its id, the first 128 bits of the text's SHA-256, is for stores,
+//! and computed when it is asked for, since most keys are looked up and forgotten.
+//!
+//! URLs that reach the same place share a circuit: case of scheme and host, default port, a trailing slash, query and
+//! fragment make no difference. The path's case does. Otherwise a path is what the URL standard makes of it, as any client
+//! sends it: `..` is resolved, and what must be percent-encoded is.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -46,7 +48,6 @@ pub const MAX_URL_LENGTH: usize = 8_192;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    id: KeyId,
     text: Box<str>,
 }
 
@@ -111,9 +112,7 @@ impl Key {
         if text.len() > MAX_KEY_LENGTH {
             return Err(KeyError::TooLong { length: text.len() });
         }
-        let digest = Sha256::digest(text.as_bytes());
-        let id = *digest.first_chunk().expect("SHA-256 has 32 bytes");
-        Ok(Self { id: KeyId(id), text: text.into() })
+        Ok(Self { text: text.into() })
     }
 
     /// The key of a tenant's destination.
@@ -144,10 +143,11 @@ impl Key {
         &self.text
     }
 
-    /// What stores and look-ups use.
+    /// What stores use: short, and always as long. Computed anew each time, so keep it where it is needed often.
     #[must_use]
-    pub const fn id(&self) -> KeyId {
-        self.id
+    pub fn id(&self) -> KeyId {
+        let digest = Sha256::digest(self.text.as_bytes());
+        KeyId(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
     }
 
     /// Neither a tenant, a normalised URL nor a host contains a space, so the first space ends the tenant.
@@ -335,6 +335,12 @@ mod tests {
         // As `printf abc | sha256sum` prints it.
         let id = Key::new("abc").unwrap().id();
         assert_eq!(id.to_string(), "ba7816bf8f01cfea414140de5dae2223");
+    }
+
+    #[test]
+    fn a_key_is_its_text_and_no_more() {
+        // Every request through a layer makes a key. Nobody there asks for its id.
+        assert_eq!(size_of::<Key>(), size_of::<Box<str>>());
     }
 
     #[test]

@@ -64,6 +64,12 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
 ///
 /// It is not asked about calls that were never sent: a shed of a throttle, or a refusal of another circuit, inside this
 /// one. Those count nowhere.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
+    label = "this is no classifier of such results",
+    note = "give the layer or middleware a function `Fn(&Result<{T}, {E}>) -> Judgement` with `.classify_by(..)`, such as `by_result`",
+    note = "`HttpOutcomes` needs HTTP responses"
+)]
 pub trait ClassifyResponse<T, E> {
     /// What this result means.
     fn judge(&self, result: &Result<T, E>) -> Judgement;

@@ -15,7 +15,7 @@ macro_rules! files {
 
 /// The name and the text of every scenario file: those of the design's tables in their order, then what else must hold,
 /// then what is only reported.
-const FILES: [(&str, &str); 27] = files! {
+const FILES: [(&str, &str); 28] = files! {
     "reference"
     "fleet-of-100"
     "fleet-of-10"
@@ -38,6 +38,7 @@ const FILES: [(&str, &str); 27] = files! {
     "slow-answers"
     "stray-rejections"
     "stray-rejections-at-random"
+    "some-stray-rejections"
     "many-stray-rejections"
     "a-fifth-over-at-random"
     "reference-at-random"

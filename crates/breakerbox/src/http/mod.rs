@@ -12,6 +12,8 @@
 //!
 //! Nothing here sends anything, and nothing looks at a body.
 
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod guard;
 mod key;
 mod not_sent;
 mod outcomes;
@@ -21,6 +23,8 @@ mod retry_after;
 mod signs;
 mod statuses;
 
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+pub(crate) use guard::{judge, verdict};
 pub use key::{KeyFromUrl, Tenant};
 pub use not_sent::NotSent;
 pub use outcomes::HttpOutcomes;

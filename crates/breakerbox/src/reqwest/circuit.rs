@@ -6,8 +6,8 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
 use crate::breakerbox::Breakerbox;
-use crate::call::{CallError, Judgement};
-use crate::http::HttpOutcomes;
+use crate::call::CallError;
+use crate::http::{HttpOutcomes, judge};
 use crate::questions::{ClassifyResponse, ExtractKey};
 
 /// Puts a circuit for each key in front of a client. See the [module](super) for an example.
@@ -46,12 +46,10 @@ where
         next: Next<'_>,
     ) -> Result<Response> {
         let key = self.key.key(&Outgoing::new(&request, extensions)).map_err(Error::Key)?;
-        let judge = |result: &Result<Response>| match result {
-            Err(error) if crate::throttle::was_never_sent(error) => Judgement::IGNORED,
-            result => self.classify.judge(result),
-        };
         let circuit = self.breakers.circuit_of(&key);
-        let answer = circuit.call_classified(judge, next.run(request, extensions)).await;
+        let answer = circuit
+            .call_classified(|result| judge(&self.classify, result), next.run(request, extensions))
+            .await;
         answer.map_err(|error| match error {
             CallError::Refused(refusal) => Error::Refused { key, refusal }.into(),
             CallError::ProbeTimedOut(timeout) => Error::ProbeTimedOut { key, timeout }.into(),

@@ -31,15 +31,15 @@
 //! match client.get(url).with_extension(Priority::HIGH).send().await {
 //!     Ok(response) => println!("{}", response.status()),
 //!     // What these two have to say is typed.
-//!     Err(reqwest_middleware::Error::Middleware(error)) => match error.downcast_ref() {
+//!     Err(error) => match Error::find(&error) {
 //!         Some(Error::Refused { key, refusal }) => println!("{key}: {refusal}"),
 //!         Some(Error::Shed(shed)) => println!("{shed}"),
-//!         _ => println!("{error}"),
+//!         Some(other) => println!("{other}"),
+//!         None => {
+//!             assert_eq!(NotSent::find(&error), None);
+//!             println!("sent, and failed: {error}");
+//!         }
 //!     },
-//!     Err(error) => {
-//!         assert_eq!(NotSent::find(&error), None);
-//!         println!("sent, and failed: {error}");
-//!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,12 +1,12 @@
 //! A throttle, or one for each key.
 
-use breakerbox_core::throttle::{Priority, Verdict};
+use breakerbox_core::throttle::Priority;
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
-use crate::http::{HttpOverload, PriorityFromExtension};
+use crate::http::{HttpOverload, PriorityFromExtension, verdict};
 use crate::questions::{ExtractKey, ExtractPriority};
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
@@ -98,10 +98,7 @@ where
         let priority = self.priority.priority(&outgoing);
         let pass = self.choice.ask(&outgoing, priority, self.default_priority).map_err(Error::from)?;
         let result = next.run(request, extensions).await;
-        pass.settle(match &result {
-            Err(error) if crate::throttle::was_never_sent(error) => Verdict::Neither,
-            result => self.classify.verdict(result),
-        });
+        pass.settle(verdict(&self.classify, &result));
         result
     }
 }

@@ -11,6 +11,13 @@ use breakerbox_core::throttle::Verdict;
 use super::signs::{capacity, chain};
 
 /// Says what a call's result means for the destination's capacity. Any function of a result will do.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
+    label = "this is no classifier of such results",
+    note = "for one call, use `call_classified` with a function `Fn(&Result<{T}, {E}>) -> Verdict`",
+    note = "for all calls of a throttle, give its builder one with `.classify(..)`; a layer or middleware, with `.classify_by(..)`",
+    note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
+)]
 pub trait Classify<T, E> {
     /// What this result means.
     fn verdict(&self, result: &Result<T, E>) -> Verdict;

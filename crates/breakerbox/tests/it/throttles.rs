@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use breakerbox::throttle::{
-    CallError, Levels, Overload, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
+    CallError, Levels, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
     context_priority, with_priority, with_priority_blocking,
 };
 use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
@@ -56,14 +56,21 @@ where
 #[tokio::test]
 async fn what_counts_is_whether_the_destination_had_room() {
     let table = [
-        (Ok("fine"), false),
-        (Err(Trouble::NotFound), false),
-        (Err(Trouble::Stopped), false),
-        (Err(Trouble::Full), true),
+        (Ok("fine"), Verdict::Accept),
+        (Err(Trouble::NotFound), Verdict::Accept),
+        (Err(Trouble::Stopped), Verdict::Neither),
+        (Err(Trouble::Full), Verdict::Reject),
     ];
-    for (answer, sheds) in table {
+    for (answer, expected) in table {
         let (throttle, clock) = throttle();
-        assert_eq!(calls(&throttle, &clock, 500, answer).await > 0, sheds, "{answer:?}");
+        // Rejects make it shed, accepts allow retries.
+        let sheds = calls(&throttle, &clock, 500, answer).await > 0;
+        let told = match (sheds, throttle.take_retry()) {
+            (true, _) => Verdict::Reject,
+            (false, true) => Verdict::Accept,
+            (false, false) => Verdict::Neither,
+        };
+        assert_eq!(told, expected, "{answer:?}");
     }
 }
 
@@ -145,12 +152,14 @@ async fn a_task_carries_its_priority_and_nobody_elses() {
 async fn a_dropped_future_is_neither() {
     let (throttle, clock) = throttle();
     calls(&throttle, &clock, 100, Ok("fine")).await;
+    while throttle.take_retry() {}
     for _ in 0..500 {
         clock.advance(Duration::from_millis(10));
         let mut call = Box::pin(throttle.call(Priority::LOW, std::future::pending::<Answer>()));
         let polled = std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context)));
         assert!(polled.await.is_pending(), "nothing was rejected, so nothing is shed");
     }
+    assert!(!throttle.take_retry(), "nothing was accepted, so nothing may be retried");
 }
 
 #[tokio::test]
@@ -284,10 +293,17 @@ fn bad_input_gets_a_typed_error() {
 
 #[test]
 fn a_priority_beyond_a_throttles_levels_counts_as_its_lowest() {
-    let policy = ThrottlePolicy::builder().levels(1).strategy(Strategy::Sre).build().unwrap();
-    let throttle = Throttle::builder().policy(policy).build();
-    assert_eq!(throttle.levels().count(), 1);
-    throttle.ask(Priority::LOW).unwrap().accept();
+    let policy = ThrottlePolicy::builder().levels(2).strategy(Strategy::Sre).build().unwrap();
+    let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
+    let [highest, lowest] = [0, 1].map(|level| throttle.levels().priority(level).unwrap());
+    // By the published formula levels suffer for themselves and for higher ones only.
+    for _ in 0..10_000 {
+        drop(throttle.ask(lowest));
+    }
+    let shed = |priority| (0..200).filter(|_| throttle.ask(priority).map(Pass::accept).is_err()).count();
+    assert_eq!(shed(highest), 0);
+    assert!(shed(lowest) > 100);
+    assert!(shed(Priority::LOW) > 100, "the fourth of two");
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,7 @@ use tokio::time::Sleep;
 
 use super::error::Error;
 use crate::call;
-use crate::call::Judgement;
-use crate::http::BoxError;
+use crate::http::{BoxError, judge};
 use crate::permit::OwnedPermit;
 use crate::probe_timeout::ProbeTimeout;
 use crate::questions::ClassifyResponse;
@@ -84,13 +83,6 @@ where
         };
         state.set(State::Over);
         Poll::Ready(result)
-    }
-}
-
-fn judge<T>(classify: &impl ClassifyResponse<T, BoxError>, result: &Result<T, BoxError>) -> Judgement {
-    match result {
-        Err(error) if crate::throttle::was_never_sent(&**error) => Judgement::IGNORED,
-        result => classify.judge(result),
     }
 }
 

@@ -5,11 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use breakerbox_core::throttle::Verdict;
 use pin_project_lite::pin_project;
 
 use super::error::Error;
-use crate::http::BoxError;
+use crate::http::{BoxError, verdict};
 use crate::throttle::{Classify, Pass};
 
 pin_project! {
@@ -71,12 +70,5 @@ where
         };
         state.set(State::Over);
         Poll::Ready(result)
-    }
-}
-
-fn verdict<T>(classify: &impl Classify<T, BoxError>, result: &Result<T, BoxError>) -> Verdict {
-    match result {
-        Err(error) if crate::throttle::was_never_sent(&**error) => Verdict::Neither,
-        result => classify.verdict(result),
     }
 }

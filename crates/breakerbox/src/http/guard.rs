@@ -1,0 +1,44 @@
+//! Before a classifier is asked: what was never sent counts nowhere, whatever the classifier would say.
+//!
+//! Layers and middleware ask here, so that the classifiers of users need not know about it.
+
+use std::error::Error;
+
+use breakerbox_core::throttle::Verdict;
+
+use super::BoxError;
+use crate::call::Judgement;
+use crate::questions::ClassifyResponse;
+use crate::throttle::{Classify, was_never_sent};
+
+/// What a result means for a circuit.
+pub(crate) fn judge<T, E: Held>(classify: &impl ClassifyResponse<T, E>, result: &Result<T, E>) -> Judgement {
+    if is_never_sent(result) { Judgement::IGNORED } else { classify.judge(result) }
+}
+
+/// What a result means for a throttle.
+pub(crate) fn verdict<T, E: Held>(classify: &impl Classify<T, E>, result: &Result<T, E>) -> Verdict {
+    if is_never_sent(result) { Verdict::Neither } else { classify.verdict(result) }
+}
+
+fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {
+    result.as_ref().is_err_and(|error| was_never_sent(error.held()))
+}
+
+/// An error as a middleware holds it. A boxed one is no [`Error`] itself.
+pub(crate) trait Held {
+    fn held(&self) -> &(dyn Error + 'static);
+}
+
+impl Held for BoxError {
+    fn held(&self) -> &(dyn Error + 'static) {
+        &**self
+    }
+}
+
+#[cfg(feature = "reqwest-middleware")]
+impl Held for reqwest_middleware::Error {
+    fn held(&self) -> &(dyn Error + 'static) {
+        self
+    }
+}
