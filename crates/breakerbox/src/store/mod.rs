@@ -60,7 +60,8 @@ pub trait Store: Send + Sync + 'static {
     /// What is swapped in from now on, by anybody.
     fn changes(&self) -> Changes;
 
-    /// A page of circuits that have a record, in the order of their keys.
+    /// A page of circuits that have a record, in an order of the store's own that is the same on every page. A page may be
+    /// short, or empty, and not the last.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense.

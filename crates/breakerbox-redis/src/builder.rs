@@ -1,0 +1,147 @@
+//! Connecting a store that is not all defaults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::Announcer;
+use tokio::time::timeout;
+
+use crate::cluster::Cluster;
+use crate::connection::Peer;
+use crate::error::ConnectError;
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::listening::Listening;
+use crate::store::RedisStore;
+use crate::target::Target;
+use crate::wire::Wire;
+
+/// How long a request may take. A store that is next door answers in less than a millisecond.
+pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(500);
+
+/// What all keys and channels begin with.
+pub const DEFAULT_NAMESPACE: &str = "breakerbox";
+
+/// The longest namespace.
+const LONGEST_NAMESPACE: usize = 64;
+
+/// How long connecting may take altogether.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Connects a store that is not all defaults.
+///
+/// ```
+/// use breakerbox_redis::RedisStore;
+/// use std::time::Duration;
+///
+/// # let server = breakerbox_testkit::servers::RedisServer::start()?;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let url = "rediss://fleet:secret@redis.example:6380/2";
+/// # let url = &server.url();
+/// let store = RedisStore::builder(url)
+///     .namespace("shop")
+///     .time_limit(Duration::from_millis(200))
+///     .connect()
+///     .await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    url: Url,
+    namespace: String,
+    time_limit: Duration,
+    root_certificate: Option<Vec<u8>>,
+}
+
+/// Text with a password in it, perhaps.
+#[derive(Clone)]
+struct Url(String);
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: Url(url.to_owned()),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            time_limit: DEFAULT_TIME_LIMIT,
+            root_certificate: None,
+        }
+    }
+
+    /// What all keys and channels begin with, [`DEFAULT_NAMESPACE`] by default. Fleets that share a server need one each.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        namespace.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// How long a request may take, [`DEFAULT_TIME_LIMIT`] by default. A page of a list makes several.
+    pub fn time_limit(mut self, time_limit: Duration) -> Self {
+        self.time_limit = time_limit;
+        self
+    }
+
+    /// The certificate that signs the servers', as PEM, in place of those that the system trusts.
+    pub fn root_certificate(mut self, pem: &[u8]) -> Self {
+        self.root_certificate = Some(pem.to_owned());
+        self
+    }
+
+    /// Connects. Afterwards every server has been reached once, and all changes are heard.
+    ///
+    /// # Errors
+    /// If that can't be. The error says what to do.
+    pub async fn connect(self) -> Result<RedisStore, ConnectError> {
+        let (store, name) = self.start()?;
+        let late = |_| Err(ConnectError::TimedOut { address: name, limit: CONNECT_LIMIT });
+        timeout(CONNECT_LIMIT, store.is_ready()).await.unwrap_or_else(late)?;
+        Ok(store)
+    }
+
+    /// Makes a store that connects in the background, for a service that must start without it. Until it is connected,
+    /// requests say that it is not. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// If the URL or a setting is wrong.
+    pub fn open(self) -> Result<RedisStore, ConnectError> {
+        self.start().map(|(store, _)| store)
+    }
+
+    fn start(self) -> Result<(RedisStore, String), ConnectError> {
+        let Self { url, namespace, time_limit: limit, root_certificate } = self;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        if namespace.is_empty() || namespace.len() > LONGEST_NAMESPACE || !namespace.chars().all(is_plain) {
+            return Err(ConnectError::Namespace { namespace });
+        }
+        if limit.is_zero() {
+            return Err(ConnectError::TimeLimit);
+        }
+        let target = Target::parse(&url.0, root_certificate)?;
+        let (name, layout, announcer) = (target.name(), Layout::new(&namespace), Arc::new(Announcer::new()));
+        let one = |peer: Peer| {
+            let link = Arc::new(Link::new(peer.clone(), limit));
+            let listening = Listening::at_one(peer, &link, &layout, &announcer, limit);
+            (Wire::One(link), listening)
+        };
+        let (wire, listening) = match target {
+            Target::Server(mut servers) => {
+                let nobody = || ConnectError::Url { reason: "it has no host".to_owned() };
+                let (host, port) = servers.addresses.pop().ok_or_else(nobody)?;
+                one(Peer::Server { host, port, login: servers.login })
+            }
+            Target::Sentinel { sentinels, master, login } => one(Peer::Sentinel { sentinels, master, login }),
+            Target::Cluster(servers) => {
+                let cluster = Arc::new(Cluster::new(servers, limit));
+                let listening = Listening::at_all(&cluster, &layout, &announcer, limit);
+                (Wire::Cluster(cluster), listening)
+            }
+        };
+        Ok((RedisStore::new(wire, layout, limit, announcer, listening), name))
+    }
+}

@@ -1,0 +1,293 @@
+//! A cluster: which node has which bucket, and a link to each.
+//!
+//! A task asks a node for the slots: at once when somebody was sent elsewhere or a node is gone, and every ten seconds. The
+//! last answer counts until there is a newer one. Where a request is sent is decided by whoever sends it.
+//!
+//! The client has a cluster connection of its own. It is not used, because it sends a whole pipeline again if one command of
+//! it was sent elsewhere, or if the answer was lost: that would count twice.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::RngExt;
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::connection::Peer;
+use crate::error::ConnectError;
+use crate::layout::Bucket;
+use crate::link::{LONGEST_PAUSE, Link, Task};
+use crate::target::{Login, Servers};
+
+/// How often a node is asked for the slots, even if nothing is wrong.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
+
+/// How long to wait, at the least, before a node is asked again.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a node is.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Address {
+    host: Arc<str>,
+    port: u16,
+}
+
+impl Address {
+    /// `host:port`, as a redirection has it; without a host, it is that of whoever said so.
+    pub(crate) fn parse(text: &str, said_by: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = if host.is_empty() { Arc::clone(&said_by.host) } else { host.into() };
+        Some(Self { host, port: port.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Which node has which bucket.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Owners(Vec<Option<Address>>);
+
+impl Owners {
+    /// The node that has a bucket.
+    pub(crate) fn of(&self, bucket: Bucket) -> Result<&Address, ConnectError> {
+        let owner = self.0.get(usize::from(bucket.0)).and_then(Option::as_ref);
+        owner.ok_or_else(|| ConnectError::Slot { slot: bucket.slot() })
+    }
+
+    /// Every node, and its buckets.
+    pub(crate) fn by_node(&self) -> HashMap<Address, Vec<Bucket>> {
+        let mut nodes: HashMap<_, Vec<_>> = HashMap::new();
+        for bucket in Bucket::all() {
+            if let Ok(address) = self.of(bucket) {
+                nodes.entry(address.clone()).or_default().push(bucket);
+            }
+        }
+        nodes
+    }
+
+    /// Reads the answer to `CLUSTER SLOTS`.
+    fn read(slots: &Value, said_by: &Address) -> Option<Self> {
+        let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
+        let mut ranges = Vec::new();
+        for range in slots.as_sequence()? {
+            let [first, last, master, ..] = range.as_sequence()? else { return None };
+            let [host, port, ..] = master.as_sequence()? else { return None };
+            let host = redis::from_redis_value_ref::<Option<String>>(host).ok()?.unwrap_or_default();
+            let host = if host.is_empty() { Arc::clone(&said_by.host) } else { host.into() };
+            ranges.push((number(first)?..=number(last)?, Address { host, port: number(port)? }));
+        }
+        let owner = |bucket: Bucket| {
+            let slot = bucket.slot();
+            ranges.iter().find(|(range, _)| range.contains(&slot)).map(|(_, address)| address.clone())
+        };
+        Some(Self(Bucket::all().map(owner).collect()))
+    }
+}
+
+/// What is known of the owners.
+type Known = Result<Option<Arc<Owners>>, ConnectError>;
+
+/// All that is known of a cluster.
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+    owners: watch::Receiver<Known>,
+    _refresher: Task,
+}
+
+struct Shared {
+    seeds: Vec<(String, u16)>,
+    login: Login,
+    limit: Duration,
+    links: Mutex<HashMap<Address, Arc<Link>>>,
+    doubts: Notify,
+}
+
+impl Cluster {
+    pub(crate) fn new(seeds: Servers, limit: Duration) -> Self {
+        let Servers { addresses, login } = seeds;
+        let (links, doubts) = (Mutex::default(), Notify::new());
+        let shared = Arc::new(Shared { seeds: addresses, login, limit, links, doubts });
+        let (sender, owners) = watch::channel(Ok(None));
+        let refresher = Task::spawn(refresh(Arc::clone(&shared), sender));
+        Self { shared, owners, _refresher: refresher }
+    }
+
+    /// Who has which bucket, as soon as that is known.
+    pub(crate) async fn owners(&self) -> Result<Arc<Owners>, ConnectError> {
+        let mut owners = self.owners.clone();
+        match owners.wait_for(|known| !matches!(known, Ok(None))).await.as_deref() {
+            Ok(Ok(Some(owners))) => Ok(Arc::clone(owners)),
+            Ok(Err(error)) => Err(error.clone()),
+            Ok(Ok(None)) | Err(_) => Err(ConnectError::Ended),
+        }
+    }
+
+    /// What becomes of the owners.
+    pub(crate) fn watch(&self) -> watch::Receiver<Known> {
+        self.owners.clone()
+    }
+
+    pub(crate) fn link(&self, address: &Address) -> Arc<Link> {
+        self.shared.link(address)
+    }
+
+    /// How to reach a node.
+    pub(crate) fn peer(&self, address: &Address) -> Peer {
+        self.shared.peer(address)
+    }
+
+    /// Somebody was sent elsewhere, or a node is gone: ask for the slots again.
+    pub(crate) fn has_changed(&self) {
+        self.shared.doubts.notify_one();
+    }
+}
+
+impl Shared {
+    fn peer(&self, Address { host, port }: &Address) -> Peer {
+        Peer::Node { host: host.to_string(), port: *port, login: self.login.clone() }
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self, address: &Address) -> Arc<Link> {
+        let mut links = self.links();
+        let new = || Arc::new(Link::new(self.peer(address), self.limit));
+        Arc::clone(links.entry(address.clone()).or_insert_with(new))
+    }
+
+    /// Asks nodes that we know, and then those of the URL, until one answers.
+    async fn ask(&self) -> Result<Owners, ConnectError> {
+        let known: Vec<_> =
+            self.links().iter().map(|(address, link)| (address.clone(), Arc::clone(link))).collect();
+        // Not always the same one first: it might know less than the others.
+        let first = rand::rng().random_range(0..known.len().max(1));
+        for (address, link) in known.iter().cycle().skip(first).take(known.len()) {
+            if let Ok(Ok(connection)) = timeout(self.limit, link.connection()).await
+                && let Ok(owners) = self.ask_one(connection, address).await
+            {
+                return Ok(owners);
+            }
+        }
+        let mut last = ConnectError::Ended;
+        for (host, port) in &self.seeds {
+            let address = Address { host: host.as_str().into(), port: *port };
+            let unheard = |_| Ok::<(), ()>(());
+            let answer = match self.peer(&address).connect(self.limit, unheard).await {
+                Ok(connection) => self.ask_one(connection, &address).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(owners) => return Ok(owners),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_one(
+        &self,
+        mut connection: MultiplexedConnection,
+        address: &Address,
+    ) -> Result<Owners, ConnectError> {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let name = address.to_string();
+        match timeout(self.limit, question.query_async(&mut connection)).await {
+            Ok(Ok(slots)) => Owners::read(&slots, address).ok_or_else(|| ConnectError::Unreachable {
+                address: name,
+                reason: "its answer to CLUSTER SLOTS can't be read".to_owned(),
+            }),
+            Ok(Err(error)) => Err(ConnectError::of(&error, &name)),
+            Err(_) => Err(ConnectError::TimedOut { address: name, limit: self.limit }),
+        }
+    }
+}
+
+/// Keeps the owners current.
+async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
+    loop {
+        let answer = shared.ask().await;
+        let again = if answer.is_ok() { REFRESH_EVERY } else { LONGEST_PAUSE };
+        match answer {
+            Ok(new) => {
+                let nodes: HashSet<_> = new.0.iter().flatten().cloned().collect();
+                shared.links().retain(|address, _| nodes.contains(address));
+                owners.send_if_modified(|known| {
+                    let differs = !matches!(known, Ok(Some(old)) if **old == new);
+                    if differs {
+                        *known = Ok(Some(Arc::new(new)));
+                    }
+                    differs
+                });
+            }
+            // What was known before is better than nothing.
+            Err(error) => {
+                owners.send_if_modified(|known| match known {
+                    Ok(Some(_)) => false,
+                    _ => {
+                        *known = Err(error);
+                        true
+                    }
+                });
+            }
+        }
+        sleep(LEAST_PAUSE).await;
+        tokio::select! {
+            () = shared.doubts.notified() => {}
+            () = sleep(again) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owners(answer: &[u8]) -> Option<Owners> {
+        let said_by = Address { host: "10.0.0.9".into(), port: 1 };
+        Owners::read(&redis::parse_redis_value(answer).unwrap(), &said_by)
+    }
+
+    #[test]
+    fn slots_are_read_and_a_node_without_a_host_is_the_one_that_was_asked() {
+        let answer = b"*2\r\n*3\r\n:0\r\n:8191\r\n*3\r\n$8\r\n10.0.0.1\r\n:7000\r\n$1\r\na\r\n\
+            *4\r\n:8192\r\n:16000\r\n*3\r\n$-1\r\n:7001\r\n$1\r\nb\r\n*3\r\n$1\r\nr\r\n:7002\r\n$1\r\nc\r\n";
+        let owners = owners(answer).unwrap();
+        let counts: HashMap<_, _> = owners
+            .by_node()
+            .into_iter()
+            .map(|(address, buckets)| (address.to_string(), buckets.len()))
+            .collect();
+        assert_eq!(counts.keys().collect::<HashSet<_>>().len(), 2);
+        let unowned = 1_024 - counts["10.0.0.1:7000"] - counts["10.0.0.9:7001"];
+        assert_eq!(unowned, Bucket::all().filter(|bucket| bucket.slot() > 16_000).count());
+        assert_eq!(owners.of(Bucket(524)).unwrap().to_string(), "10.0.0.9:7001");
+    }
+
+    #[test]
+    fn nonsense_is_no_map() {
+        for answer in [&b"+OK\r\n"[..], b"*1\r\n:1\r\n", b"*1\r\n*3\r\n:0\r\n:1\r\n:2\r\n"] {
+            assert_eq!(owners(answer), None);
+        }
+    }
+
+    #[test]
+    fn a_redirection_names_its_target() {
+        let here = Address { host: "here".into(), port: 1 };
+        let parse = |text| Address::parse(text, &here).map(|address| address.to_string());
+        assert_eq!(parse("10.0.0.1:7000").as_deref(), Some("10.0.0.1:7000"));
+        assert_eq!(parse("::1:7000").as_deref(), Some("::1:7000"));
+        assert_eq!(parse(":7000").as_deref(), Some("here:7000"));
+        assert_eq!(parse("nowhere"), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Connecting: to an address, or to the master that sentinels name; and making sure that it is what the URL says.
+//!
+//! One attempt, with a limit. Whether and when to try again is decided elsewhere.
+
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Value};
+use tokio::time::timeout;
+
+use crate::error::ConnectError;
+use crate::target::{Login, Servers};
+
+/// How long one attempt may take, at the least: a TLS handshake far away takes longer than a command next door.
+const LEAST_LIMIT: Duration = Duration::from_secs(2);
+
+/// How many commands may be under way on one connection. More of them wait their turn, within their limit.
+const UNDER_WAY: usize = 4_096;
+
+/// Whom one connection is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// One server, which must be a master.
+    Server { host: String, port: u16, login: Login },
+    /// The master that these sentinels name.
+    Sentinel { sentinels: Servers, master: String, login: Login },
+    /// A node of a cluster.
+    Node { host: String, port: u16, login: Login },
+}
+
+impl Peer {
+    /// What errors call it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Server { host, port, .. } | Self::Node { host, port, .. } => format!("{host}:{port}"),
+            Self::Sentinel { master, .. } => master.clone(),
+        }
+    }
+
+    /// One attempt. Whatever the server says of itself goes to `pushes`, the end of the connection too.
+    pub(crate) async fn connect(
+        &self,
+        limit: Duration,
+        pushes: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, ConnectError> {
+        let limit = limit.max(LEAST_LIMIT);
+        let attempt = async {
+            match self {
+                Self::Server { host, port, login } => {
+                    let (connection, hello) = open(login, host, *port, Some(pushes)).await?;
+                    hello.expect_master()?;
+                    Ok(connection)
+                }
+                Self::Node { host, port, login } => {
+                    let (connection, hello) = open(login, host, *port, Some(pushes)).await?;
+                    hello.expect_node()?;
+                    Ok(connection)
+                }
+                Self::Sentinel { sentinels, master, login } => {
+                    let (host, port) = ask_sentinels(sentinels, master).await?;
+                    let (connection, hello) = open(login, &host, port, Some(pushes)).await?;
+                    hello.expect_master()?;
+                    Ok(connection)
+                }
+            }
+        };
+        let timed_out = |_| Err(ConnectError::TimedOut { address: self.name(), limit });
+        timeout(limit, attempt).await.unwrap_or_else(timed_out)
+    }
+}
+
+/// Asks all of them at once; the first that knows is believed, and the master is then asked itself.
+async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16), ConnectError> {
+    let ask = |(host, port): &(String, u16)| {
+        let (host, port) = (host.clone(), *port);
+        Box::pin(async move {
+            let (mut connection, hello) = open(&sentinels.login, &host, port, None::<Unheard>).await?;
+            hello.expect_sentinel()?;
+            let mut question = redis::cmd("SENTINEL");
+            question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+            let found: Option<(String, u16)> = question
+                .query_async(&mut connection)
+                .await
+                .map_err(|error| ConnectError::of(&error, &hello.address))?;
+            found.ok_or_else(|| ConnectError::Master { master: master.to_owned() })
+        })
+    };
+    select_ok(sentinels.addresses.iter().map(ask)).await.map(|(found, _)| found)
+}
+
+/// For connections that nobody listens to.
+type Unheard = fn(redis::PushInfo) -> Result<(), ()>;
+
+async fn open(
+    login: &Login,
+    host: &str,
+    port: u16,
+    pushes: Option<impl AsyncPushSender>,
+) -> Result<(MultiplexedConnection, Hello), ConnectError> {
+    let address = format!("{host}:{port}");
+    // All limits are ours: one for the whole attempt, and one for each exchange.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let mut config = config.set_concurrency_limit(UNDER_WAY);
+    if let Some(pushes) = pushes {
+        config = config.set_push_sender(pushes);
+    }
+    let failed = |error| ConnectError::of(&error, &address);
+    let client = login.client(host, port)?;
+    let mut connection =
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+    let hello: Value = redis::cmd("HELLO").query_async(&mut connection).await.map_err(failed)?;
+    Ok((connection, Hello::new(&hello, address)?))
+}
+
+/// What a server says it is.
+struct Hello {
+    address: String,
+    mode: String,
+    role: String,
+}
+
+impl Hello {
+    fn new(hello: &Value, address: String) -> Result<Self, ConnectError> {
+        let text = |value: &Value| redis::from_redis_value_ref::<String>(value).unwrap_or_default();
+        let field = |name: &str| {
+            let fields = hello.as_map_iter().into_iter().flatten();
+            fields
+                .filter(|(key, _)| text(key) == name)
+                .map(|(_, value)| text(value))
+                .next()
+                .unwrap_or_default()
+        };
+        let version = field("version");
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major < 7) {
+            return Err(ConnectError::TooOld { address, version });
+        }
+        Ok(Self { address, mode: field("mode"), role: field("role") })
+    }
+
+    fn expect_master(&self) -> Result<(), ConnectError> {
+        match (self.mode.as_str(), self.role.as_str()) {
+            ("cluster", _) => self.kind("a node of a cluster", "redis+cluster:// or rediss+cluster://"),
+            ("sentinel", _) => self.kind("a sentinel", "redis+sentinel:// or rediss+sentinel://"),
+            (_, "replica" | "slave") => Err(ConnectError::Replica { address: self.address.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn expect_node(&self) -> Result<(), ConnectError> {
+        match self.mode.as_str() {
+            "cluster" => Ok(()),
+            "sentinel" => self.kind("a sentinel", "redis+sentinel:// or rediss+sentinel://"),
+            _ => self.kind("no part of a cluster", "redis:// or rediss://"),
+        }
+    }
+
+    fn expect_sentinel(&self) -> Result<(), ConnectError> {
+        match self.mode.as_str() {
+            "sentinel" => Ok(()),
+            _ => self.kind("no sentinel", "redis://, rediss://, redis+cluster:// or rediss+cluster://"),
+        }
+    }
+
+    fn kind(&self, found: &'static str, scheme: &'static str) -> Result<(), ConnectError> {
+        Err(ConnectError::Kind { address: self.address.clone(), found, scheme })
+    }
+}

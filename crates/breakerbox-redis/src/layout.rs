@@ -1,0 +1,126 @@
+//! Where things are in Redis: the names of all keys, and which bucket a circuit is in.
+//!
+//! | key | type | what it holds |
+//! | --- | --- | --- |
+//! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; `version`, `epoch` and `status` beside it, for the scripts |
+//! | `breakerbox:{417}:window:<key>` | hash | the counts, by the time at which a bucket of the window begins |
+//! | `breakerbox:{417}:circuits` | sorted set | the keys of the bucket that have a record, in their order |
+//! | `breakerbox:{417}:states` | sorted set | the same as `<state>:<key>` |
+//! | `breakerbox:{417}:expiries` | sorted set | the same by the time at which their record may expire |
+//! | `breakerbox:{417}:term:<name>` | hash | a leader's term |
+//! | `breakerbox:{417}:changes` | channel | of a cluster: what is swapped in, in this bucket |
+//! | `breakerbox:changes` | channel | of one server: what is swapped in |
+//!
+//! `417` is the bucket, the hash tag: all that one script touches is in one slot of a cluster. A bucket is the CRC16 of the
+//! key, modulo 1,024: the same in every process and version. It can never be another without moving everybody's data.
+
+use std::fmt;
+
+/// How many buckets there are.
+pub(crate) const BUCKETS: u16 = 1_024;
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+/// One of the buckets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Bucket(pub(crate) u16);
+
+impl Bucket {
+    /// The bucket that a circuit or a term is in.
+    pub(crate) fn of(key: &str) -> Self {
+        Self(crc16(key.as_bytes()) % BUCKETS)
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..BUCKETS).map(Self)
+    }
+
+    /// The slot of a cluster that all of the bucket's keys are in.
+    pub(crate) fn slot(self) -> u16 {
+        crc16(self.0.to_string().as_bytes()) % SLOTS
+    }
+}
+
+/// The names of all keys under one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    namespace: String,
+}
+
+impl Layout {
+    pub(crate) fn new(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned() }
+    }
+
+    pub(crate) fn record(&self, key: &str) -> String {
+        self.of(Bucket::of(key), format_args!("record:{key}"))
+    }
+
+    pub(crate) fn window(&self, key: &str) -> String {
+        self.of(Bucket::of(key), format_args!("window:{key}"))
+    }
+
+    pub(crate) fn term(&self, name: &str) -> String {
+        self.of(Bucket::of(name), format_args!("term:{name}"))
+    }
+
+    pub(crate) fn circuits(&self, bucket: Bucket) -> String {
+        self.of(bucket, format_args!("circuits"))
+    }
+
+    pub(crate) fn states(&self, bucket: Bucket) -> String {
+        self.of(bucket, format_args!("states"))
+    }
+
+    pub(crate) fn expiries(&self, bucket: Bucket) -> String {
+        self.of(bucket, format_args!("expiries"))
+    }
+
+    /// The channel for all changes.
+    pub(crate) fn changes(&self) -> String {
+        format!("{}:changes", self.namespace)
+    }
+
+    /// The channel for the changes of one bucket.
+    pub(crate) fn changes_in(&self, bucket: Bucket) -> String {
+        self.of(bucket, format_args!("changes"))
+    }
+
+    fn of(&self, Bucket(bucket): Bucket, rest: fmt::Arguments<'_>) -> String {
+        format!("{}:{{{bucket}}}:{rest}", self.namespace)
+    }
+}
+
+/// The CRC16 that Redis Cluster finds slots with (XMODEM).
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_and_slots_never_change() {
+        assert_eq!(crc16(b"123456789"), 0x31c3, "the check value of the published algorithm");
+        assert_eq!(Bucket::of("acme https://hooks.acme.example/in"), Bucket(524));
+        assert_eq!(Bucket(524).slot(), 15_221);
+        let names = Layout::new("breakerbox");
+        assert_eq!(names.record("a {b}"), "breakerbox:{584}:record:a {b}");
+        assert_eq!(names.changes_in(Bucket(7)), "breakerbox:{7}:changes");
+    }
+
+    #[test]
+    fn buckets_spread_over_slots_and_keys_over_buckets() {
+        let slots: std::collections::HashSet<_> = Bucket::all().map(Bucket::slot).collect();
+        assert_eq!(slots.len(), 1_024, "no two buckets share a slot");
+        let mut counts = vec![0_u32; BUCKETS.into()];
+        (0..102_400).for_each(|n| counts[usize::from(Bucket::of(&format!("https://{n}.example")).0)] += 1);
+        assert!(counts.iter().all(|count| (50..=150).contains(count)), "about a hundred each");
+    }
+}

@@ -1,0 +1,214 @@
+//! A link: the connection to one server, kept by a task that makes another one whenever it is lost.
+//!
+//! Whoever asks gets the connection, or hears at once why there is none; only while the first attempt after a loss is
+//! under way does it wait. Attempts go on for ever, at most about one a second, so that a server that returns is found
+//! without anybody asking. Nothing is ever sent twice here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt;
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::connection::Peer;
+use crate::error::ConnectError;
+
+/// The pause after the first attempt that failed. Each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause. A connection that lasted less is no reason to try again at once.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The connection to one server.
+pub(crate) struct Link {
+    name: String,
+    state: watch::Receiver<State>,
+    doubts: Arc<Doubts>,
+    _keeper: Task,
+}
+
+/// How a link is.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// The first attempt, or the first after a loss, is under way.
+    Connecting,
+    /// There is a connection.
+    Up(MultiplexedConnection),
+    /// There is none, for this reason. Attempts go on.
+    Down(ConnectError),
+}
+
+/// What whoever uses the connection says about it.
+#[derive(Default)]
+struct Doubts {
+    /// An answer did not come.
+    silent: Notify,
+    /// It is the wrong server by now.
+    wrong: Notify,
+}
+
+impl Link {
+    pub(crate) fn new(peer: Peer, limit: Duration) -> Self {
+        let (sender, state) = watch::channel(State::Connecting);
+        let doubts = Arc::new(Doubts::default());
+        let name = peer.name();
+        let keeper = Task::spawn(keep(peer, limit, sender, Arc::clone(&doubts)));
+        Self { name, state, doubts, _keeper: keeper }
+    }
+
+    /// What errors call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connection, or why there is none.
+    pub(crate) async fn connection(&self) -> Result<MultiplexedConnection, ConnectError> {
+        let mut state = self.state.clone();
+        let settled = state.wait_for(|state| !matches!(state, State::Connecting)).await;
+        match settled.as_deref() {
+            Ok(State::Up(connection)) => Ok(connection.clone()),
+            Ok(State::Down(error)) => Err(error.clone()),
+            Ok(State::Connecting) | Err(_) => Err(ConnectError::Ended),
+        }
+    }
+
+    /// What becomes of it.
+    pub(crate) fn watch(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// An answer did not come in time: the connection is tried, and replaced if it is dead.
+    pub(crate) fn is_silent(&self) {
+        self.doubts.silent.notify_one();
+    }
+
+    /// The server is not the one to talk to any more: find it again.
+    pub(crate) fn is_wrong(&self) {
+        self.doubts.wrong.notify_one();
+    }
+}
+
+async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, doubts: Arc<Doubts>) {
+    let mut pauses = Pauses::default();
+    loop {
+        let lost = Arc::new(Notify::new());
+        match peer.connect(limit, announce_loss(&lost)).await {
+            Ok(connection) => {
+                let (alive, since) = (connection.clone(), Instant::now());
+                state.send_replace(State::Up(connection));
+                until_dead(alive, limit, &lost, &doubts).await;
+                state.send_replace(State::Connecting);
+                pauses.lasted(since.elapsed());
+            }
+            Err(error) => {
+                state.send_replace(State::Down(error));
+                pauses.failed();
+            }
+        }
+        pauses.wait().await;
+    }
+}
+
+/// Returns once the connection can't be used any more.
+async fn until_dead(mut connection: MultiplexedConnection, limit: Duration, lost: &Notify, doubts: &Doubts) {
+    loop {
+        tokio::select! {
+            () = lost.notified() => return,
+            () = doubts.wrong.notified() => return,
+            () = doubts.silent.notified() => {
+                if !is_alive(&mut connection, limit).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the server answers on this connection.
+pub(crate) async fn is_alive(connection: &mut MultiplexedConnection, limit: Duration) -> bool {
+    let ping = redis::cmd("PING");
+    matches!(timeout(limit, connection.send_packed_command(&ping)).await, Ok(Ok(_)))
+}
+
+/// For a connection's pushes: tells when it has ended.
+fn announce_loss(lost: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
+    let lost = Arc::clone(lost);
+    move |push| {
+        if push.kind == PushKind::Disconnection {
+            lost.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// How long to wait between attempts: longer and longer, up to a bound, and never the same for a whole fleet.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    failures: u32,
+}
+
+impl Pauses {
+    /// An attempt failed.
+    pub(crate) fn failed(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// There was a connection for so long. One that was lost at once is as good as none.
+    pub(crate) fn lasted(&mut self, lasted: Duration) {
+        self.failures = if lasted < LONGEST_PAUSE { self.failures.saturating_add(1) } else { 0 };
+    }
+
+    /// Waits before the next attempt.
+    pub(crate) async fn wait(&self) {
+        let jitter = rand::rng().random_range(0.5..1.0);
+        sleep(self.longest().mul_f64(jitter)).await;
+    }
+
+    /// The longest that the next pause can be: nothing after a connection that worked.
+    fn longest(&self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            failures => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_PAUSE),
+        }
+    }
+}
+
+/// A task that ends with whoever holds this.
+pub(crate) struct Task(AbortHandle);
+
+impl Task {
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work).abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_end_with_a_connection_that_lasts() {
+        let mut pauses = Pauses::default();
+        assert_eq!(pauses.longest(), Duration::ZERO, "the first attempt is made at once");
+        let mut longest = || {
+            pauses.failed();
+            pauses.longest().as_millis()
+        };
+        assert_eq!([longest(), longest(), longest(), longest(), longest()], [50, 100, 200, 400, 800]);
+        assert_eq!((0..1_000).map(|_| longest()).max(), Some(1_000));
+        pauses.lasted(Duration::from_millis(999));
+        assert_eq!(pauses.longest(), LONGEST_PAUSE, "lost at once is as good as none");
+        pauses.lasted(Duration::from_secs(1));
+        assert_eq!(pauses.longest(), Duration::ZERO);
+    }
+}

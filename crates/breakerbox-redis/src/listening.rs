@@ -1,0 +1,289 @@
+//! Listening: hears what is swapped in, and tells whoever listens in this process.
+//!
+//! One server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's slot (sharded
+//! pub/sub): a change goes to whoever listens at that node, and through no other node, so that whatever is lost is lost with
+//! a connection of ours, which we notice. The connections are apart from those for requests. Each is tried every second.
+//! After every gap [`Heard::Missed`] is announced, once everything is heard again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::Record;
+use breakerbox::store::{Announcer, Heard};
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, PushInfo, PushKind, RedisError, Value};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::cluster::{Address, Cluster};
+use crate::connection::Peer;
+use crate::error::ConnectError;
+use crate::layout::{Bucket, Layout};
+use crate::link::{Link, Pauses, State, Task, is_alive};
+
+/// How often a silent connection is tried.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// The task that listens.
+pub(crate) struct Listening {
+    progress: watch::Receiver<Progress>,
+    _task: Task,
+}
+
+/// How far it has come.
+#[derive(Default)]
+struct Progress {
+    /// At how many nodes it is to listen, once that is known.
+    expected: Option<usize>,
+    /// What came of the latest attempt at each.
+    nodes: HashMap<String, Result<(), ConnectError>>,
+}
+
+/// What all listeners share.
+#[derive(Clone)]
+struct Ears {
+    announcer: Arc<Announcer>,
+    layout: Layout,
+    limit: Duration,
+    progress: Arc<watch::Sender<Progress>>,
+}
+
+impl Listening {
+    /// Listens at one server.
+    pub(crate) fn at_one(
+        peer: Peer,
+        link: &Link,
+        layout: &Layout,
+        announcer: &Arc<Announcer>,
+        limit: Duration,
+    ) -> Self {
+        let (ears, progress) = Ears::new(layout, announcer, limit);
+        ears.expect(1);
+        let channels = Channels::One(layout.changes());
+        let task = Task::spawn(listen(ears, peer, link.watch(), channels, || {}));
+        Self { progress, _task: task }
+    }
+
+    /// Listens at every node of a cluster.
+    pub(crate) fn at_all(
+        cluster: &Arc<Cluster>,
+        layout: &Layout,
+        announcer: &Arc<Announcer>,
+        limit: Duration,
+    ) -> Self {
+        let (ears, progress) = Ears::new(layout, announcer, limit);
+        let task = Task::spawn(listen_at_all(ears, Arc::clone(cluster)));
+        Self { progress, _task: task }
+    }
+
+    /// Returns once it hears everything, or can't.
+    pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
+        let mut progress = self.progress.clone();
+        let settled = progress.wait_for(|progress| {
+            let failed = progress.nodes.values().any(Result::is_err);
+            failed || progress.expected == Some(progress.nodes.len())
+        });
+        match settled.await {
+            Ok(progress) => progress.nodes.values().cloned().collect(),
+            Err(_) => Err(ConnectError::Ended),
+        }
+    }
+}
+
+impl Ears {
+    fn new(
+        layout: &Layout,
+        announcer: &Arc<Announcer>,
+        limit: Duration,
+    ) -> (Self, watch::Receiver<Progress>) {
+        let (sender, progress) = watch::channel(Progress::default());
+        let (announcer, layout) = (Arc::clone(announcer), layout.clone());
+        (Self { announcer, layout, limit, progress: Arc::new(sender) }, progress)
+    }
+
+    fn expect(&self, nodes: usize) {
+        self.progress.send_modify(|progress| progress.expected = Some(nodes));
+    }
+
+    fn note(&self, node: &str, result: Result<(), ConnectError>) {
+        self.progress.send_modify(|progress| _ = progress.nodes.insert(node.to_owned(), result));
+    }
+
+    /// For a connection's pushes: what was swapped in is announced, and the end of the subscription is told.
+    fn hear(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
+        let (announcer, ended) = (Arc::clone(&self.announcer), Arc::clone(ended));
+        move |push| {
+            match push.kind {
+                PushKind::Message | PushKind::SMessage => {
+                    let message = push.data.last().and_then(read_message);
+                    // What can't be read may be a newer version's: it is there to be read in the store.
+                    announcer.announce(message.unwrap_or(Heard::Missed));
+                }
+                // A node says this by itself when a slot moves away.
+                PushKind::Disconnection | PushKind::SUnsubscribe | PushKind::Unsubscribe => {
+                    ended.notify_one();
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What to listen to.
+enum Channels {
+    One(String),
+    /// A channel for each bucket, each in its own slot.
+    Sharded(Vec<String>),
+}
+
+/// Listens at the nodes that there are, and starts anew at those whose buckets change.
+async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
+    let mut owners = cluster.watch();
+    let mut listeners: HashMap<Address, (Vec<Bucket>, Task)> = HashMap::new();
+    loop {
+        let plan = match &*owners.borrow_and_update() {
+            Ok(Some(owners)) => owners.by_node(),
+            _ => HashMap::new(),
+        };
+        listeners.retain(|address, (buckets, _)| plan.get(address) == Some(buckets));
+        ears.progress.send_modify(|progress| {
+            progress.expected = (!plan.is_empty()).then_some(plan.len());
+            progress.nodes.retain(|node, _| plan.keys().any(|address| address.to_string() == *node));
+        });
+        for (address, buckets) in plan {
+            let ears = &ears;
+            let start = |address: &Address| {
+                let channels = buckets.iter().map(|bucket| ears.layout.changes_in(*bucket)).collect();
+                let (peer, link) = (cluster.peer(address), cluster.link(address).watch());
+                let changed = {
+                    let cluster = Arc::downgrade(&cluster);
+                    move || _ = cluster.upgrade().map(|cluster| cluster.has_changed())
+                };
+                let channels = Channels::Sharded(channels);
+                (buckets, Task::spawn(listen(ears.clone(), peer, link, channels, changed)))
+            };
+            listeners.entry(address).or_insert_with_key(start);
+        }
+        if owners.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Listens at one node, for ever.
+async fn listen(
+    ears: Ears,
+    peer: Peer,
+    mut link: watch::Receiver<State>,
+    channels: Channels,
+    on_failure: impl Fn() + Send,
+) {
+    let node = peer.name();
+    let mut pauses = Pauses::default();
+    loop {
+        let ended = Arc::new(Notify::new());
+        match begin(&ears, &peer, &mut link, &channels, &ended).await {
+            Ok(connection) => {
+                let since = Instant::now();
+                ears.announcer.announce(Heard::Missed);
+                ears.note(&node, Ok(()));
+                until_gap(connection, &ears, &mut link, &ended).await;
+                pauses.lasted(since.elapsed());
+            }
+            Err(error) => {
+                ears.note(&node, Err(error));
+                pauses.failed();
+            }
+        }
+        on_failure();
+        pauses.wait().await;
+    }
+}
+
+/// One attempt to listen.
+async fn begin(
+    ears: &Ears,
+    peer: &Peer,
+    link: &mut watch::Receiver<State>,
+    channels: &Channels,
+    ended: &Arc<Notify>,
+) -> Result<MultiplexedConnection, ConnectError> {
+    // Where no request can be made, there is nothing to hear; and why is known already.
+    match link.wait_for(|state| !matches!(state, State::Connecting)).await.as_deref() {
+        Ok(State::Down(error)) => return Err(error.clone()),
+        Ok(_) => {}
+        Err(_) => return Err(ConnectError::Ended),
+    }
+    link.mark_unchanged();
+    let mut connection = peer.connect(ears.limit, ears.hear(ended)).await?;
+    let name = peer.name();
+    let subscribed = timeout(ears.limit, subscribe(&mut connection, channels)).await;
+    match subscribed {
+        Ok(Ok(())) => Ok(connection),
+        Ok(Err(error)) => Err(ConnectError::of(&error, &name)),
+        Err(_) => Err(ConnectError::TimedOut { address: name, limit: ears.limit }),
+    }
+}
+
+async fn subscribe(connection: &mut MultiplexedConnection, channels: &Channels) -> Result<(), RedisError> {
+    let channels = match channels {
+        Channels::One(channel) => return connection.subscribe(channel).await,
+        Channels::Sharded(channels) => channels,
+    };
+    let mut pipeline = Pipeline::with_capacity(channels.len());
+    channels.iter().for_each(|channel| _ = pipeline.cmd("SSUBSCRIBE").arg(channel));
+    for value in connection.send_packed_commands(&pipeline, 0, channels.len()).await? {
+        value.extract_error()?;
+    }
+    Ok(())
+}
+
+/// Returns once something may have been missed.
+async fn until_gap(
+    mut connection: MultiplexedConnection,
+    ears: &Ears,
+    link: &mut watch::Receiver<State>,
+    ended: &Notify,
+) {
+    loop {
+        tokio::select! {
+            () = ended.notified() => return,
+            // The link was made anew: the server may be another one by now.
+            Ok(()) = link.changed() => if matches!(&*link.borrow_and_update(), State::Up(_)) {
+                return;
+            },
+            () = sleep(TRY_EVERY) => if !is_alive(&mut connection, ears.limit).await {
+                return;
+            },
+        }
+    }
+}
+
+/// Reads what the swap script publishes: the length of the key, a colon, the key, the record.
+fn read_message(message: &Value) -> Option<Heard> {
+    let Value::BulkString(bytes) = message else { return None };
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (length, rest) = text.split_once(':')?;
+    let (key, record) = rest.split_at_checked(length.parse().ok()?)?;
+    let record: Record = serde_json::from_str(record).ok()?;
+    Some(Heard::Changed { key: key.into(), record: Arc::new(record) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_and_nonsense_is_not() {
+        let record = r#"{"state":"closed","epoch":7,"version":"1","trips":0,"probe_successes":0,"mode":"automatic","changed_at":5}"#;
+        let message = |text: String| read_message(&Value::BulkString(text.into_bytes()));
+        let heard = message(format!("9:a key: \u{e9}{record}"));
+        assert!(matches!(heard, Some(Heard::Changed { key, .. }) if &*key == "a key: \u{e9}"));
+        for nonsense in ["", "9", "9:", "x:y", "1:\u{e9}{}", "99:short", "3:key{}"] {
+            assert_eq!(message(nonsense.to_owned()), None, "{nonsense}");
+        }
+        assert_eq!(read_message(&Value::Nil), None);
+    }
+}

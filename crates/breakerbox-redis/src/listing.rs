@@ -1,0 +1,191 @@
+//! `list`: pages through the circuits, bucket by bucket, by the index in each.
+//!
+//! A page asks some buckets at once for what it still needs, then as many more as it takes, four times as many each time: a
+//! page of a full store asks a few buckets, and one of an empty store asks all 1,024 in five pipelines. That is the most a page
+//! costs, however many circuits there are. An index of the buckets that are not empty would be in another slot of a cluster,
+//! and so could not be kept true by the scripts that change a bucket.
+//!
+//! A circuit is found once, in whatever state, if it has a record all the time. One that comes, goes or changes meanwhile may
+//! or may not be found. What has expired is taken out of the index by whoever finds it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use breakerbox::Record;
+use breakerbox::store::{Cursor, ListQuery, Page, StoreError};
+
+use crate::error::Trouble;
+use crate::layout::{BUCKETS, Bucket};
+use crate::reading::read;
+use crate::store::RedisStore;
+use crate::swapping::forget_call;
+use crate::wire::Call;
+
+/// The longest page.
+const LONGEST: usize = 1_000;
+
+/// How many buckets are asked at first.
+const FIRST_WAVE: u16 = 4;
+
+/// How many times as many are asked next.
+const GROWTH: u16 = 4;
+
+/// How many waves a page may take. Only one that meets many expired circuits takes more than five.
+const WAVES: usize = 16;
+
+/// A circuit that is in the index.
+struct Entry {
+    bucket: Bucket,
+    key: Arc<str>,
+}
+
+pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, StoreError> {
+    let limit = query.limit.clamp(1, LONGEST);
+    let mut position = Position::parse(query.after.as_ref())?;
+    let mut circuits = Vec::new();
+    let mut wave = FIRST_WAVE;
+    for _ in 0..WAVES {
+        if position.is_end() || circuits.len() >= limit {
+            break;
+        }
+        let entries = next_entries(store, query, &mut position, wave, limit - circuits.len()).await?;
+        circuits.extend(records(store, query, entries).await?);
+        wave = wave.saturating_mul(GROWTH);
+    }
+    Ok(Page { circuits, next: position.cursor() })
+}
+
+/// Where a page goes on: in a bucket, after a key.
+struct Position {
+    bucket: u16,
+    after: Option<Arc<str>>,
+}
+
+impl Position {
+    fn parse(cursor: Option<&Cursor>) -> Result<Self, Trouble> {
+        let Some(Cursor(text)) = cursor else { return Ok(Self { bucket: 0, after: None }) };
+        let (bucket, after) = match text.split_once(':') {
+            Some((bucket, after)) => (bucket, Some(after.into())),
+            None => (text.as_str(), None),
+        };
+        let bucket = bucket.parse().ok().filter(|bucket| *bucket < BUCKETS).ok_or(Trouble::Cursor)?;
+        Ok(Self { bucket, after })
+    }
+
+    fn is_end(&self) -> bool {
+        self.bucket >= BUCKETS
+    }
+
+    fn cursor(&self) -> Option<Cursor> {
+        let Self { bucket, after } = self;
+        let text = || after.as_ref().map_or_else(|| bucket.to_string(), |after| format!("{bucket}:{after}"));
+        (!self.is_end()).then(|| Cursor(text()))
+    }
+}
+
+/// Asks the indices of the next buckets for at most `most` entries, and moves on behind the last of them.
+async fn next_entries(
+    store: &RedisStore,
+    query: &ListQuery,
+    position: &mut Position,
+    wave: u16,
+    most: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let buckets: Vec<_> =
+        (position.bucket..BUCKETS.min(position.bucket.saturating_add(wave))).map(Bucket).collect();
+    let first = |bucket: Bucket| if bucket.0 == position.bucket { position.after.as_deref() } else { None };
+    let calls: Vec<_> =
+        buckets.iter().map(|bucket| range(store, query, *bucket, first(*bucket), most)).collect();
+    let answers = store.exchange(&calls, store.deadline()).await?;
+    let mut entries = Vec::new();
+    for (bucket, answer) in buckets.into_iter().zip(answers) {
+        let members: Vec<String> = redis::from_redis_value(answer).map_err(|_| Trouble::Nonsense)?;
+        let exhausted = members.len() < most;
+        for member in members {
+            if entries.len() == most {
+                return Ok(entries);
+            }
+            let key: Arc<str> = match query.status {
+                Some(status) => member.strip_prefix(status.name()).and_then(|rest| rest.strip_prefix(':')),
+                None => Some(member.as_str()),
+            }
+            .ok_or(Trouble::Nonsense)?
+            .into();
+            *position = Position { bucket: bucket.0, after: Some(Arc::clone(&key)) };
+            entries.push(Entry { bucket, key });
+        }
+        if !exhausted {
+            return Ok(entries);
+        }
+        *position = Position { bucket: bucket.0 + 1, after: None };
+    }
+    Ok(entries)
+}
+
+/// The command that finds entries of one bucket, in their order.
+fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&str>, most: usize) -> Call {
+    let (index, prefix) = match query.status {
+        Some(status) => (store.layout.states(bucket), format!("{}:", status.name())),
+        None => (store.layout.circuits(bucket), String::new()),
+    };
+    let from = match after {
+        Some(after) => format!("({prefix}{after}"),
+        None => format!("[{prefix}{}", query.prefix),
+    };
+    // No text has this byte, so all that begins with the prefix comes before it.
+    let mut to = format!("({prefix}{}", query.prefix).into_bytes();
+    to.push(0xff);
+    let mut command = redis::cmd("ZRANGE");
+    command.arg(index).arg(from).arg(to).arg("BYLEX").arg("LIMIT").arg(0).arg(most);
+    Call::plain(bucket, command)
+}
+
+/// The records of entries, without those that have expired or are in another state by now.
+async fn records(
+    store: &RedisStore,
+    query: &ListQuery,
+    entries: Vec<Entry>,
+) -> Result<Vec<(Arc<str>, Record)>, StoreError> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.key)).collect();
+    let records = read(store, &keys, store.deadline()).await?.value;
+    let mut gone: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (entry, record) in entries.into_iter().zip(records) {
+        match record {
+            Some(record) if query.status.is_none_or(|status| record.status() == status) => {
+                found.push((entry.key, record));
+            }
+            Some(_) => {}
+            None => gone.entry(entry.bucket).or_default().push(entry.key.to_string()),
+        }
+    }
+    if !gone.is_empty() {
+        let calls: Vec<_> = gone.iter().map(|(bucket, keys)| forget_call(store, *bucket, keys)).collect();
+        // If this fails, they are found again next time.
+        let _ = store.exchange(&calls, store.deadline()).await;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_says_where_to_go_on() {
+        let again = |text: &str| {
+            Position::parse(Some(&Cursor(text.to_owned())))
+                .map(|position| position.cursor().map(|cursor| cursor.0))
+        };
+        for cursor in ["0", "1023", "7:", "7:a: key"] {
+            assert_eq!(again(cursor).unwrap().as_deref(), Some(cursor));
+        }
+        for nonsense in ["", "x", "1024", "-1:a", ":a", "70000:a"] {
+            assert!(again(nonsense).is_err(), "{nonsense}");
+        }
+        assert_eq!(Position { bucket: BUCKETS, after: None }.cursor(), None);
+    }
+}

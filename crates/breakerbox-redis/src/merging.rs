@@ -1,0 +1,104 @@
+//! `merge`: many deltas in few calls.
+
+use breakerbox::Totals;
+use breakerbox::store::{Answer, Delta, Merged, StoreError};
+use std::time::Duration;
+
+use crate::error::Trouble;
+use crate::layout::Layout;
+use crate::plan;
+use crate::script::Verb;
+use crate::store::RedisStore;
+use crate::wire::Call;
+use crate::words::{Answered, count, kept, micros, word};
+
+/// How many deltas one call has: about a millisecond of the server's time.
+const MOST: usize = 32;
+
+/// How many buckets make a window.
+const BUCKETS: u32 = 10;
+
+pub(crate) async fn merge(store: &RedisStore, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    let deadline = store.deadline();
+    let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), store.wire.is_one(), MOST);
+    let calls: Vec<_> = plan
+        .iter()
+        .map(|(bucket, positions)| {
+            let (mut keys, mut arguments) = (Vec::new(), Vec::new());
+            for delta in positions.iter().map(|position| &deltas[*position]) {
+                keys.extend([store.layout.record(&delta.key), store.layout.window(&delta.key)]);
+                write(delta, &mut arguments);
+            }
+            Call::script(Verb::Merge, *bucket, keys, arguments)
+        })
+        .collect();
+    let answers = store.exchange(&calls, deadline).await?;
+    let mut merged: Vec<Option<Merged>> = vec![None; deltas.len()];
+    let mut now = None;
+    for ((_, positions), answer) in plan.iter().zip(answers) {
+        let mut answered = Answered::new(answer)?;
+        let time = answered.time()?;
+        // Of several nodes, the one whose clock is behind: whoever decides by it does not decide too early.
+        now = Some(now.map_or(time, |earlier: breakerbox::Timestamp| earlier.min(time)));
+        for position in positions {
+            merged[*position] = Some(read(&mut answered, &store.layout, &deltas[*position].key)?);
+        }
+    }
+    let value = merged.into_iter().collect::<Option<Vec<_>>>();
+    Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value: value.ok_or(Trouble::Nonsense)? })
+}
+
+/// A delta as the script takes it.
+fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
+    let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
+    let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);
+    arguments.extend([word(delta.epoch.0), micros(width), kept(delta.keep_for)]);
+    arguments.extend([maybe(delta.last_success), maybe(delta.run_began), word(delta.buckets.len())]);
+    for bucket in &delta.buckets {
+        let latency = u64::try_from(bucket.latency_sum.as_micros()).unwrap_or(u64::MAX);
+        arguments.push(micros(bucket.age));
+        arguments.extend([bucket.successes, bucket.failures, bucket.slow, latency, bucket.run].map(count));
+    }
+}
+
+fn read(answered: &mut Answered, layout: &Layout, key: &str) -> Result<Merged, StoreError> {
+    let late = answered.word()? == "1";
+    let totals = add_up(&answered.word()?)?;
+    let last_success = answered.maybe_time()?;
+    let record = answered.maybe_record(layout, key)?;
+    let last_success = last_success.max(record.as_ref().and_then(|record| record.last_success));
+    Ok(Merged { late, totals, last_success, record })
+}
+
+/// Adds up buckets of five counts each.
+fn add_up(counts: &str) -> Result<Totals, Trouble> {
+    let mut sums = [0_u64; 5];
+    let mut words = 0;
+    for word in counts.split_ascii_whitespace() {
+        let sum = &mut sums[words % 5];
+        *sum = sum.saturating_add(word.parse().map_err(|_| Trouble::Nonsense)?);
+        words += 1;
+    }
+    if words % 5 != 0 {
+        return Err(Trouble::Nonsense);
+    }
+    let [successes, failures, slow, latency, failure_run] = sums;
+    let latency_sum = Duration::from_micros(latency);
+    Ok(Totals { successes, failures, slow, latency_sum, failure_run })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_added_up() {
+        assert_eq!(add_up("").unwrap(), Totals::default());
+        let totals = add_up("1 2 3 4 5 10 20 30 40 18446744073709551615").unwrap();
+        assert_eq!((totals.successes, totals.failures, totals.slow), (11, 22, 33));
+        assert_eq!((totals.latency_sum, totals.failure_run), (Duration::from_micros(44), u64::MAX));
+        for nonsense in ["1 2 3 4", "1 2 3 4 x", "1 2 3 4 -5"] {
+            assert!(add_up(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

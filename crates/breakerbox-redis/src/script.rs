@@ -1,0 +1,52 @@
+//! The scripts: one for each verb, and one that tidies up. Each is known to a server by its hash once it ran there.
+//!
+//! They count, compare, swap and keep the index, and never decide. All keys that they touch are given to them.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script};
+
+/// A script with its hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Merge,
+    Read,
+    SwapIf,
+    Forget,
+    Lead,
+}
+
+static MERGE: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/merge.lua")));
+static READ: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/read.lua")));
+static SWAP_IF: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/swap_if.lua")));
+static FORGET: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/forget.lua")));
+static LEAD: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/lead.lua")));
+
+struct Loaded {
+    text: &'static str,
+    hash: String,
+}
+
+impl Loaded {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: Script::new(text).get_hash().to_owned() }
+    }
+}
+
+impl Verb {
+    /// The command that runs it: by its hash, or by its text where the server does not know it.
+    pub(crate) fn command(self, by_text: bool, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
+        let script = match self {
+            Self::Merge => &MERGE,
+            Self::Read => &READ,
+            Self::SwapIf => &SWAP_IF,
+            Self::Forget => &FORGET,
+            Self::Lead => &LEAD,
+        };
+        let mut command = if by_text { redis::cmd("EVAL") } else { redis::cmd("EVALSHA") };
+        command.arg(if by_text { script.text } else { &script.hash });
+        command.arg(keys.len()).arg(keys);
+        arguments.iter().for_each(|argument| _ = command.arg(argument.as_slice()));
+        command
+    }
+}

@@ -1,0 +1,26 @@
+-- lead: takes or prolongs a leader's term, unless somebody else's lasts. A term of no length gives one's own back.
+--
+-- KEYS   the term
+-- ARGV   the candidate, how long (us)
+-- answer the time (us), whether the candidate leads ('1' or '0'), until when somebody does (us)
+
+local term = KEYS[1]
+local candidate, ttl = ARGV[1], tonumber(ARGV[2])
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_text = string.format('%.0f', now)
+
+local known = redis.call('HMGET', term, 'leader', 'ends_at')
+if known[1] and known[1] ~= candidate and now < tonumber(known[2]) then
+  return { now_text, '0', known[2] }
+end
+if ttl == 0 then
+  redis.call('DEL', term)
+  return { now_text, '0', now_text }
+end
+local ends_at = string.format('%.0f', now + ttl)
+redis.call('HSET', term, 'leader', candidate, 'ends_at', ends_at)
+-- Rounded up: until then the term must be there.
+redis.call('PEXPIREAT', term, string.format('%.0f', math.ceil((now + ttl) / 1000)))
+return { now_text, '1', ends_at }

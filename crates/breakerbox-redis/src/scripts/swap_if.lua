@@ -1,0 +1,65 @@
+-- swap_if: replaces a record whose version is still the expected one, unless it is too late, and says so to everybody.
+--
+-- KEYS   the record, the window; of the bucket: the index of circuits, the index by state, the expiries
+-- ARGV   the circuit's key, the expected version ('' if there must be no record), the new version, epoch, status and record,
+--        the last moment (us), how long to keep it (ms; '' for ever), how to publish, where, and the names of all states
+-- answer the time (us), 'won', 'lost' or 'too_late', the record that is there ('' if none, or if won),
+--        and some circuits of the bucket that are due to be forgotten
+--
+-- Versions and epochs are compared as text: they do not fit the numbers of this language.
+
+local DUE_AT_ONCE = 16
+
+local record, window, circuits, states, expiries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local key, expected, version, epoch, status, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local not_after, keep_for, publish, channel = tonumber(ARGV[7]), ARGV[8], ARGV[9], ARGV[10]
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_ms = math.floor(now / 1000)
+local now_text = string.format('%.0f', now)
+
+local known = redis.call('HMGET', record, 'version', 'epoch', 'status', 'record')
+if (known[1] or '') ~= expected then
+  return { now_text, 'lost', known[4] or '' }
+end
+if now > not_after then
+  return { now_text, 'too_late', known[4] or '' }
+end
+
+-- First, because this is what a server without memory refuses: then nothing is changed.
+redis.call('HSET', record, 'version', version, 'epoch', epoch, 'status', status, 'record', new)
+-- Counts belong to an epoch.
+if (known[2] or '0') ~= epoch then
+  redis.call('DEL', window)
+end
+if keep_for == '' then
+  redis.call('PERSIST', record)
+  redis.call('PERSIST', window)
+  redis.call('ZREM', expiries, key)
+else
+  local until_ms = string.format('%.0f', now_ms + tonumber(keep_for))
+  redis.call('PEXPIREAT', record, until_ms)
+  redis.call('PEXPIREAT', window, until_ms)
+  redis.call('ZADD', expiries, until_ms, key)
+end
+
+if not known[1] then
+  -- A record that expired may still be in the index, under whatever state it had.
+  for i = 11, #ARGV do
+    redis.call('ZREM', states, ARGV[i] .. ':' .. key)
+  end
+elseif known[3] ~= status then
+  redis.call('ZREM', states, known[3] .. ':' .. key)
+end
+redis.call('ZADD', circuits, 0, key)
+redis.call('ZADD', states, 0, status .. ':' .. key)
+
+redis.call(publish, channel, #key .. ':' .. key .. new)
+
+local answer = { now_text, 'won', '' }
+local due = redis.call('ZRANGE', expiries, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)
+for i = 1, #due do
+  answer[3 + i] = due[i]
+end
+return answer

@@ -1,0 +1,263 @@
+//! The wire: calls go out, answers come back, within a limit; to each node one pipeline with all of its calls.
+//!
+//! What may be sent again: only a call that a server said it did not do, because it does not know the script or no longer
+//! has the key. A call whose answer was lost is never sent again: nobody knows whether it was done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::StoreError;
+use futures_util::future::join_all;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::cluster::{Address, Cluster};
+use crate::error::{ConnectError, Trouble};
+use crate::layout::Bucket;
+use crate::link::Link;
+use crate::script::Verb;
+
+/// How often calls may be sent elsewhere.
+const REDIRECTIONS: u32 = 6;
+
+/// How often to wait, and how long, while the keys of one call are being moved and not all have arrived.
+const WAITS: u32 = 30;
+const WAIT: Duration = Duration::from_millis(10);
+
+/// How to reach the servers.
+pub(crate) enum Wire {
+    /// There is one.
+    One(Arc<Link>),
+    /// There are several, with some buckets each.
+    Cluster(Arc<Cluster>),
+}
+
+/// Something to be done by the server that has a bucket.
+pub(crate) struct Call {
+    bucket: Bucket,
+    what: What,
+}
+
+enum What {
+    Script { verb: Verb, keys: Vec<String>, arguments: Vec<Vec<u8>> },
+    Plain(Cmd),
+}
+
+impl Call {
+    /// A script. All of its keys are in one bucket, unless there is one server only.
+    pub(crate) fn script(verb: Verb, bucket: Bucket, keys: Vec<String>, arguments: Vec<Vec<u8>>) -> Self {
+        Self { bucket, what: What::Script { verb, keys, arguments } }
+    }
+
+    /// A command.
+    pub(crate) fn plain(bucket: Bucket, command: Cmd) -> Self {
+        Self { bucket, what: What::Plain(command) }
+    }
+}
+
+/// A call that has no answer yet.
+struct Pending {
+    call: usize,
+    by_text: bool,
+    /// Where it was sent to instead, and whether only for this once.
+    sent_to: Option<(Address, bool)>,
+}
+
+/// Who gets some of the calls.
+struct Group {
+    link: Arc<Link>,
+    address: Option<Address>,
+    pending: Vec<Pending>,
+}
+
+/// Whose answers somebody waits for. Whoever gives up, because of the limit here or of its own, casts doubt on them.
+struct Waiting(Vec<Arc<Link>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|link| link.is_silent());
+    }
+}
+
+impl Wire {
+    /// Whether every server has every bucket.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
+    /// Returns once it is known whom to talk to, or can't be.
+    pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
+        match self {
+            Self::One(link) => link.connection().await.map(drop),
+            Self::Cluster(cluster) => cluster.owners().await.map(drop),
+        }
+    }
+
+    /// Makes calls and waits for all answers, in the order of the calls.
+    pub(crate) async fn exchange(
+        &self,
+        calls: &[Call],
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        let mut waiting = Waiting(Vec::new());
+        let answers = timeout_at(deadline, self.rounds(calls, &mut waiting.0)).await;
+        if answers.is_ok() {
+            waiting.0.clear();
+        }
+        answers.unwrap_or(Err(StoreError::TimedOut { limit }))
+    }
+
+    async fn rounds(
+        &self,
+        calls: &[Call],
+        waiting_for: &mut Vec<Arc<Link>>,
+    ) -> Result<Vec<Value>, StoreError> {
+        let mut answers: Vec<Option<Value>> = vec![None; calls.len()];
+        let mut pending: Vec<_> =
+            (0..calls.len()).map(|call| Pending { call, by_text: false, sent_to: None }).collect();
+        let (mut redirections, mut waits) = (0, 0);
+        loop {
+            let groups = self.group(calls, pending).await?;
+            *waiting_for = groups.iter().map(|group| Arc::clone(&group.link)).collect();
+            pending = Vec::new();
+            let mut last = None;
+            let mut moving = false;
+            for sent in join_all(groups.into_iter().map(|group| send(calls, group))).await {
+                let (group, values) = sent.inspect_err(|_| self.has_changed())?;
+                for (waiting, value) in group.pending.into_iter().zip(values) {
+                    let Value::ServerError(error) = value else {
+                        answers[waiting.call] = Some(value);
+                        continue;
+                    };
+                    let error = RedisError::from(error);
+                    let again = self.again(waiting, &error, group.address.as_ref(), &group.link);
+                    pending.push(again.ok_or_else(|| refused(&group.link, error.clone()))?);
+                    moving |= error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain);
+                    last = Some(error);
+                }
+            }
+            let Some(source) = last else {
+                return Ok(answers.into_iter().flatten().collect());
+            };
+            let counted = if moving { &mut waits } else { &mut redirections };
+            *counted += 1;
+            if redirections > REDIRECTIONS || waits > WAITS {
+                return Err(Trouble::Rearranged { source }.into());
+            }
+            if moving {
+                sleep(WAIT).await;
+            }
+        }
+    }
+
+    /// Sorts calls by who gets them.
+    async fn group(&self, calls: &[Call], pending: Vec<Pending>) -> Result<Vec<Group>, StoreError> {
+        let cluster = match self {
+            Self::One(link) => {
+                let link = Arc::clone(link);
+                return Ok(vec![Group { link, address: None, pending }]);
+            }
+            Self::Cluster(cluster) => cluster,
+        };
+        let owners = cluster.owners().await?;
+        let mut groups: BTreeMap<Address, Group> = BTreeMap::new();
+        for waiting in pending {
+            let address = match &waiting.sent_to {
+                Some((address, _)) => address.clone(),
+                None => owners.of(calls[waiting.call].bucket).inspect_err(|_| cluster.has_changed())?.clone(),
+            };
+            let new = |address: &Address| {
+                let link = cluster.link(address);
+                Group { link, address: Some(address.clone()), pending: Vec::new() }
+            };
+            groups.entry(address).or_insert_with_key(new).pending.push(waiting);
+        }
+        Ok(groups.into_values().collect())
+    }
+
+    /// How to send a call again that was not done; none if it may not be.
+    fn again(
+        &self,
+        waiting: Pending,
+        error: &RedisError,
+        said_by: Option<&Address>,
+        link: &Link,
+    ) -> Option<Pending> {
+        let ErrorKind::Server(kind) = error.kind() else { return None };
+        match (kind, said_by) {
+            (ServerErrorKind::NoScript, _) => Some(Pending { by_text: true, ..waiting }),
+            (ServerErrorKind::TryAgain, Some(_)) => Some(waiting),
+            (ServerErrorKind::Moved | ServerErrorKind::Ask, Some(said_by)) => {
+                let asking = kind == ServerErrorKind::Ask;
+                if !asking {
+                    self.has_changed();
+                }
+                let (address, _) = error.redirect_node()?;
+                let address = Address::parse(address, said_by)?;
+                Some(Pending { sent_to: Some((address, asking)), ..waiting })
+            }
+            (ServerErrorKind::ReadOnly, _) => {
+                // It was a master once. Whoever is now is found by connecting again.
+                link.is_wrong();
+                self.has_changed();
+                None
+            }
+            (ServerErrorKind::ClusterDown, _) => {
+                self.has_changed();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn has_changed(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.has_changed();
+        }
+    }
+}
+
+fn refused(link: &Link, source: RedisError) -> StoreError {
+    Trouble::Refused { address: link.name().to_owned(), source }.into()
+}
+
+/// Sends a group's calls in one pipeline.
+async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), StoreError> {
+    let mut connection = group.link.connection().await?;
+    let mut pipeline = Pipeline::with_capacity(group.pending.len());
+    let mut told = Vec::new();
+    for waiting in &group.pending {
+        if waiting.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
+            pipeline.cmd("ASKING");
+        }
+        match &calls[waiting.call].what {
+            What::Plain(command) => _ = pipeline.add_command(command.clone()),
+            What::Script { verb, keys, arguments } => {
+                // Told once, a server knows the script for the rest of the pipeline.
+                let by_text = waiting.by_text && !told.contains(verb);
+                if by_text {
+                    told.push(*verb);
+                }
+                pipeline.add_command(verb.command(by_text, keys, arguments));
+            }
+        }
+    }
+    let count = pipeline.len();
+    match connection.send_packed_commands(&pipeline, 0, count).await {
+        Ok(values) if values.len() == count => {
+            let mut values = values.into_iter();
+            let mut answers = Vec::with_capacity(group.pending.len());
+            for waiting in &group.pending {
+                if waiting.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
+                    values.next();
+                }
+                answers.extend(values.next());
+            }
+            Ok((group, answers))
+        }
+        Ok(_) => Err(Trouble::Nonsense.into()),
+        Err(source) => Err(Trouble::Lost { address: group.link.name().to_owned(), source }.into()),
+    }
+}

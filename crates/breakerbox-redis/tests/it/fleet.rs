@@ -1,0 +1,63 @@
+//! A fleet over Redis, with the whole library: one trips and all are open; a store that loses everything is told again.
+
+use std::time::{Duration, Instant};
+
+use breakerbox::store::Store;
+use breakerbox::{Breakerbox, Circuit, Policy, Status, StoreHealth};
+use breakerbox_testkit::servers::{RedisServer, Restart};
+
+use crate::faults::eventually;
+use crate::held::connect;
+
+const KEY: &str = "acme https://hooks.acme.example/in";
+
+async fn process(server: &RedisServer) -> (Breakerbox, Circuit) {
+    let policy =
+        Policy::builder().failure_rate(None).consecutive_failures(3).cool_off(Duration::from_secs(60));
+    let breakers =
+        Breakerbox::builder().policy(policy.build().unwrap()).store(connect(&server.url()).await).build();
+    let circuit = breakers.circuit(KEY).unwrap();
+    (breakers, circuit)
+}
+
+async fn all_become(fleet: &[(Breakerbox, Circuit)], status: Status) {
+    eventually(status.name(), async || {
+        fleet.iter().all(|(_, circuit)| circuit.status() == status).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_of_several_processes_open_the_circuit_of_all_and_a_lost_store_is_told_again() {
+    let mut server = RedisServer::start().unwrap();
+    let fleet = [process(&server).await, process(&server).await, process(&server).await];
+    for n in [0, 1, 0] {
+        let _ = fleet[n].1.call(async { Err::<(), _>("down") }).await;
+    }
+    all_become(&fleet, Status::Open).await;
+    let store = connect(&server.url()).await;
+    let record = store.read(&[KEY.into()]).await.unwrap().value[0].clone().unwrap();
+    assert_eq!(record.status(), Status::Open);
+    let late = process(&server).await;
+    let refused = late.1.call(async { Ok::<_, ()>("never made") }).await;
+    assert!(refused.is_err(), "whoever starts now inherits it");
+
+    server.kill().unwrap();
+    eventually("all know that it is gone", async || {
+        let degraded =
+            |breakers: &Breakerbox| matches!(breakers.store_health(), Some(StoreHealth::Degraded { .. }));
+        fleet.iter().all(|(breakers, _)| degraded(breakers)).then_some(())
+    })
+    .await;
+    all_become(&fleet, Status::Open).await;
+
+    server.restart(Restart::Empty).unwrap();
+    let since = Instant::now();
+    let again = eventually("the record is published again", async || {
+        store.read(&[KEY.into()]).await.ok()?.value[0].clone()
+    })
+    .await;
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert_eq!((again.status(), again.epoch), (Status::Open, record.epoch));
+    all_become(&fleet, Status::Open).await;
+}

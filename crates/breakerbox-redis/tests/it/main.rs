@@ -1,0 +1,14 @@
+//! The Redis store against real servers.
+
+#![allow(clippy::unwrap_used)]
+
+mod clustered;
+mod conformance;
+mod connecting;
+mod costs;
+mod faults;
+mod fleet;
+mod held;
+mod index;
+mod proxy;
+mod same_as_memory;

@@ -1,0 +1,72 @@
+//! A private Redis Sentinel: it watches a master, and makes a replica the master when that is gone.
+
+use std::fs;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::process::{Process, ServerError, free_port};
+use super::redis::{RedisServer, program, query};
+
+/// How often a sentinel is started again because somebody else took its port.
+const STARTS: usize = 10;
+
+/// A sentinel, killed when this is dropped.
+#[derive(Debug)]
+pub struct RedisSentinel {
+    port: u16,
+    _folder: TempDir,
+    _process: Process,
+}
+
+impl RedisSentinel {
+    /// Starts one that watches a master under a name, and decides alone, after half a second, that it is gone.
+    ///
+    /// # Errors
+    /// If `redis-server` is missing or does not start.
+    pub fn watch(name: &str, master: &RedisServer) -> Result<Self, ServerError> {
+        let folder = TempDir::with_prefix("breakerbox-sentinel-")?;
+        let file = folder.path().join("sentinel.conf");
+        let mut last = None;
+        for _ in 0..STARTS {
+            let port = free_port()?;
+            let lines = [
+                format!("port {port}\nbind 127.0.0.1\nprotected-mode no"),
+                format!("sentinel monitor {name} 127.0.0.1 {} 1", master.port()),
+                format!(
+                    "sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 5000\n"
+                ),
+            ];
+            // A sentinel writes down what it finds out, in the same file.
+            fs::write(&file, lines.join("\n"))?;
+            let mut command = Command::new(program());
+            command.current_dir(folder.path()).arg(&file).arg("--sentinel");
+            let mut process = Process::start(&mut command, "redis-server", &folder.path().join("log"))?;
+            let url = format!("redis://127.0.0.1:{port}/");
+            let found = process.wait_until_ready(|_| {
+                let address = query::<(String, u16)>(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]);
+                address.map(drop).map_err(|error| error.to_string())
+            });
+            match found {
+                Ok(()) => return Ok(Self { port, _folder: folder, _process: process }),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
+    }
+
+    /// Its port on the loopback address.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many replicas of a master it knows.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn replicas(&self, name: &str) -> ::redis::RedisResult<usize> {
+        let url = format!("redis://127.0.0.1:{}/", self.port);
+        query::<Vec<::redis::Value>>(&url, &["SENTINEL", "REPLICAS", name]).map(|replicas| replicas.len())
+    }
+}
