@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use breakerbox::store::StoreError;
-use breakerbox::throttle::{self, Levels, Rejected, Shed, Strategy, Throttle, ThrottlePolicy};
+use breakerbox::throttle::{self, Priority, Rejected, Shed, Strategy, Throttle, ThrottlePolicy};
 use breakerbox::{CallError, ManualClock, ProbeTimeout, Refusal};
 
 /// As those print it who print a whole chain.
@@ -17,12 +17,11 @@ fn down() -> io::Error {
     io::Error::other("boom")
 }
 
-/// A shed whose text is always the same.
+/// A real one, whatever it says.
 fn shed() -> Shed {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
-    let lowest = Levels::STANDARD.priority(3).unwrap();
-    (0..1_000_000).find_map(|_| throttle.ask(lowest).err()).unwrap()
+    (0..1_000_000).find_map(|_| throttle.ask(Priority::LOW).err()).unwrap()
 }
 
 #[test]
