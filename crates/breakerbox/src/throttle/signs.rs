@@ -66,6 +66,8 @@ pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<Verdict> {
 fn of_io(kind: io::ErrorKind) -> Option<Verdict> {
     match kind {
         io::ErrorKind::TimedOut
+        // So a blocking socket says that its time limit ran out, on Unix.
+        | io::ErrorKind::WouldBlock
         | io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted

@@ -316,6 +316,7 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
     let io = |kind: io::ErrorKind| io::Error::from(kind);
     for (kind, verdict) in [
         (io::ErrorKind::TimedOut, Verdict::Reject),
+        (io::ErrorKind::WouldBlock, Verdict::Reject),
         (io::ErrorKind::ConnectionRefused, Verdict::Reject),
         (io::ErrorKind::ConnectionReset, Verdict::Reject),
         (io::ErrorKind::ConnectionAborted, Verdict::Reject),
