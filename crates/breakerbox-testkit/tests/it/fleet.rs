@@ -203,8 +203,11 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
             sleep(ms(250)).await;
         }
         for process in &fleet.processes {
-            let degraded = matches!(process.breakers.store_health(), Some(StoreHealth::Degraded { .. }));
-            assert!(degraded, "{fault:?}");
+            let Some(StoreHealth::Degraded { error }) = process.breakers.store_health() else {
+                panic!("{fault:?} goes unnoticed");
+            };
+            let why = if fault == Fault::Refuses { "connection refused" } else { "did not answer" };
+            assert!(error.contains(why), "{fault:?}: {error}");
             assert_eq!(process.health.lock().unwrap().len(), 1);
         }
         for _ in 0..3 {

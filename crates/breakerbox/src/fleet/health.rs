@@ -3,6 +3,7 @@
 //! A small circuit stands before the store: after three failures in a row no request is made but one probe at a time, and
 //! the process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -102,7 +103,7 @@ impl Health {
         };
         held.0.settle(permit, &outcome, &self.policy, Draw(rand::random()), now);
         let is_lost = held.0.status() != Status::Closed;
-        held.1 = error.map(ToString::to_string).or_else(|| held.1.take()).filter(|_| is_lost);
+        held.1 = error.map(with_its_causes).or_else(|| held.1.take()).filter(|_| is_lost);
         let error = held.1.clone().unwrap_or_default();
         match (was_lost, is_lost) {
             (false, true) => Some(StoreHealth::Degraded { error }),
@@ -130,6 +131,12 @@ impl Health {
     fn lock(&self) -> MutexGuard<'_, (Circuit, Option<String>)> {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an error says, and what its causes say.
+fn with_its_causes(error: &StoreError) -> String {
+    let chain = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Tries a store that is away, and brings back whoever went its own way.
