@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod packages;
 mod prove;
 mod steps;
 mod test;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
+use crate::packages;
 use crate::steps::{cargo, output, step, succeed};
 
 /// What the core may depend on: none of these reads a clock, does IO, runs async code or draws random numbers.
@@ -37,6 +38,7 @@ pub(crate) fn run() -> Result<()> {
             cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]);
         succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
     })?;
+    step("servers for the tests", packages::install)?;
     let mut tally = Tally::default();
     step("tests", || {
         tally.count(&mut cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]))

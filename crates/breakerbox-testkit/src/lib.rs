@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
+//! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
@@ -11,3 +12,4 @@ pub mod conformance;
 pub mod faults;
 pub mod overload;
 pub mod recovery;
+pub mod servers;

@@ -6,3 +6,4 @@ mod fleet;
 mod memory_store;
 mod overload;
 mod recovery;
+mod servers;

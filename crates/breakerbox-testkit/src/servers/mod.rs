@@ -1,0 +1,17 @@
+//! Private servers: a real one for a test, on a port of its own, with a folder of its own, gone when the test is.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `process` | what all of them need: a program that is always stopped, a port, waiting with a limit |
+//! | `redis` | a Redis server: killed, paused, restarted, made a replica |
+//! | `redis_cluster` | three of them, as a cluster |
+//!
+//! Several test processes may run at once. No server of the machine is used or touched.
+
+mod process;
+mod redis;
+mod redis_cluster;
+
+pub use self::process::{PATIENCE, Process, ServerError, free_port, wait_until};
+pub use self::redis::{RedisOptions, RedisServer, Restart};
+pub use self::redis_cluster::RedisCluster;

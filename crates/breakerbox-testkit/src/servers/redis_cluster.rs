@@ -1,0 +1,171 @@
+//! A private Redis Cluster of three masters, and what happens to a real one: slots move, a replica takes over.
+
+use super::process::{ServerError, free_port, wait_until};
+use super::redis::{RedisOptions, RedisServer};
+
+/// How many masters.
+const MASTERS: usize = 3;
+
+/// How many slots a cluster has.
+const SLOTS: usize = 16_384;
+
+/// Three masters, killed when this is dropped.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts three masters with a third of the slots each, and waits until all know of all.
+    ///
+    /// # Errors
+    /// If `redis-server` is missing or the nodes don't find each other.
+    pub fn start() -> Result<Self, ServerError> {
+        let nodes = (0..MASTERS).map(|_| node()).collect::<Result<Vec<_>, _>>()?;
+        let cluster = Self { nodes };
+        for (n, node) in cluster.nodes.iter().enumerate() {
+            let (first, last) = (SLOTS * n / MASTERS, SLOTS * (n + 1) / MASTERS - 1);
+            let range = [first.to_string(), last.to_string()];
+            tell(node, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]])?;
+            meet(node, &cluster.nodes[0])?;
+        }
+        cluster.wait_until_agreed(MASTERS)?;
+        Ok(cluster)
+    }
+
+    /// The masters that it was started with, in the order of their slots, and then the replicas that were added.
+    #[must_use]
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// One of them, to do something to it.
+    pub fn node_mut(&mut self, n: usize) -> Option<&mut RedisServer> {
+        self.nodes.get_mut(n)
+    }
+
+    /// Where it is: all nodes, as a URL of `breakerbox-redis`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    /// Adds a replica of a master, and waits until it has all of its data.
+    ///
+    /// # Errors
+    /// If that does not come about.
+    pub fn add_replica_of(&mut self, master: usize) -> Result<usize, ServerError> {
+        let replica = node()?;
+        meet(&replica, &self.nodes[0])?;
+        self.nodes.push(replica);
+        self.wait_until_agreed(self.nodes.len())?;
+        let (id, replica) = (self.id(master)?, &self.nodes[self.nodes.len() - 1]);
+        tell(replica, &["CLUSTER", "REPLICATE", &id])?;
+        until(|| match replica.info("replication", "master_link_status") {
+            Ok(Some(status)) if status == "up" => Ok(()),
+            other => Err(format!("master_link_status: {other:?}")),
+        })?;
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Makes a replica take over its master's slots at once, whether the master is there or not.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn take_over(&self, replica: usize) -> Result<(), ServerError> {
+        let node = &self.nodes[replica];
+        tell(node, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
+        until(|| match node.query::<Vec<::redis::Value>>(&["ROLE"]) {
+            Ok(role) if role.first() == Some(&::redis::Value::BulkString(b"master".to_vec())) => Ok(()),
+            other => Err(format!("role: {other:?}")),
+        })
+    }
+
+    /// Begins to move a slot: from now on its old node asks callers to go to the new one for keys that it no longer has.
+    ///
+    /// # Errors
+    /// If a node refuses.
+    pub fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
+        let (slot, from_id, to_id) = (slot.to_string(), self.id(from)?, self.id(to)?);
+        tell(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])?;
+        tell(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
+    }
+
+    /// Moves up to a thousand keys of a slot that is being moved.
+    ///
+    /// # Errors
+    /// If a node refuses.
+    pub fn move_keys(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
+        let (slot, port) = (slot.to_string(), self.nodes[to].port().to_string());
+        let keys: Vec<String> =
+            self.nodes[from].query(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]).map_err(refused)?;
+        for key in keys {
+            tell(&self.nodes[from], &["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"])?;
+        }
+        Ok(())
+    }
+
+    /// Ends a move: the slot now belongs to the new node, and all know.
+    ///
+    /// # Errors
+    /// If a node refuses.
+    pub fn end_move(&self, slot: u16, to: usize) -> Result<(), ServerError> {
+        let (slot, id) = (slot.to_string(), self.id(to)?);
+        // The new owner first, as the manual asks for.
+        tell(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
+        for node in &self.nodes {
+            tell(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
+        }
+        Ok(())
+    }
+
+    fn id(&self, n: usize) -> Result<String, ServerError> {
+        self.nodes[n].query(&["CLUSTER", "MYID"]).map_err(refused)
+    }
+
+    /// Waits until every node says that all is well, and knows as many nodes.
+    fn wait_until_agreed(&self, count: usize) -> Result<(), ServerError> {
+        self.nodes.iter().try_for_each(|node| {
+            until(|| {
+                let info: String = node.query(&["CLUSTER", "INFO"]).map_err(|error| error.to_string())?;
+                let agreed = ["cluster_state:ok".to_owned(), format!("cluster_known_nodes:{count}")];
+                if agreed.iter().all(|line| info.lines().any(|said| said == line)) {
+                    Ok(())
+                } else {
+                    Err(info)
+                }
+            })
+        })
+    }
+}
+
+/// A node without slots.
+fn node() -> Result<RedisServer, ServerError> {
+    // Nodes talk to each other on a port of their own.
+    let bus = free_port()?.to_string();
+    let options = RedisOptions::new().set("cluster-enabled", "yes").set("cluster-port", &bus);
+    options.set("cluster-config-file", "nodes.conf").set("cluster-node-timeout", "2000").start()
+}
+
+/// Makes two nodes know each other.
+fn meet(node: &RedisServer, other: &RedisServer) -> Result<(), ServerError> {
+    if node.port() == other.port() {
+        return Ok(());
+    }
+    let bus: Vec<String> = other.query(&["CONFIG", "GET", "cluster-port"]).map_err(refused)?;
+    let bus = bus.last().map_or("0", String::as_str);
+    tell(node, &["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string(), bus])
+}
+
+fn tell(node: &RedisServer, command: &[&str]) -> Result<(), ServerError> {
+    node.query(command).map_err(refused)
+}
+
+fn until(look: impl FnMut() -> Result<(), String>) -> Result<(), ServerError> {
+    wait_until(look).map_err(|reason| std::io::Error::other(reason).into())
+}
+
+fn refused(error: ::redis::RedisError) -> ServerError {
+    std::io::Error::other(error).into()
+}

@@ -1,0 +1,96 @@
+//! Programs that the tests run and cargo can't build: found, or else installed.
+//!
+//! On Debian and its kin, as root or with a `sudo` that asks for no password, a missing one is installed. Everywhere else
+//! the error says what to install. Nothing is started: tests have servers of their own.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::{output, succeed};
+
+/// A program, and who has it.
+struct Package {
+    program: &'static str,
+    /// Where it is if it is not on the path. A `*` stands for any one folder.
+    folders: &'static [&'static str],
+    debian: &'static str,
+}
+
+const PACKAGES: [Package; 1] =
+    [Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" }];
+
+/// Installs what is missing.
+pub(crate) fn install() -> Result<()> {
+    let missing: Vec<_> = PACKAGES.iter().filter(|package| !package.is_there()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<_> = missing.iter().map(|package| package.program).collect();
+    let names: Vec<_> = missing.iter().map(|package| package.debian).collect();
+    let by_hand = format!("{} missing; install: {}", programs.join(", "), names.join(" "));
+    if find("apt-get", &[]).is_none() {
+        bail!("{by_hand}");
+    }
+    // The list of packages may be absent or old.
+    install_with_apt(&names)
+        .or_else(|_| apt(&["update"]).and_then(|()| install_with_apt(&names)))
+        .with_context(|| format!("{by_hand} (sudo apt-get install {})", names.join(" ")))?;
+    match missing.iter().find(|package| !package.is_there()) {
+        None => Ok(()),
+        Some(package) => bail!("{} was installed, and has no {}", package.debian, package.program),
+    }
+}
+
+impl Package {
+    fn is_there(&self) -> bool {
+        find(self.program, self.folders).is_some()
+    }
+}
+
+fn install_with_apt(names: &[&str]) -> Result<()> {
+    apt(&[&["install", "--yes", "--no-install-recommends"], names].concat())
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    let is_root = output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    let mut apt = Command::new(if is_root { "env" } else { "sudo" });
+    if !is_root {
+        apt.args(["--non-interactive", "env"]);
+    }
+    apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(arguments);
+    succeed(apt.stdin(Stdio::null()))
+}
+
+/// Where a program is: on the path, or in one of these folders.
+fn find(program: &str, folders: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = folders.iter().flat_map(|folder| matching(Path::new(folder)));
+    env::split_paths(&path).chain(folders).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The folders that a path with `*` stands for.
+fn matching(pattern: &Path) -> Vec<PathBuf> {
+    pattern.components().fold(vec![PathBuf::new()], |found, part| {
+        if part.as_os_str() != "*" {
+            return found.into_iter().map(|folder| folder.join(part)).collect();
+        }
+        let inside = |folder: PathBuf| folder.read_dir().into_iter().flatten().flatten();
+        found.into_iter().flat_map(inside).map(|entry| entry.path()).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_programs_on_the_path_and_in_folders() {
+        assert!(find("sh", &[]).is_some());
+        assert!(find("no-such-program", &["/usr/*/bin", "/no/such/*/folder"]).is_none());
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/*");
+        assert_eq!(find("main.rs", &[here]), Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs")));
+    }
+}
