@@ -61,7 +61,7 @@ impl Database {
         let (mut config, trust) = url::parse(url)?;
         set_defaults(&mut config, options.time_limit);
         let tls = tls::connector(&trust)?;
-        let settings = settings(options.time_limit);
+        let settings = options.session_settings();
         let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
             let settings = settings.clone();
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
@@ -81,15 +81,16 @@ impl Database {
         })
     }
 
-    /// Uses a pool that is already there, of connections to the same database. Give its connections a `statement_timeout` and
-    /// an `idle_in_transaction_session_timeout`: the store's own have both.
+    /// Uses a pool that is already there, of connections to the same database. They should be told the store's
+    /// [settings](Options::session_settings) when they are made.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
         self
     }
 
-    /// The pool, for other uses of the database. Its connections have the store's time limit.
+    /// The pool, for other uses of the database. Its connections have the store's [settings](Options::session_settings), its
+    /// time limit among them.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -107,9 +108,8 @@ impl Database {
                 if Object::metrics(&client).recycle_count == 0 {
                     self.gate.open();
                 }
-                let canceller =
-                    Canceller::new(&client, self.tls.clone(), Arc::clone(&self.cancels), self.time_limit);
-                Ok(Loan::new(client, canceller))
+                let canceller = Canceller::new(&client, self.tls.clone(), Arc::clone(&self.cancels));
+                Ok(Loan::new(client, canceller, Arc::clone(&self.config), self.time_limit))
             }
             Err(PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error))) => {
                 let why = ConnectError::of(&error, &self.config);
@@ -181,17 +181,4 @@ fn set_defaults(config: &mut Config, time_limit: Duration) {
         .keepalives_idle(Duration::from_secs(10))
         .keepalives_interval(Duration::from_secs(5))
         .keepalives_retries(3);
-}
-
-/// What each of the pool's connections is told first.
-///
-/// The server's limit is a little shorter than ours, so that usually the server ends a statement and the connection can be
-/// used again. A process that stops in the middle of a swap loses its lock. Plans do not depend on the keys, and are not
-/// compiled.
-fn settings(time_limit: Duration) -> String {
-    let limit = (time_limit.as_millis() * 9 / 10).max(1);
-    format!(
-        "SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
-         SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = 'force_generic_plan'; SET jit = off"
-    )
 }

@@ -158,11 +158,15 @@ pub(crate) struct StatementError {
 }
 
 /// What a failed statement means to whoever uses a store.
-pub(crate) fn of_statement(error: &tokio_postgres::Error, limit: Duration) -> StoreError {
+pub(crate) fn of_statement(error: &tokio_postgres::Error, config: &Config, limit: Duration) -> StoreError {
     match error.code() {
-        // The server's own limit is the same as ours.
+        // The server's own limit is a little shorter than ours.
         Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => StoreError::TimedOut { limit },
-        _ => unavailable(whole(error)),
+        Some(
+            &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN,
+        )
+        | None => ConnectError::of(error, config).into(),
+        Some(_) => unavailable(whole(error)),
     }
 }
 

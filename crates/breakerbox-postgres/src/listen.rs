@@ -18,10 +18,7 @@ use crate::error::ConnectError;
 use crate::notice;
 use crate::verbs::Verbs;
 
-/// How often the connection is asked whether it is there.
-const ASK_EVERY: Duration = Duration::from_secs(5);
-
-/// How long it may take to answer, or to be made.
+/// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a connection must have lasted for the waits to begin small again.
@@ -47,7 +44,7 @@ impl Ear {
     }
 
     /// Announces what it hears, until the connection is lost.
-    async fn hear(&mut self, verbs: &Verbs, announcer: &Announcer) {
+    async fn hear(&mut self, verbs: &Verbs, announcer: &Announcer, ask_every: Duration) {
         let Self { client, wire } = self;
         let hearing = async {
             while let Some(text) = next(wire).await {
@@ -56,8 +53,8 @@ impl Ear {
         };
         let asking = async {
             loop {
-                sleep(ASK_EVERY).await;
-                if !matches!(timeout(PATIENCE, client.simple_query("")).await, Ok(Ok(_))) {
+                sleep(ask_every).await;
+                if !matches!(timeout(ask_every, client.simple_query("")).await, Ok(Ok(_))) {
                     break;
                 }
             }
@@ -75,13 +72,14 @@ pub(crate) async fn listen_for_ever(
     mut ear: Ear,
     database: Database,
     channel: String,
+    ask_every: Duration,
     verbs: Arc<Verbs>,
     announcer: Arc<Announcer>,
 ) {
     let mut backoff = Backoff::new();
     loop {
         let since = Instant::now();
-        ear.hear(&verbs, &announcer).await;
+        ear.hear(&verbs, &announcer, ask_every).await;
         if since.elapsed() >= STEADY {
             backoff = Backoff::new();
         }

@@ -9,7 +9,8 @@ use breakerbox::store::StoreError;
 use deadpool_postgres::{ClientWrapper, Object};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio_postgres::CancelToken;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{CancelToken, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::of_statement;
@@ -22,21 +23,29 @@ pub(crate) struct Loan {
     /// None once it has been given back.
     client: Option<Object>,
     canceller: Canceller,
+    config: Arc<Config>,
+    time_limit: Duration,
 }
 
 impl Loan {
-    pub(crate) fn new(client: Object, canceller: Canceller) -> Self {
-        Self { client: Some(client), canceller }
+    pub(crate) fn new(
+        client: Object,
+        canceller: Canceller,
+        config: Arc<Config>,
+        time_limit: Duration,
+    ) -> Self {
+        Self { client: Some(client), canceller, config, time_limit }
     }
 
-    /// The verb is done, well or badly. An answer, even a bad one, means that the connection is in order.
+    /// The verb is done, well or badly. A server that says what is wrong is in order, unless it says that it will not write.
     pub(crate) fn settle<T>(mut self, answer: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
-        let limit = self.canceller.time_limit;
-        let in_order = answer.as_ref().map_or_else(|error| error.as_db_error().is_some(), |_| true);
-        if in_order {
+        let failed = answer.as_ref().err();
+        let spoke = failed.is_none_or(|error| error.as_db_error().is_some());
+        let writes = failed.is_none_or(|error| error.code() != Some(&SqlState::READ_ONLY_SQL_TRANSACTION));
+        if spoke && writes {
             self.client = None;
         }
-        answer.map_err(|error| of_statement(&error, limit))
+        answer.map_err(|error| of_statement(&error, &self.config, self.time_limit))
     }
 }
 
@@ -66,17 +75,11 @@ pub(crate) struct Canceller {
     tls: MakeRustlsConnect,
     /// How many may do that at once.
     at_once: Arc<Semaphore>,
-    time_limit: Duration,
 }
 
 impl Canceller {
-    pub(crate) fn new(
-        client: &Object,
-        tls: MakeRustlsConnect,
-        at_once: Arc<Semaphore>,
-        time_limit: Duration,
-    ) -> Self {
-        Self { token: client.cancel_token(), tls, at_once, time_limit }
+    pub(crate) fn new(client: &Object, tls: MakeRustlsConnect, at_once: Arc<Semaphore>) -> Self {
+        Self { token: client.cancel_token(), tls, at_once }
     }
 
     /// Best effort, on a connection of its own. If it fails, the server's own limit ends the statement.

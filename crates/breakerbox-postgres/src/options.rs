@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) time_limit: Duration,
     pub(crate) connections: usize,
     pub(crate) start_within: Duration,
+    pub(crate) ask_every: Duration,
     pub(crate) clean_every: Duration,
 }
 
@@ -37,6 +38,7 @@ impl Options {
             time_limit: Duration::from_millis(500),
             connections: 4,
             start_within: Duration::from_secs(10),
+            ask_every: Duration::from_secs(5),
             clean_every: Duration::from_secs(1),
         }
     }
@@ -71,6 +73,14 @@ impl Options {
         self
     }
 
+    /// How often the connection that listens for changes is asked whether it is still there. One that does not answer for as
+    /// long again is replaced, and whoever listens hears that changes may have been missed. Default: 5 s.
+    #[must_use]
+    pub fn ask_every(mut self, ask_every: Duration) -> Self {
+        self.ask_every = ask_every;
+        self
+    }
+
     /// How often one process of the fleet looks at a thousand rows and deletes those that have expired. Default: every
     /// second, with a rest after all rows have been looked at.
     #[must_use]
@@ -85,6 +95,21 @@ impl Options {
     /// What is wrong, and what to do about it.
     pub async fn connect(&self, url: &str) -> Result<PostgresStore, ConnectError> {
         PostgresStore::on(Database::new(url, self)?, self).await
+    }
+
+    /// What each connection is told first; for a pool of your own, see [`Database::with_pool`].
+    ///
+    /// The server's limit is a little shorter than ours, so that usually the server ends a statement, and the connection can be
+    /// used again. A process that stops in the middle of a swap loses its lock. Plans are made once, perhaps when the tables
+    /// are still empty, and must be right when they are full: always by index. They are not compiled.
+    #[must_use]
+    pub fn session_settings(&self) -> String {
+        let limit = (self.time_limit.as_millis() * 9 / 10).max(1);
+        format!(
+            "SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
+             SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = 'force_generic_plan'; \
+             SET enable_seqscan = off; SET jit = off"
+        )
     }
 
     /// Whether every option makes sense.
@@ -109,6 +134,7 @@ impl Options {
         for (option, duration) in [
             ("time_limit", self.time_limit),
             ("start_within", self.start_within),
+            ("ask_every", self.ask_every),
             ("clean_every", self.clean_every),
         ] {
             if duration < least || duration > Duration::from_secs(3_600) {
@@ -144,6 +170,7 @@ mod tests {
             (Options::new().connections(0), "connections"),
             (Options::new().time_limit(zero), "time_limit"),
             (Options::new().start_within(zero), "start_within"),
+            (Options::new().ask_every(zero), "ask_every"),
             (Options::new().clean_every(Duration::MAX), "clean_every"),
         ] {
             let error = options.check().unwrap_err().to_string();

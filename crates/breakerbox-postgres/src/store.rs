@@ -55,7 +55,14 @@ impl PostgresStore {
         };
         let verbs = Arc::new(Verbs::new(database.clone(), &options.schema));
         let announcer = Arc::new(Announcer::new());
-        let listening = listen_for_ever(ear, database, channel, Arc::clone(&verbs), Arc::clone(&announcer));
+        let listening = listen_for_ever(
+            ear,
+            database,
+            channel,
+            options.ask_every,
+            Arc::clone(&verbs),
+            Arc::clone(&announcer),
+        );
         let cleaning = clean_for_ever(Arc::clone(&verbs), options.clean_every);
         let _tasks = [Task::spawn(listening), Task::spawn(cleaning)];
         Ok(Self { verbs, announcer, _tasks })

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{Answer, Cursor, Delta, ListQuery, Merged, Page, StoreError, Swap, Swapped, Term};
-use breakerbox::{Nonce, Record, Timestamp};
+use breakerbox::{Nonce, Record, Status, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -108,11 +108,12 @@ impl Verbs {
 
     pub(crate) async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         let row = self.database.within(self.swap_once(swap)).await?;
-        let current = record::read(&swap.key, column(&row, "record")?)?;
+        let there = || record::read(&swap.key, column(&row, "record")?);
         let value = match (column(&row, "won")?, column(&row, "expected")?) {
+            // What it replaced need not have made sense.
             (true, _) => Swapped::Won,
-            (false, true) => Swapped::TooLate(current),
-            (false, false) => Swapped::Lost(current),
+            (false, true) => Swapped::TooLate(there()?),
+            (false, false) => Swapped::Lost(there()?),
         };
         Ok(Answer { now: now_in(&row)?, value })
     }
@@ -153,7 +154,8 @@ impl Verbs {
                 loan.query_one(&swap_if, &parameters),
                 loan.batch_execute("COMMIT"),
             );
-            (begun?, circuit?, counts?);
+            // The first that failed says why; the others only say that it did.
+            begun.and(circuit).and(counts)?;
             let row = swapped?;
             committed.map(|()| row)
         };
@@ -171,7 +173,7 @@ impl Verbs {
         let before = [query.prefix.as_bytes(), &[BEYOND]].concat();
         let limit = query.limit.clamp(1, MAX_PAGE);
         let one_more = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-        let rows = match query.status.map(|status| status.name()) {
+        let rows = match query.status.map(Status::name) {
             None => self.query(&self.statements.list, &[&from, &before, &one_more]).await?,
             Some(status) => {
                 self.query(&self.statements.list_by_status, &[&from, &before, &one_more, &status]).await?

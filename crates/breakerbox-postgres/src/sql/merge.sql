@@ -88,11 +88,8 @@ merged AS (
         CROSS JOIN LATERAL (
             SELECT
                 greatest(kept.last_success, excluded.last_success) AS latest,
-                -- A success ends the run, unless all of the run is later.
-                coalesce(
-                    excluded.last_success > coalesce(kept.last_success, -1)
-                    AND excluded.last_success >= kept.run_began, false
-                ) AS ends_run
+                -- A success ends the run, unless all of the run is later. The run is always later than the success before.
+                coalesce(excluded.last_success >= kept.run_began, false) AS ends_run
         ) AS success
         CROSS JOIN LATERAL (
             SELECT coalesce(excluded.run_began > coalesce(success.latest, -1), false) AS goes_on

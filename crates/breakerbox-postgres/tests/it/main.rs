@@ -2,5 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod changes;
 mod conformance;
+mod connecting;
+mod cost;
+mod expiry;
+mod faults;
+mod keys;
+mod same_as_memory;
+mod samples;
 mod server;
+mod waiting;

@@ -1,7 +1,7 @@
 //! One private server for all tests that do it no harm, gone with the last of them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use breakerbox::store::{
@@ -36,8 +36,12 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) async fn new() -> Self {
+        Self::with(&patient()).await
+    }
+
+    pub(crate) async fn with(options: &Options) -> Self {
         let server = tokio::task::spawn_blocking(shared).await.unwrap();
-        Self { store: patient().connect(&server.url()).await.unwrap(), server }
+        Self { store: options.connect(&server.url()).await.unwrap(), server }
     }
 }
 
@@ -65,5 +69,14 @@ impl Store for Held {
 
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.store.lead(name, candidate, ttl).await
+    }
+}
+
+/// Waits until something holds, for as long as a busy machine may take.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !holds().await {
+        assert!(Instant::now() < limit, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
