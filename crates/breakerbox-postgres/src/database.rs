@@ -14,10 +14,10 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::backoff::Gate;
+use crate::builder::Builder;
 use crate::error::{ConnectError, address, unavailable};
 use crate::loan::{Canceller, Loan};
 use crate::migrations::migrate;
-use crate::options::Options;
 use crate::task::Task;
 use crate::{tls, url};
 
@@ -31,15 +31,18 @@ pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 ///
 /// The store needs no more than a URL. This is for those who use the same database for something else as well:
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use breakerbox_postgres::{Database, Options, PostgresStore};
+/// ```
+/// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
+/// # let url = &server.url();
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use breakerbox_postgres::PostgresStore;
 ///
-/// let options = Options::new().connections(16);
-/// let database = Database::new("postgres://user:password@host/database", &options)?;
-/// let store = PostgresStore::on(database.clone(), &options).await?;
+/// let builder = PostgresStore::builder(url).connections(16);
+/// let database = builder.database()?;
+/// let store = builder.on(database.clone()).connect().await?;
 /// let mine = database.pool().get().await?;
-/// # Ok(()) }
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Database {
@@ -53,21 +56,17 @@ pub struct Database {
 
 impl Database {
     /// The database of a URL. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// If the URL or an option makes no sense.
-    pub fn new(url: &str, options: &Options) -> Result<Self, ConnectError> {
-        options.check()?;
+    pub(crate) fn new(url: &str, builder: &Builder) -> Result<Self, ConnectError> {
         let (mut config, trust) = url::parse(url)?;
-        set_defaults(&mut config, options.time_limit);
+        set_defaults(&mut config, builder.time_limit);
         let tls = tls::connector(&trust)?;
-        let settings = options.session_settings();
+        let settings = builder.session_settings();
         let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
             let settings = settings.clone();
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
         });
         let pool = Pool::builder(Manager::new(config.clone(), tls.clone()))
-            .max_size(options.connections)
+            .max_size(builder.connections)
             .post_create(set)
             .build()
             .map_err(|error| ConnectError::Failed { reason: error.to_string() })?;
@@ -76,20 +75,20 @@ impl Database {
             config: Arc::new(config),
             tls,
             gate: Arc::default(),
-            cancels: Arc::new(Semaphore::new(options.connections)),
-            time_limit: options.time_limit,
+            cancels: Arc::new(Semaphore::new(builder.connections)),
+            time_limit: builder.time_limit,
         })
     }
 
     /// Uses a pool that is already there, of connections to the same database. They should be told the store's
-    /// [settings](Options::session_settings) when they are made.
+    /// [settings](Builder::session_settings) when they are made.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
         self
     }
 
-    /// The pool, for other uses of the database. Its connections have the store's [settings](Options::session_settings), its
+    /// The pool, for other uses of the database. Its connections have the store's [settings](Builder::session_settings), its
     /// time limit among them.
     #[must_use]
     pub fn pool(&self) -> &Pool {

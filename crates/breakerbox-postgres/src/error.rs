@@ -20,11 +20,11 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// An option is out of range.
-    #[error("{option}: {reason}")]
-    Option {
+    /// A setting is out of range.
+    #[error("{setting}: {reason}")]
+    Setting {
         /// Which one.
-        option: &'static str,
+        setting: &'static str,
         /// What is wrong with it.
         reason: String,
     },

@@ -18,7 +18,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`PostgresStore`] | the store: what [`breakerbox::store`] asks for |
-//! | [`Options`] | schema, time limit, number of connections |
+//! | [`Builder`] | schema, time limit, number of connections |
 //! | [`Database`] | the connections, for those who use the same database for something else too |
 //! | [`ConnectError`] | what is wrong, and what to do about it |
 //!
@@ -32,7 +32,7 @@
 //! - **Batches do not wait in a circle.** They lock in the order of their keys, and merges lock no records.
 //! - **Merges are cheap.** Counts are in an unlogged table: no log, no wait for the disk, nothing to replicate; updates stay in
 //!   their pages. A crash of the server empties it: each circuit loses what it counted in its last window, and no record.
-//! - **Nothing waits for ever.** Every verb has a [time limit](Options::time_limit), after which its statement is cancelled. A
+//! - **Nothing waits for ever.** Every verb has a [time limit](Builder::time_limit), after which its statement is cancelled. A
 //!   connection that is lost is made again, with waits that grow up to two seconds. Nothing is sent twice.
 //! - **Changes are pushed**, by `NOTIFY`, for swaps that win and for nothing else. After every gap the listener hears
 //!   [`Missed`](breakerbox::store::Heard::Missed).
@@ -45,6 +45,7 @@
 mod backoff;
 mod batch;
 mod bigint;
+mod builder;
 mod clean;
 mod database;
 mod error;
@@ -52,7 +53,6 @@ mod listen;
 mod loan;
 mod migrations;
 mod notice;
-mod options;
 mod record;
 mod statements;
 mod store;
@@ -61,9 +61,9 @@ mod tls;
 mod url;
 mod verbs;
 
+pub use self::builder::{Builder, DEFAULT_CONNECTIONS, DEFAULT_SCHEMA, DEFAULT_TIME_LIMIT};
 pub use self::database::Database;
 pub use self::error::ConnectError;
-pub use self::options::Options;
 pub use self::store::PostgresStore;
 
 /// The operator's document, its example compiled.

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use breakerbox::store::{Announcer, Heard};
@@ -13,9 +14,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::backoff::Backoff;
+use crate::builder::Builder;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::notice;
+use crate::statements::channel;
 use crate::verbs::Verbs;
 
 /// How long a connection may take to be made.
@@ -24,6 +27,38 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection must have lasted for the waits to begin small again.
 const STEADY: Duration = Duration::from_secs(30);
 
+/// What makes connections that listen.
+pub(crate) struct Ears {
+    database: Database,
+    schema: String,
+    ask_every: Duration,
+    /// Whether the tables are known to be there.
+    is_set_up: AtomicBool,
+}
+
+impl Ears {
+    pub(crate) fn new(database: Database, builder: &Builder) -> Self {
+        let (schema, ask_every) = (builder.schema.clone(), builder.ask_every);
+        Self { database, schema, ask_every, is_set_up: AtomicBool::new(false) }
+    }
+
+    /// Begins to listen. The first time, makes sure that the tables are there.
+    pub(crate) async fn open(&self) -> Result<Ear, ConnectError> {
+        if !self.is_set_up.load(Ordering::Relaxed) {
+            self.database.set_up(&self.schema).await?;
+            self.is_set_up.store(true, Ordering::Relaxed);
+        }
+        let (client, mut wire) = self.database.connect().await?;
+        let listen = format!("LISTEN \"{}\"", channel(&self.schema));
+        let listening = tokio::select! {
+            listening = client.batch_execute(&listen) => listening.map_err(|error| self.database.explain(&error)),
+            // What is heard until then came before anybody could wait for it.
+            () = drain(&mut wire) => Err(ConnectError::Failed { reason: "the server hung up".to_owned() }),
+        };
+        listening.map(|()| Ear { client, wire })
+    }
+}
+
 /// A connection that listens.
 pub(crate) struct Ear {
     client: Client,
@@ -31,18 +66,6 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// Begins to listen.
-    pub(crate) async fn open(database: &Database, channel: &str) -> Result<Self, ConnectError> {
-        let (client, mut wire) = database.connect().await?;
-        let listen = format!("LISTEN \"{channel}\"");
-        let listening = tokio::select! {
-            listening = client.batch_execute(&listen) => listening.map_err(|error| database.explain(&error)),
-            // What is heard until then came before anybody could wait for it.
-            () = drain(&mut wire) => Err(ConnectError::Failed { reason: "the server hung up".to_owned() }),
-        };
-        listening.map(|()| Self { client, wire })
-    }
-
     /// Announces what it hears, until the connection is lost.
     async fn hear(&mut self, verbs: &Verbs, announcer: &Announcer, ask_every: Duration) {
         let Self { client, wire } = self;
@@ -66,31 +89,36 @@ impl Ear {
     }
 }
 
-/// Listens until it is dropped. Whoever is told does not notice that the connection was lost, only that it may have missed
-/// something.
+/// Listens until it is dropped, with this connection first. Whoever is told does not notice that a connection was lost, only
+/// that it may have missed something.
 pub(crate) async fn listen_for_ever(
-    mut ear: Ear,
-    database: Database,
-    channel: String,
-    ask_every: Duration,
+    ears: Ears,
+    mut first: Option<Ear>,
     verbs: Arc<Verbs>,
     announcer: Arc<Announcer>,
 ) {
     let mut backoff = Backoff::new();
     loop {
+        let mut ear = match first.take() {
+            Some(ear) => ear,
+            None => match timeout(PATIENCE, ears.open()).await {
+                Ok(Ok(ear)) => {
+                    // Now that it listens: whoever reads from here on misses nothing.
+                    announcer.announce(Heard::Missed);
+                    ear
+                }
+                _ => {
+                    sleep(backoff.wait()).await;
+                    continue;
+                }
+            },
+        };
         let since = Instant::now();
-        ear.hear(&verbs, &announcer, ask_every).await;
+        ear.hear(&verbs, &announcer, ears.ask_every).await;
         if since.elapsed() >= STEADY {
             backoff = Backoff::new();
         }
-        ear = loop {
-            sleep(backoff.wait()).await;
-            if let Ok(Ok(ear)) = timeout(PATIENCE, Ear::open(&database, &channel)).await {
-                break ear;
-            }
-        };
-        // Now that it listens again: whoever reads from here on misses nothing.
-        announcer.announce(Heard::Missed);
+        sleep(backoff.wait()).await;
     }
 }
 

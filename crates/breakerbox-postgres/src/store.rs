@@ -10,12 +10,11 @@ use breakerbox::store::{
 use breakerbox::{Nonce, Record};
 use tokio::time::timeout;
 
+use crate::builder::Builder;
 use crate::clean::clean_for_ever;
 use crate::database::Database;
 use crate::error::ConnectError;
-use crate::listen::{Ear, listen_for_ever};
-use crate::options::Options;
-use crate::statements::channel;
+use crate::listen::{Ear, Ears, listen_for_ever};
 use crate::task::Task;
 use crate::verbs::Verbs;
 
@@ -30,42 +29,40 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store of a URL with all [defaults](Options), and creates its tables if they are missing.
+    /// Connects to the database of a URL with all defaults, and creates the tables if they are missing.
     ///
     /// # Errors
-    /// What is wrong, and what to do about it.
+    /// If that can't be. The error says what to do.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Options::new().connect(url).await
+        Self::builder(url).connect().await
     }
 
-    /// Opens the store on a database that is used for other things too, and creates its tables if they are missing.
-    ///
-    /// # Errors
-    /// What is wrong, and what to do about it.
-    pub async fn on(database: Database, options: &Options) -> Result<Self, ConnectError> {
-        options.check()?;
-        let channel = channel(&options.schema);
-        let opened = async {
-            database.set_up(&options.schema).await?;
-            Ear::open(&database, &channel).await
-        };
-        let ear = match timeout(options.start_within, opened).await {
-            Ok(opened) => opened?,
-            Err(_) => return Err(database.too_slow(options.start_within)),
-        };
-        let verbs = Arc::new(Verbs::new(database.clone(), &options.schema));
+    /// Connects a store that is not all defaults.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    /// A store that is ready.
+    pub(crate) async fn connected(database: Database, builder: &Builder) -> Result<Self, ConnectError> {
+        let ears = Ears::new(database.clone(), builder);
+        match timeout(builder.start_within, ears.open()).await {
+            Ok(ear) => Ok(Self::start(database, builder, ears, Some(ear?))),
+            Err(_) => Err(database.too_slow(builder.start_within)),
+        }
+    }
+
+    /// A store that will be.
+    pub(crate) fn opened(database: Database, builder: &Builder) -> Self {
+        let ears = Ears::new(database.clone(), builder);
+        Self::start(database, builder, ears, None)
+    }
+
+    fn start(database: Database, builder: &Builder, ears: Ears, ear: Option<Ear>) -> Self {
+        let verbs = Arc::new(Verbs::new(database, &builder.schema));
         let announcer = Arc::new(Announcer::new());
-        let listening = listen_for_ever(
-            ear,
-            database,
-            channel,
-            options.ask_every,
-            Arc::clone(&verbs),
-            Arc::clone(&announcer),
-        );
-        let cleaning = clean_for_ever(Arc::clone(&verbs), options.clean_every);
-        let _tasks = [Task::spawn(listening), Task::spawn(cleaning)];
-        Ok(Self { verbs, announcer, _tasks })
+        let listening = listen_for_ever(ears, ear, Arc::clone(&verbs), Arc::clone(&announcer));
+        let cleaning = clean_for_ever(Arc::clone(&verbs), builder.clean_every);
+        Self { verbs, announcer, _tasks: [Task::spawn(listening), Task::spawn(cleaning)] }
     }
 }
 

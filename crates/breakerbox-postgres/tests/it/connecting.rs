@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use breakerbox::store::Store;
-use breakerbox_postgres::{ConnectError, Database, Options, PostgresStore};
+use breakerbox::store::{Heard, Store, StoreError};
+use breakerbox_postgres::{ConnectError, PostgresStore};
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
@@ -11,8 +11,8 @@ use crate::samples::{put, read, record, unique};
 use crate::server::{Held, patient, until};
 
 async fn refused(url: &str) -> ConnectError {
-    let options = Options::new().start_within(Duration::from_secs(5));
-    let error = options.connect(url).await.expect_err("it is refused");
+    let builder = PostgresStore::builder(url).start_within(Duration::from_secs(5));
+    let error = builder.connect().await.expect_err("it is refused");
     assert!(!error.to_string().contains("secret"), "{error}");
     error
 }
@@ -58,9 +58,26 @@ async fn connecting_has_an_end() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://postgres@{}/postgres", silent.local_addr().unwrap());
     let (began, limit) = (Instant::now(), Duration::from_millis(200));
-    let error = Options::new().start_within(limit).connect(&url).await.unwrap_err();
+    let error = PostgresStore::builder(&url).start_within(limit).connect().await.unwrap_err();
     assert!(matches!(error, ConnectError::TimedOut { limit: said, .. } if said == limit), "{error:?}");
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// A service that must start without its store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_can_be_opened_before_its_server_is_there() {
+    let mut server = PostgresServer::start().unwrap();
+    let key = unique("opened");
+    server.kill().unwrap();
+    let store = patient(&server.url()).open().unwrap();
+    let mut changes = store.changes();
+    assert!(matches!(store.read(&[]).await, Err(StoreError::Unavailable(_))));
+    server.restart().unwrap();
+    until("the tables are there", async || store.read(&[]).await.is_ok()).await;
+    put(&store, &key, None, record(5, 1)).await;
+    let heard = async { while !matches!(changes.next().await.unwrap(), Heard::Missed) {} };
+    tokio::time::timeout(Duration::from_secs(20), heard).await.expect("changes are heard from then on");
+    assert!(matches!(PostgresStore::builder("nonsense").open(), Err(ConnectError::Url { .. })));
 }
 
 /// Eight processes of a fleet start at once, and there is nothing yet.
@@ -70,8 +87,8 @@ async fn eight_at_once_on_an_empty_database() {
     for schema in ["breakerbox", "other", "third"] {
         let connecting: Vec<_> = (0..8)
             .map(|_| {
-                let (options, url) = (patient().schema(schema), server.url());
-                tokio::spawn(async move { options.connect(&url).await.unwrap() })
+                let builder = patient(&server.url()).schema(schema);
+                tokio::spawn(async move { builder.connect().await.unwrap() })
             })
             .collect();
         for store in connecting {
@@ -86,9 +103,9 @@ async fn eight_at_once_on_an_empty_database() {
 /// While a fleet is upgraded, the older processes find newer tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_are_newer_will_do() {
-    let held = Held::with(&patient().schema("newer")).await;
+    let held = Held::alone("newer").await;
     held.server.query("INSERT INTO newer.migrations (number) VALUES (99)").unwrap();
-    let older = Held::with(&patient().schema("newer")).await;
+    let older = Held::alone("newer").await;
     put(&older, &unique("newer"), None, record(5, 1)).await;
     assert_eq!(held.server.query("SELECT count(*) FROM newer.migrations").unwrap(), "2");
 }
@@ -98,9 +115,9 @@ async fn a_server_that_is_full_or_only_answers_questions_says_so() {
     let settings =
         PostgresOptions::new().set("max_connections", "3").set("superuser_reserved_connections", "0");
     let server = settings.set("max_wal_senders", "0").start().unwrap();
-    let store = patient().connections(1).connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).connections(1).connect().await.unwrap();
     store.read(&[]).await.unwrap();
-    let database = Database::new(&server.url(), &patient()).unwrap();
+    let database = patient(&server.url()).database().unwrap();
     let mut taken = Vec::new();
     while let Ok(client) = database.pool().get().await {
         taken.push(client);
@@ -113,9 +130,9 @@ async fn a_server_that_is_full_or_only_answers_questions_says_so() {
 
     let read_only = "ALTER DATABASE postgres SET default_transaction_read_only = on";
     until("there is room again", async || server.query(read_only).is_ok()).await;
-    let options = Options::new().schema("other");
+    let builder = PostgresStore::builder(&server.url()).schema("other");
     until("it is told that nothing can be created", async || {
-        let error = options.connect(&server.url()).await.unwrap_err();
+        let error = builder.clone().connect().await.unwrap_err();
         assert!(matches!(error, ConnectError::ReadOnly { .. } | ConnectError::Full { .. }), "{error:?}");
         matches!(error, ConnectError::ReadOnly { .. })
     })
@@ -124,7 +141,7 @@ async fn a_server_that_is_full_or_only_answers_questions_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_have_nothing_to_do_with_each_other() {
-    let (one, other) = (Held::new().await, Held::with(&patient().schema("elsewhere")).await);
+    let (one, other) = (Held::new().await, Held::alone("elsewhere").await);
     let key = unique("schemas");
     let mut changes = other.store.changes();
     put(&one, &key, None, record(5, 1)).await;
@@ -156,7 +173,7 @@ async fn a_user_with_few_rights_will_do_once_the_tables_are_there() {
     assert!(matches!(error, ConnectError::NotPermitted { .. }), "{error:?}");
     let [look, grant] = sql_of_the_document();
     server.query(&grant).unwrap();
-    let store = patient().connect(&url).await.unwrap();
+    let store = patient(&url).connect().await.unwrap();
     let key = unique("worker");
     put(&store, &key, None, record(5, 1)).await;
     assert_eq!(read(&store, &key).await, Some(record(5, 1)));
@@ -165,16 +182,16 @@ async fn a_user_with_few_rights_will_do_once_the_tables_are_there() {
 
     server.query("CREATE ROLE owner LOGIN; CREATE SCHEMA mine AUTHORIZATION owner").unwrap();
     let url = server.url().replace("postgres@", "owner@");
-    patient().schema("mine").connect(&url).await.unwrap();
+    patient(&url).schema("mine").connect().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_is_shared_with_others() {
     let held = Held::new().await;
-    let database = Database::new(&held.server.url(), &patient()).unwrap();
-    let others = Database::new(&held.server.url(), &patient()).unwrap();
-    let store =
-        PostgresStore::on(database.clone().with_pool(others.pool().clone()), &patient()).await.unwrap();
+    let database = patient(&held.server.url()).database().unwrap();
+    let others = patient(&held.server.url()).database().unwrap();
+    let shared = database.clone().with_pool(others.pool().clone());
+    let store = patient("not used").on(shared).connect().await.unwrap();
     let key = unique("shared");
     put(&store, &key, None, record(5, 1)).await;
     assert_eq!(read(&held, &key).await, Some(record(5, 1)));
@@ -201,7 +218,7 @@ async fn tls_is_used_and_the_server_is_known_if_asked_for() {
         ("?sslmode=require".to_owned(), "t"),
         (format!("?sslmode=verify-full&sslrootcert={}", file(&known)), "t"),
     ] {
-        let store = patient().connect(&format!("{}{parameters}", server.url())).await.unwrap();
+        let store = patient(&format!("{}{parameters}", server.url())).connect().await.unwrap();
         store.read(&[]).await.unwrap();
         let sql = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                    WHERE application_name = 'breakerbox'";

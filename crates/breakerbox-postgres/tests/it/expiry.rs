@@ -7,7 +7,7 @@ use breakerbox::store::{Delta, ListQuery, Store, Swap, Swapped};
 use breakerbox::{Epoch, State, Status};
 
 use crate::samples::{failures, put, read, record, swap, unique};
-use crate::server::{Held, patient, until};
+use crate::server::{Held, until};
 
 const SOON: Duration = Duration::from_millis(20);
 
@@ -28,8 +28,7 @@ async fn has_passed(held: &Held, by: Duration) {
 /// Nobody cleans here: the rows are still there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_not_there_for_any_verb() {
-    let options = patient().schema("expired").clean_every(Duration::from_secs(3_600));
-    let held = Held::with(&options).await;
+    let held = Held::with(|builder| builder.schema("expired").clean_every(Duration::from_secs(3_600))).await;
     let key = unique("expired");
     held.merge(&[failures(&key, 3)]).await.unwrap();
     put_for(&held, &key, SOON, closed(5, 1)).await;
@@ -55,8 +54,8 @@ async fn what_has_expired_is_not_there_for_any_verb() {
 /// Counts that nobody has added to for long are not there either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_expire_unless_their_record_stays() {
-    let options = patient().schema("expired_counts").clean_every(Duration::from_secs(3_600));
-    let held = Held::with(&options).await;
+    let held =
+        Held::with(|builder| builder.schema("expired_counts").clean_every(Duration::from_secs(3_600))).await;
     let (alone, with_record) = (unique("alone"), unique("with record"));
     put(&held, &with_record, None, record(5, 1)).await;
     let brief = |key: &Arc<str>, count| Delta { keep_for: SOON, ..failures(key, count) };
@@ -77,7 +76,7 @@ async fn counts_expire_unless_their_record_stays() {
 /// A record stays for so long after the latest merge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_prolongs_a_record() {
-    let held = Held::with(&patient().schema("prolonged").clean_every(Duration::from_millis(1))).await;
+    let held = Held::with(|builder| builder.schema("prolonged").clean_every(Duration::from_millis(1))).await;
     let mut keep_for = Duration::from_millis(100);
     let key = loop {
         let key = unique("prolonged");
@@ -103,7 +102,7 @@ async fn a_merge_prolongs_a_record() {
 /// More rows than one step looks at, among others that stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_have_expired_are_cleared_and_no_others() {
-    let held = Held::with(&patient().schema("cleared").clean_every(Duration::from_millis(1))).await;
+    let held = Held::with(|builder| builder.schema("cleared").clean_every(Duration::from_millis(1))).await;
     let deltas = |keep_for: Duration, name: &str| -> Vec<Delta> {
         (0..700).map(|_| Delta { keep_for, ..failures(&unique(name), 1) }).collect()
     };

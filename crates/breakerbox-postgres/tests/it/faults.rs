@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError};
-use breakerbox_postgres::{Options, PostgresStore};
+use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
@@ -25,7 +25,7 @@ async fn is_back(store: &PostgresStore) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed() {
     let mut server = PostgresServer::start().unwrap();
-    let store = patient().connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
     let key = unique("restarted");
     let mut changes = store.changes();
     put(&store, &key, None, record(5, 1)).await;
@@ -45,7 +45,7 @@ async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_loses_counts_and_no_records() {
     let mut server = PostgresOptions::new().durable().start().unwrap();
-    let store = patient().connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
     let (recorded, counts) = (unique("recorded"), unique("counts"));
     put(&store, &recorded, None, record(5, 1)).await;
     store.merge(&[failures(&counts, 3)]).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_crash_loses_counts_and_no_records() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_loses_nothing() {
     let mut server = PostgresServer::start().unwrap();
-    let store = patient().connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
     let counts = unique("counts");
     store.merge(&[failures(&counts, 3)]).await.unwrap();
     server.restart().unwrap();
@@ -73,7 +73,7 @@ async fn a_restart_loses_nothing() {
 async fn while_the_server_stands_still_every_verb_times_out() {
     let mut server = PostgresServer::start().unwrap();
     let limit = Duration::from_millis(300);
-    let store = Options::new().time_limit(limit).connect(&server.url()).await.unwrap();
+    let store = PostgresStore::builder(&server.url()).time_limit(limit).connect().await.unwrap();
     let key = unique("paused");
     until("it is quick enough", async || store.read(&[]).await.is_ok()).await;
     server.pause().unwrap();
@@ -91,7 +91,7 @@ async fn while_the_server_stands_still_every_verb_times_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listening_connection_that_is_dead_is_replaced() {
     let mut server = PostgresServer::start().unwrap();
-    let store = patient().ask_every(Duration::from_millis(300)).connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).ask_every(Duration::from_millis(300)).connect().await.unwrap();
     let mut changes = store.changes();
     let key = unique("dead");
     server.pause().unwrap();
@@ -113,7 +113,7 @@ async fn a_listening_connection_that_is_dead_is_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_to_connect_are_few_while_the_server_is_away() {
     let mut server = PostgresServer::start().unwrap();
-    let store = patient().connect(&server.url()).await.unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
     store.read(&[]).await.unwrap();
     let port = server.port();
     server.kill().unwrap();
@@ -151,7 +151,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
 /// What somebody else wrote, or a version that is too new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_makes_no_sense_is_named() {
-    let held = Held::with(&patient().schema("senseless")).await;
+    let held = Held::alone("senseless").await;
     let key = unique("senseless");
     put(&held, &key, None, record(5, 1)).await;
     held.server.query("UPDATE senseless.circuits SET record = 'nonsense'").unwrap();

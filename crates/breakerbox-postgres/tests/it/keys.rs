@@ -9,7 +9,7 @@ use crate::server::{Held, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_and_strange_keys_are_keys_like_others() {
-    let held = Held::with(&patient().schema("strange")).await;
+    let held = Held::alone("strange").await;
     let mut keys: Vec<Arc<str>> = [
         "",
         "\0",
@@ -85,7 +85,7 @@ async fn the_encoding_of_the_database_does_not_matter() {
         let sql = format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
         held.server.query(&sql).unwrap();
         let url = format!("{}/{name}", held.server.url().rsplit_once('/').unwrap().0);
-        let store = patient().connect(&url).await.unwrap();
+        let store = patient(&url).connect().await.unwrap();
         let key: Arc<str> = "\u{1f50c} \0 \u{e9}".into();
         let mut changes = store.changes();
         put(&store, &key, None, crate::samples::long_record(5, 1)).await;

@@ -8,7 +8,7 @@ use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
-use breakerbox_postgres::{Options, PostgresStore};
+use breakerbox_postgres::{Builder, PostgresStore};
 use breakerbox_testkit::servers::PostgresServer;
 
 /// The server that tests share.
@@ -22,9 +22,9 @@ pub(crate) fn shared() -> Arc<PostgresServer> {
     })
 }
 
-/// Options for tests that are not about time: the machine may be busy.
-pub(crate) fn patient() -> Options {
-    Options::new().time_limit(Duration::from_secs(20)).start_within(Duration::from_secs(20))
+/// A store for tests that are not about time: the machine may be busy.
+pub(crate) fn patient(url: &str) -> Builder {
+    PostgresStore::builder(url).time_limit(Duration::from_secs(20)).start_within(Duration::from_secs(20))
 }
 
 /// A store, and the server that it is on.
@@ -36,12 +36,17 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) async fn new() -> Self {
-        Self::with(&patient()).await
+        Self::with(|builder| builder).await
     }
 
-    pub(crate) async fn with(options: &Options) -> Self {
+    /// In a schema of its own.
+    pub(crate) async fn alone(schema: &str) -> Self {
+        Self::with(|builder| builder.schema(schema)).await
+    }
+
+    pub(crate) async fn with(choose: impl FnOnce(Builder) -> Builder) -> Self {
         let server = tokio::task::spawn_blocking(shared).await.unwrap();
-        Self { store: options.connect(&server.url()).await.unwrap(), server }
+        Self { store: choose(patient(&server.url())).connect().await.unwrap(), server }
     }
 }
 
