@@ -2,15 +2,16 @@
 //!
 //! ```
 //! # let server = breakerbox_testkit::servers::PostgresServer::start()?;
-//! # let url = server.url();
 //! # tokio::runtime::Runtime::new()?.block_on(async {
-//! use breakerbox::store::Store;
+//! use breakerbox::{Breakerbox, Status};
 //! use breakerbox_postgres::PostgresStore;
 //!
-//! // "postgres://user:password@host/database?sslmode=verify-full"
-//! let store = PostgresStore::connect(&url).await?; // Creates its tables if they are missing.
-//! let answer = store.read(&["acme https://hooks.acme.example/in".into()]).await?;
-//! assert_eq!(answer.value, [None]); // Nothing has happened to that circuit yet.
+//! let url = "postgres://fleet:secret@db.example/shop?sslmode=verify-full";
+//! # let url = &server.url();
+//! let store = PostgresStore::connect(url).await?; // Creates its tables if they are missing.
+//! let breakers = Breakerbox::builder().store(store).build();
+//! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
+//! assert_eq!(circuit.status(), Status::Closed); // And open in every process, as soon as it is in one.
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

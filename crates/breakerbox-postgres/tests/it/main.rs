@@ -8,6 +8,7 @@ mod connecting;
 mod cost;
 mod expiry;
 mod faults;
+mod fleet;
 mod keys;
 mod same_as_memory;
 mod samples;
