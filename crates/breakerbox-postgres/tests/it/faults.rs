@@ -9,7 +9,7 @@ use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
-use crate::samples::{counted, failures, put, read, record, swap, unique};
+use crate::samples::{counted, failures, put, read, record, swap, unique, whole};
 use crate::server::{Held, patient, until};
 
 /// Waits for a change, or for hearing that some were missed.
@@ -131,7 +131,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     let (began, mut calls) = (Instant::now(), 0);
     while calls < 1_000 || attempts.load(Ordering::Relaxed) < 2 {
         let error = store.read(&[]).await.unwrap_err();
-        assert!(error.to_string().contains("no Postgres answers at 127.0.0.1"), "{error}");
+        assert!(whole(&error).contains("no Postgres answers at 127.0.0.1"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(20), "{calls} calls");
         calls += 1;
         tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breakerbox::store::{ListQuery, Store};
 
-use crate::samples::{counted, failures, put, read, record};
+use crate::samples::{counted, failures, put, read, record, whole};
 use crate::server::{Held, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ async fn long_and_strange_keys_are_keys_like_others() {
         assert_eq!(found, expected, "{prefix:?}");
     }
     let error = held.read(&["x".repeat(2_049).into()]).await.unwrap_err();
-    assert!(error.to_string().contains("key: must be at most 2048 bytes, but is 2049"), "{error}");
+    assert!(whole(&error).contains("key: must be at most 2048 bytes, but is 2049"), "{error}");
 }
 
 /// A database with another encoding can't hold every text, but it holds all bytes.

@@ -72,3 +72,9 @@ pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
 pub(crate) async fn counted(store: &impl Store, key: &Arc<str>) -> u64 {
     store.merge(&[failures(key, 0)]).await.unwrap().value[0].totals.failures
 }
+
+/// An error, and what caused it.
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map_or_else(String::new, |cause| format!(": {}", whole(cause)));
+    format!("{error}{cause}")
+}
