@@ -16,6 +16,7 @@ pub(crate) struct Statements {
     pub(crate) lead: String,
     pub(crate) clear_circuits: String,
     pub(crate) clear_counts: String,
+    pub(crate) clear_leases: String,
 }
 
 /// Reads a statement's file.
@@ -38,6 +39,7 @@ impl Statements {
             lead: statement!(schema, "lead"),
             clear_circuits: statement!(schema, "clear_circuits"),
             clear_counts: statement!(schema, "clear_counts"),
+            clear_leases: statement!(schema, "clear_leases"),
         }
     }
 }

@@ -211,6 +211,7 @@ impl Verbs {
         let sql = match table {
             Table::Circuits => &self.statements.clear_circuits,
             Table::Counts => &self.statements.clear_counts,
+            Table::Leases => &self.statements.clear_leases,
         };
         let rows = self.query(sql, &[&from, &CLEARED_AT_ONCE]).await?;
         rows.first().map(|row| Ok([column::<&[u8]>(row, "key")?, &[0]].concat())).transpose()
@@ -222,6 +223,7 @@ impl Verbs {
 pub(crate) enum Table {
     Circuits,
     Counts,
+    Leases,
 }
 
 fn now_in(row: &Row) -> Result<Timestamp, StoreError> {

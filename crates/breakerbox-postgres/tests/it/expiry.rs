@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{Delta, ListQuery, Store, Swap, Swapped};
-use breakerbox::{Epoch, State, Status};
+use breakerbox::{Epoch, Nonce, State, Status};
 
 use crate::samples::{failures, put, read, record, swap, unique};
 use crate::server::{Held, until};
@@ -115,6 +115,9 @@ async fn rows_that_have_expired_are_cleared_and_no_others() {
         // A swap that did not win leaves nothing behind either.
         held.swap_if(&swap(&unique("never was"), Some(1), record(5, 2))).await.unwrap();
     }
+    for (office, ttl) in [("ended", Duration::from_millis(1)), ("led", Duration::from_secs(600))] {
+        held.lead(office, Nonce(1), ttl).await.unwrap();
+    }
     // Of a record that stays, the counts stay too.
     let kept = unique("kept");
     put(&held, &kept, None, record(5, 1)).await;
@@ -124,4 +127,9 @@ async fn rows_that_have_expired_are_cleared_and_no_others() {
     let sql =
         "SELECT string_agg(DISTINCT split_part(convert_from(key, 'UTF8'), ' ', 1), ',') FROM cleared.counts";
     assert_eq!(held.server.query(sql).unwrap(), "b,kept");
+    let offices = "SELECT string_agg(convert_from(name, 'UTF8'), ',' ORDER BY name) FROM cleared.leases";
+    until("terms that have ended are", async || {
+        held.server.query(offices).unwrap() == "breakerbox clean-up,led"
+    })
+    .await;
 }
