@@ -19,8 +19,10 @@ struct Package {
     debian: &'static str,
 }
 
-const PACKAGES: [Package; 1] =
-    [Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" }];
+const PACKAGES: [Package; 2] = [
+    Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
+    Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
+];
 
 /// Installs what is missing.
 pub(crate) fn install() -> Result<()> {

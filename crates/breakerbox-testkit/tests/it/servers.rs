@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::panic;
 use std::process::Command;
 
-use breakerbox_testkit::servers::{Process, RedisCluster, RedisOptions, RedisServer, Restart};
+use breakerbox_testkit::servers::{
+    PostgresOptions, PostgresServer, Process, RedisCluster, RedisOptions, RedisServer, Restart,
+};
 
 fn is_there(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
@@ -71,4 +73,44 @@ fn a_cluster_has_all_slots_and_moves_them() {
     cluster.move_keys(slot, from, to).unwrap();
     cluster.end_move(slot, to).unwrap();
     assert_eq!(cluster.nodes()[to].query::<String>(&["GET", "{0}"]).unwrap(), "value");
+}
+
+#[test]
+fn a_postgres_server_is_gone_when_it_is_dropped_even_by_a_panic() {
+    let server = PostgresServer::start().unwrap();
+    let port = server.port();
+    assert_eq!(server.query("SELECT 1").unwrap(), "1");
+    let panicked = panic::catch_unwind(panic::AssertUnwindSafe(move || {
+        let mut server = server;
+        server.pause().unwrap();
+        panic!("a test that fails");
+    }));
+    assert!(panicked.is_err() && !is_there(port));
+}
+
+#[test]
+fn a_postgres_server_that_was_killed_or_restarted_has_what_it_wrote() {
+    let mut server = PostgresOptions::new().durable().start().unwrap();
+    server.query("CREATE TABLE kept (n int)").unwrap();
+    server.query("CREATE UNLOGGED TABLE lost (n int)").unwrap();
+    let both = "SELECT (SELECT count(*) FROM kept), (SELECT count(*) FROM lost)";
+    server.query("INSERT INTO kept VALUES (1); INSERT INTO lost VALUES (1)").unwrap();
+    server.restart().unwrap();
+    assert_eq!(server.query(both).unwrap(), "1|1");
+    server.kill().unwrap();
+    assert!(server.query("SELECT 1").is_err());
+    server.restart().unwrap();
+    assert_eq!(server.query(both).unwrap(), "1|0", "a crash empties unlogged tables");
+}
+
+#[test]
+fn a_postgres_server_with_a_password_or_a_bad_setting() {
+    let server = PostgresOptions::new().password("secret").start().unwrap();
+    assert!(server.url().contains(":secret@"));
+    assert_eq!(
+        server.query("SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'").unwrap(),
+        "1"
+    );
+    let error = PostgresOptions::new().set("no_such_setting", "1").start().unwrap_err().to_string();
+    assert!(error.contains("no_such_setting"), "{error}");
 }

@@ -1,0 +1,98 @@
+//! How long to wait before the next attempt to connect: longer each time, up to a bound, and never quite as long as others.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::ConnectError;
+
+/// The first wait.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// The longest.
+const MOST: Duration = Duration::from_secs(2);
+
+/// Waits that grow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) const fn new() -> Self {
+        Self(LEAST)
+    }
+
+    /// How long to wait now. A fleet that lost its server at once does not come back at once.
+    pub(crate) fn wait(&mut self) -> Duration {
+        let longest = self.0;
+        self.0 = (longest * 2).min(MOST);
+        longest.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+    }
+}
+
+/// After a connection could not be made, says for a while what was wrong instead of trying again, so that a server that comes
+/// back is not met by as many attempts as there are calls.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Mutex<Option<Shut>>);
+
+#[derive(Debug)]
+struct Shut {
+    until: Instant,
+    backoff: Backoff,
+    why: ConnectError,
+}
+
+impl Gate {
+    /// What was wrong the last time, if it is too early to try again.
+    pub(crate) fn is_shut(&self) -> Option<ConnectError> {
+        let shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.why.clone())
+    }
+
+    /// An attempt failed.
+    pub(crate) fn shut(&self, why: &ConnectError) {
+        let mut shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        // Several attempts that failed at once count as one.
+        if shut.as_ref().is_some_and(|shut| now < shut.until) {
+            return;
+        }
+        let mut backoff = shut.as_ref().map_or(Backoff::new(), |shut| shut.backoff);
+        *shut = Some(Shut { until: now + backoff.wait(), backoff, why: why.clone() });
+    }
+
+    /// An attempt succeeded.
+    pub(crate) fn open(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_bound() {
+        let mut backoff = Backoff::new();
+        let waits: Vec<_> = (0..10).map(|_| backoff.wait()).collect();
+        assert!(waits[0] >= LEAST / 2 && waits[0] <= LEAST);
+        assert!(waits[3] >= LEAST * 4 && waits[3] <= LEAST * 8, "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= MOST) && waits[9] >= MOST / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_opens_after_a_while_or_a_success() {
+        let (gate, why) = (Gate::default(), ConnectError::Failed { reason: "refused".to_owned() });
+        assert_eq!(gate.is_shut(), None);
+        gate.shut(&why);
+        gate.shut(&why);
+        assert_eq!(gate.is_shut(), Some(why.clone()));
+        tokio::time::advance(LEAST).await;
+        assert_eq!(gate.is_shut(), None, "two at once are one");
+        gate.shut(&why);
+        tokio::time::advance(LEAST / 2).await;
+        assert_eq!(gate.is_shut(), Some(why), "longer than the first time");
+        gate.open();
+        assert_eq!(gate.is_shut(), None);
+    }
+}

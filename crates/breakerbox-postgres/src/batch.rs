@@ -1,0 +1,159 @@
+//! A batch of deltas as one statement takes it, and its answer.
+//!
+//! A statement can change a row only once. If a key is there twice, the second delta goes into another round.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use breakerbox::Totals;
+use breakerbox::store::{Delta, Merged, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::bigint::{count, counted, epoch, micros, nanos, timed};
+use crate::record;
+
+/// How many deltas go into one statement at the most.
+pub(crate) const MAX_DELTAS: usize = 1_000;
+
+/// How many buckets make a window.
+const BUCKETS: i64 = 10;
+
+/// Which deltas go together, by their places: each key at most once, and not too many.
+pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
+    let mut rounds: Vec<Vec<usize>> = Vec::new();
+    let mut seen: HashMap<&str, usize> = HashMap::with_capacity(deltas.len());
+    for (place, delta) in deltas.iter().enumerate() {
+        let times = seen.entry(&delta.key).or_default();
+        if rounds.len() == *times {
+            rounds.push(Vec::new());
+        }
+        rounds[*times].push(place);
+        *times += 1;
+    }
+    rounds.iter().flat_map(|round| round.chunks(MAX_DELTAS)).map(<[usize]>::to_vec).collect()
+}
+
+/// The arrays that the statement takes.
+#[derive(Default)]
+pub(crate) struct Batch<'a> {
+    keys: Vec<&'a [u8]>,
+    epochs: Vec<i64>,
+    widths: Vec<i64>,
+    keep_for: Vec<i64>,
+    buckets_from: Vec<i32>,
+    buckets_to: Vec<i32>,
+    success_ages: Vec<Option<i64>>,
+    run_ages: Vec<Option<i64>>,
+    ages: Vec<i64>,
+    successes: Vec<i64>,
+    failures: Vec<i64>,
+    slow: Vec<i64>,
+    latency_sums: Vec<i64>,
+    runs: Vec<i64>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn of(deltas: impl Iterator<Item = &'a Delta>) -> Self {
+        let mut batch = Self::default();
+        for delta in deltas {
+            batch.add(delta);
+        }
+        batch
+    }
+
+    fn add(&mut self, delta: &'a Delta) {
+        self.keys.push(delta.key.as_bytes());
+        self.epochs.push(epoch(delta.epoch));
+        self.widths.push((micros(delta.window) / BUCKETS).max(1));
+        self.keep_for.push(micros(delta.keep_for));
+        self.success_ages.push(delta.last_success.map(micros));
+        self.run_ages.push(delta.run_began.map(micros));
+        // Arrays begin at 1 there.
+        self.buckets_from.push(place(self.ages.len()).saturating_add(1));
+        for bucket in &delta.buckets {
+            self.ages.push(micros(bucket.age));
+            self.successes.push(count(bucket.successes));
+            self.failures.push(count(bucket.failures));
+            self.slow.push(count(bucket.slow));
+            self.latency_sums.push(nanos(bucket.latency_sum));
+            self.runs.push(count(bucket.run));
+        }
+        self.buckets_to.push(place(self.ages.len()));
+    }
+
+    /// In the order in which the statement numbers them.
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 14] {
+        [
+            &self.keys,
+            &self.epochs,
+            &self.widths,
+            &self.keep_for,
+            &self.buckets_from,
+            &self.buckets_to,
+            &self.success_ages,
+            &self.run_ages,
+            &self.ages,
+            &self.successes,
+            &self.failures,
+            &self.slow,
+            &self.latency_sums,
+            &self.runs,
+        ]
+    }
+}
+
+/// What the statement answers about one delta.
+pub(crate) fn merged(key: &str, row: &Row) -> Result<Merged, StoreError> {
+    let record = record::read(key, record::column(row, "record")?)?;
+    let number = |name| record::column::<i64>(row, name).map(counted);
+    let last_success = record::column::<Option<i64>>(row, "last_success")?.map(timed);
+    Ok(Merged {
+        late: record::column(row, "late")?,
+        totals: Totals {
+            successes: number("successes")?,
+            failures: number("failures")?,
+            slow: number("slow")?,
+            latency_sum: Duration::from_nanos(number("latency_sum")?),
+            failure_run: number("run")?,
+        },
+        last_success: last_success.max(record.as_ref().and_then(|record| record.last_success)),
+        record,
+    })
+}
+
+fn place(place: usize) -> i32 {
+    i32::try_from(place).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use breakerbox::Epoch;
+
+    fn delta(key: &str) -> Delta {
+        Delta {
+            key: key.into(),
+            epoch: Epoch::default(),
+            window: Duration::from_secs(60),
+            buckets: Vec::new(),
+            last_success: None,
+            run_began: None,
+            keep_for: Duration::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_a_round_once() {
+        let deltas = ["a", "b", "a", "c", "a", "b"].map(delta);
+        assert_eq!(rounds(&deltas), [vec![0, 1, 3], vec![2, 5], vec![4]]);
+        assert!(rounds(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_round_is_not_too_long() {
+        let deltas: Vec<_> = (0..2_500).map(|n| delta(&n.to_string())).collect();
+        let sizes: Vec<_> = rounds(&deltas).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [1_000, 1_000, 500]);
+    }
+}

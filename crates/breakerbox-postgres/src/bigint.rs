@@ -1,0 +1,60 @@
+//! Numbers as the database has them: 64 bits with a sign. What does not fit is the nearest that does, which for counts and
+//! times is as good as never reached.
+
+use std::time::Duration;
+
+use breakerbox::{Epoch, Timestamp};
+
+/// The longest duration. Added to any time there is, it still fits.
+const LONGEST: u64 = 1 << 62;
+
+/// A count.
+pub(crate) fn count(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// A count that comes back.
+pub(crate) fn counted(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// A duration in microseconds.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    count(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(LONGEST))
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> i64 {
+    count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A time.
+pub(crate) fn time(time: Timestamp) -> i64 {
+    count(time.as_micros())
+}
+
+/// A time that comes back.
+pub(crate) fn timed(time: i64) -> Timestamp {
+    Timestamp::from_micros(counted(time))
+}
+
+/// An epoch is only ever compared, so its bits are all that counts.
+pub(crate) fn epoch(epoch: Epoch) -> i64 {
+    epoch.0.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_the_nearest_that_does() {
+        assert_eq!((count(7), count(u64::MAX)), (7, i64::MAX));
+        assert_eq!((counted(7), counted(-1)), (7, 0));
+        assert_eq!(micros(Duration::from_micros(7)), 7);
+        assert_eq!(micros(Duration::MAX).checked_add(1 << 61), Some(i64::MAX - (1 << 61) + 1));
+        assert_eq!((nanos(Duration::from_nanos(7)), nanos(Duration::MAX)), (7, i64::MAX));
+        assert_eq!(time(Timestamp::from_micros(u64::MAX)), i64::MAX);
+        assert_ne!(epoch(Epoch(u64::MAX)), epoch(Epoch(u64::MAX - 1)));
+    }
+}

@@ -1,0 +1,183 @@
+//! The database: a pool of a few connections for the verbs, and the means to make one more for those who listen.
+//!
+//! A verb has its connection to itself, so that one that waits for a lock keeps nobody else waiting, and so that cancelling
+//! it can't hit another's statement. Whoever shares the database with the store uses the same [`Database`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::StoreError;
+use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError};
+use tokio::sync::Semaphore;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::backoff::Gate;
+use crate::builder::Builder;
+use crate::error::{ConnectError, address, unavailable};
+use crate::loan::{Canceller, Loan};
+use crate::migrations::migrate;
+use crate::task::Task;
+use crate::{tls, url};
+
+/// The oldest version that will do, as the server tells it.
+const OLDEST: i32 = 140_000;
+
+/// A connection as the client makes it.
+pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// A database, and the connections to it.
+///
+/// The store needs no more than a URL. This is for those who use the same database for something else as well:
+///
+/// ```
+/// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
+/// # let url = &server.url();
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use breakerbox_postgres::PostgresStore;
+///
+/// let builder = PostgresStore::builder(url).connections(16);
+/// let database = builder.database()?;
+/// let store = builder.on(database.clone()).connect().await?;
+/// let mine = database.pool().get().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    pool: Pool,
+    config: Arc<Config>,
+    tls: MakeRustlsConnect,
+    gate: Arc<Gate>,
+    cancels: Arc<Semaphore>,
+    time_limit: Duration,
+}
+
+impl Database {
+    /// The database of a URL. Nothing is connected yet.
+    pub(crate) fn new(url: &str, builder: &Builder) -> Result<Self, ConnectError> {
+        let (mut config, trust) = url::parse(url)?;
+        set_defaults(&mut config, builder.time_limit);
+        let tls = tls::connector(&trust)?;
+        let settings = builder.session_settings();
+        let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+            let settings = settings.clone();
+            Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+        });
+        let pool = Pool::builder(Manager::new(config.clone(), tls.clone()))
+            .max_size(builder.connections)
+            .post_create(set)
+            .build()
+            .map_err(|error| ConnectError::Failed { reason: error.to_string() })?;
+        Ok(Self {
+            pool,
+            config: Arc::new(config),
+            tls,
+            gate: Arc::default(),
+            cancels: Arc::new(Semaphore::new(builder.connections)),
+            time_limit: builder.time_limit,
+        })
+    }
+
+    /// Uses a pool that is already there, of connections to the same database. They should be told the store's
+    /// [settings](Builder::session_settings) when they are made.
+    #[must_use]
+    pub fn with_pool(mut self, pool: Pool) -> Self {
+        self.pool = pool;
+        self
+    }
+
+    /// The pool, for other uses of the database. Its connections have the store's [settings](Builder::session_settings), its
+    /// time limit among them.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// A connection for one verb.
+    pub(crate) async fn lend(&self) -> Result<Loan, StoreError> {
+        let status = self.pool.status();
+        let would_connect = status.available == 0 && status.size < status.max_size;
+        if would_connect && let Some(why) = self.gate.is_shut() {
+            return Err(why.into());
+        }
+        match self.pool.get().await {
+            Ok(client) => {
+                if Object::metrics(&client).recycle_count == 0 {
+                    self.gate.open();
+                }
+                let canceller = Canceller::new(&client, self.tls.clone(), Arc::clone(&self.cancels));
+                Ok(Loan::new(client, canceller, Arc::clone(&self.config), self.time_limit))
+            }
+            Err(PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error))) => {
+                let why = ConnectError::of(&error, &self.config);
+                self.gate.shut(&why);
+                Err(why.into())
+            }
+            Err(other) => Err(unavailable(other.to_string())),
+        }
+    }
+
+    /// Ends what takes too long. What it was doing is cancelled.
+    pub(crate) async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let timed_out = Err(StoreError::TimedOut { limit: self.time_limit });
+        tokio::time::timeout(self.time_limit, work).await.unwrap_or(timed_out)
+    }
+
+    /// A connection outside of the pool.
+    pub(crate) async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
+        self.config.connect(self.tls.clone()).await.map_err(|error| ConnectError::of(&error, &self.config))
+    }
+
+    /// Looks whether the server will do, and creates the tables if they are missing.
+    pub(crate) async fn set_up(&self, schema: &str) -> Result<(), ConnectError> {
+        let (client, wire) = self.connect().await?;
+        let _driven = Task::spawn(async { drop(wire.await) });
+        let done = async {
+            let sql = "SELECT current_setting('server_version_num')::int, current_setting('server_version')";
+            let row = client.query_one(sql, &[]).await?;
+            if row.try_get::<_, i32>(0)? < OLDEST {
+                return Ok(Err(ConnectError::TooOld { version: row.try_get(1)? }));
+            }
+            migrate(&client, schema).await.map(Ok)
+        };
+        done.await.unwrap_or_else(|error| Err(ConnectError::of(&error, &self.config)))
+    }
+
+    /// What an error of a connection outside of the pool means.
+    pub(crate) fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
+        ConnectError::of(error, &self.config)
+    }
+
+    /// Nobody answered in time.
+    pub(crate) fn too_slow(&self, limit: Duration) -> ConnectError {
+        ConnectError::TimedOut { address: address(&self.config), limit }
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("address", &address(&self.config)).finish_non_exhaustive()
+    }
+}
+
+/// What the URL leaves open.
+fn set_defaults(config: &mut Config, time_limit: Duration) {
+    if config.get_application_name().is_none() {
+        config.application_name("breakerbox");
+    }
+    // A host that does not answer must leave time for the next one.
+    let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
+    if config.get_connect_timeout().is_none() && hosts > 1 {
+        config.connect_timeout(time_limit / hosts);
+    }
+    // A connection whose other end is gone without a word is noticed in less than half a minute.
+    config
+        .keepalives_idle(Duration::from_secs(10))
+        .keepalives_interval(Duration::from_secs(5))
+        .keepalives_retries(3);
+}

@@ -1,0 +1,233 @@
+//! Why the store can't be opened, or a connection can't be had: what is wrong, and what to do about it.
+//!
+//! No error ever shows a password.
+
+use std::error::Error;
+use std::time::Duration;
+
+use breakerbox::store::StoreError;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+use tokio_postgres::error::SqlState;
+
+/// Why the store can't be opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL can't be understood.
+    #[error("url: {reason}")]
+    Url {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting is out of range.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// Which one.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nobody answers.
+    #[error(
+        "no Postgres answers at {address}: {reason}; check host and port in the URL, and whether the server runs"
+    )]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// Nobody answers in time.
+    #[error(
+        "{address} did not answer within {limit:?}; check whether the server is overloaded, or a firewall is in between"
+    )]
+    TimedOut {
+        /// Where.
+        address: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The server does not let the user in.
+    #[error(
+        "the server refuses user {user:?}: {reason}; check user and password in the URL, and the server's pg_hba.conf"
+    )]
+    Refused {
+        /// Who.
+        user: String,
+        /// What the server says.
+        reason: String,
+    },
+    /// There is no such database.
+    #[error("{reason}; check the name after the last / of the URL, or create it: CREATE DATABASE ...")]
+    NoDatabase {
+        /// What the server says.
+        reason: String,
+    },
+    /// All of the server's connections are taken.
+    #[error("{reason}; use fewer connections in each process, or raise the server's max_connections")]
+    Full {
+        /// What the server says.
+        reason: String,
+    },
+    /// TLS can't be agreed on.
+    #[error("tls: {reason}; check sslmode and sslrootcert in the URL")]
+    Tls {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The user may not do what is needed.
+    #[error(
+        "{reason}; grant it, or let somebody else create the tables first: see docs/operating/postgres.md"
+    )]
+    NotPermitted {
+        /// What the server says.
+        reason: String,
+    },
+    /// The server only answers questions.
+    #[error(
+        "{reason}; connect to the primary, or add target_session_attrs=read-write to a URL with several hosts"
+    )]
+    ReadOnly {
+        /// What the server says.
+        reason: String,
+    },
+    /// The server is too old.
+    #[error("this is Postgres {version}; version 14 or later is needed")]
+    TooOld {
+        /// What it is.
+        version: String,
+    },
+    /// Anything else.
+    #[error("can't connect: {reason}")]
+    Failed {
+        /// What the client says.
+        reason: String,
+    },
+}
+
+impl ConnectError {
+    /// What a failed connection, or a failed statement of setting up, means.
+    pub(crate) fn of(error: &tokio_postgres::Error, config: &Config) -> Self {
+        let reason = whole(error);
+        let Some(code) = error.code() else { return Self::without_code(error, reason, config) };
+        match *code {
+            SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                Self::Refused { user: user(config), reason }
+            }
+            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase { reason },
+            SqlState::TOO_MANY_CONNECTIONS => Self::Full { reason },
+            SqlState::INSUFFICIENT_PRIVILEGE => Self::NotPermitted { reason },
+            SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly { reason },
+            SqlState::CANNOT_CONNECT_NOW | SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN => {
+                Self::Unreachable { address: address(config), reason }
+            }
+            _ => Self::Failed { reason },
+        }
+    }
+
+    /// The client's kinds of errors are private; what it says is not.
+    fn without_code(error: &tokio_postgres::Error, reason: String, config: &Config) -> Self {
+        let kind = error.to_string();
+        if kind.contains("TLS") {
+            Self::Tls { reason }
+        } else if kind.contains("authentication") || reason.contains("password missing") {
+            Self::Refused { user: user(config), reason }
+        } else if error.is_closed() || kind.contains("connecting") || kind.contains("communicating") {
+            Self::Unreachable { address: address(config), reason }
+        } else {
+            Self::Failed { reason }
+        }
+    }
+}
+
+impl From<ConnectError> for StoreError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::TimedOut { limit, .. } => Self::TimedOut { limit },
+            error => Self::Unavailable(Box::new(error)),
+        }
+    }
+}
+
+/// Why a statement failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct StatementError {
+    reason: String,
+}
+
+/// What a failed statement means to whoever uses a store.
+pub(crate) fn of_statement(error: &tokio_postgres::Error, config: &Config, limit: Duration) -> StoreError {
+    match error.code() {
+        // The server's own limit is a little shorter than ours.
+        Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => StoreError::TimedOut { limit },
+        Some(
+            &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN,
+        )
+        | None => ConnectError::of(error, config).into(),
+        Some(_) => unavailable(whole(error)),
+    }
+}
+
+pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
+    StoreError::Unavailable(Box::new(StatementError { reason: reason.into() }))
+}
+
+/// An error and all that caused it, on one line.
+pub(crate) fn whole(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if text == "db error" {
+            text = cause_text;
+        } else if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Where a configuration leads.
+pub(crate) fn address(config: &Config) -> String {
+    let port = |n| config.get_ports().get(n).or(config.get_ports().first()).copied().unwrap_or(5432);
+    let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {
+        Host::Tcp(name) => format!("{name}:{}", port(n)),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    hosts.collect::<Vec<_>>().join(", ")
+}
+
+fn user(config: &Config) -> String {
+    config.get_user().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Caused(&'static str, #[source] Option<Box<Caused>>);
+
+    #[test]
+    fn an_error_tells_its_causes() {
+        let error = Caused(
+            "can't connect",
+            Some(Box::new(Caused("refused", Some(Box::new(Caused("refused", None)))))),
+        );
+        assert_eq!(whole(&error), "can't connect: refused");
+        assert_eq!(
+            whole(&Caused("db error", Some(Box::new(Caused("no such table", None))))),
+            "no such table"
+        );
+    }
+
+    #[test]
+    fn an_address_names_every_host_and_no_password() {
+        let config: Config = "postgres://user:secret@one:5433,two:5434/db".parse().unwrap();
+        assert_eq!(address(&config), "one:5433, two:5434");
+    }
+}

@@ -1,0 +1,95 @@
+//! A connection on loan for one verb. It comes back to the pool when the verb is done; if it is abandoned half-way, what the
+//! server still does for it is cancelled, and it is closed.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::StoreError;
+use deadpool_postgres::{ClientWrapper, Object};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{CancelToken, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::of_statement;
+
+/// How long cancelling may take.
+const CANCEL_WITHIN: Duration = Duration::from_secs(2);
+
+/// A connection on loan.
+pub(crate) struct Loan {
+    /// None once it has been given back.
+    client: Option<Object>,
+    canceller: Canceller,
+    config: Arc<Config>,
+    time_limit: Duration,
+}
+
+impl Loan {
+    pub(crate) fn new(
+        client: Object,
+        canceller: Canceller,
+        config: Arc<Config>,
+        time_limit: Duration,
+    ) -> Self {
+        Self { client: Some(client), canceller, config, time_limit }
+    }
+
+    /// The verb is done, well or badly. A server that says what is wrong is in order, unless it says that it will not write.
+    pub(crate) fn settle<T>(mut self, answer: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
+        let failed = answer.as_ref().err();
+        let spoke = failed.is_none_or(|error| error.as_db_error().is_some());
+        let writes = failed.is_none_or(|error| error.code() != Some(&SqlState::READ_ONLY_SQL_TRANSACTION));
+        if spoke && writes {
+            self.client = None;
+        }
+        answer.map_err(|error| of_statement(&error, &self.config, self.time_limit))
+    }
+}
+
+impl Deref for Loan {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        self.client.as_ref().expect("it is given back by value, so nobody can ask afterwards")
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        let busy = !client.is_closed();
+        // No longer the pool's: dropping it closes it.
+        drop(Object::take(client));
+        if busy {
+            self.canceller.cancel();
+        }
+    }
+}
+
+/// What tells the server to stop.
+pub(crate) struct Canceller {
+    token: CancelToken,
+    tls: MakeRustlsConnect,
+    /// How many may do that at once.
+    at_once: Arc<Semaphore>,
+}
+
+impl Canceller {
+    pub(crate) fn new(client: &Object, tls: MakeRustlsConnect, at_once: Arc<Semaphore>) -> Self {
+        Self { token: client.cancel_token(), tls, at_once }
+    }
+
+    /// Best effort, on a connection of its own. If it fails, the server's own limit ends the statement.
+    fn cancel(&self) {
+        let Ok(turn) = Arc::clone(&self.at_once).try_acquire_owned() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (token, tls) = (self.token.clone(), self.tls.clone());
+        runtime.spawn(async move {
+            let _ = tokio::time::timeout(CANCEL_WITHIN, token.cancel_query(tls)).await;
+            drop(turn);
+        });
+    }
+}

@@ -1,0 +1,55 @@
+//! Creates the tables, or brings them up to date. Only forward: there is no way back but a backup.
+//!
+//! Processes that start at once take turns by an advisory lock. If everything is there, nothing but a look is needed, so the
+//! user of a running fleet need not have the right to create tables. Tables that are newer than this process are left as they
+//! are: a newer version of it serves them too.
+
+use tokio_postgres::{Client, Error};
+
+use crate::statements::{MIGRATIONS, migration};
+
+/// Makes sure that the tables are there.
+pub(crate) async fn migrate(client: &Client, schema: &str) -> Result<(), Error> {
+    if applied(client, schema).await? >= MIGRATIONS.len() {
+        return Ok(());
+    }
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('breakerbox migrations ' || $1, 0))";
+    client.query(lock, &[&schema]).await?;
+    // Somebody else may have done it while this one waited.
+    let done = applied(client, schema).await?;
+    if done == 0 {
+        create_schema(client, schema).await?;
+    }
+    for (number, text) in (1_i32..).zip(MIGRATIONS).skip(done) {
+        client.batch_execute(&migration(schema, text)).await?;
+        client
+            .execute(&format!("INSERT INTO \"{schema}\".migrations (number) VALUES ($1)"), &[&number])
+            .await?;
+    }
+    client.batch_execute("COMMIT").await
+}
+
+/// How many migrations have been applied.
+async fn applied(client: &Client, schema: &str) -> Result<usize, Error> {
+    // Not to_regclass: that may remember from before the lock that there was none.
+    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')";
+    if !client.query_one(there, &[&schema]).await?.try_get(0)? {
+        return Ok(0);
+    }
+    let newest: i32 = client
+        .query_one(&format!("SELECT coalesce(max(number), 0) FROM \"{schema}\".migrations"), &[])
+        .await?
+        .try_get(0)?;
+    Ok(usize::try_from(newest).unwrap_or(0))
+}
+
+/// The schema, unless somebody with more rights has made it, and the table that says what was applied.
+async fn create_schema(client: &Client, schema: &str) -> Result<(), Error> {
+    let there = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
+    if !client.query_one(there, &[&schema]).await?.try_get(0)? {
+        client.batch_execute(&format!("CREATE SCHEMA \"{schema}\"")).await?;
+    }
+    let columns = "number int PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now()";
+    client.batch_execute(&format!("CREATE TABLE IF NOT EXISTS \"{schema}\".migrations ({columns})")).await
+}

@@ -1,0 +1,103 @@
+//! What is sent with a change: the key and the record, as JSON.
+//!
+//! Postgres sends at most 7,999 bytes, in the database's encoding, so everything beyond ASCII is escaped. A record that does not
+//! fit is left out, and read by whoever hears of it. A key that does not fit either is left out too; then all that is heard is
+//! that something was missed.
+
+use std::fmt::Write;
+
+use breakerbox::Record;
+use serde::{Deserialize, Serialize};
+
+/// The longest text that is sent.
+const MAX_LENGTH: usize = 7_999;
+
+/// What is sent.
+#[derive(Serialize)]
+struct Sent<'a> {
+    key: Option<&'a str>,
+    record: Option<&'a Record>,
+}
+
+/// What is heard.
+#[derive(PartialEq, Debug, Deserialize)]
+pub(crate) struct Notice {
+    pub(crate) key: Option<String>,
+    pub(crate) record: Option<Record>,
+}
+
+/// The text for a change.
+pub(crate) fn write(key: &str, record: &Record) -> String {
+    let forms = [
+        Sent { key: Some(key), record: Some(record) },
+        Sent { key: Some(key), record: None },
+        Sent { key: None, record: None },
+    ];
+    let mut texts =
+        forms.iter().filter_map(|sent| serde_json::to_string(sent).ok()).map(|text| in_ascii(&text));
+    texts.find(|text| text.len() <= MAX_LENGTH).unwrap_or_else(|| "{}".to_owned())
+}
+
+/// What a text says; none if it makes no sense.
+pub(crate) fn read(text: &str) -> Option<Notice> {
+    serde_json::from_str(text).ok()
+}
+
+/// In JSON, what is not ASCII is inside a string, where it can be escaped.
+fn in_ascii(text: &str) -> String {
+    let mut ascii = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() {
+            ascii.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _ = write!(ascii, "\\u{unit:04x}");
+            }
+        }
+    }
+    ascii
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use breakerbox::{Attribution, Epoch, Mode, State, Timestamp, Version};
+
+    fn record(reason: &str) -> Record {
+        Record {
+            state: State::Open,
+            epoch: Epoch(7),
+            version: Version(u128::MAX),
+            opened_at: None,
+            retry_at: None,
+            trips: 0,
+            last_success: None,
+            lease: None,
+            probe_successes: 0,
+            mode: Mode::ForcedOpen(Attribution::new("ops", reason).unwrap()),
+            changed_at: Timestamp::from_micros(7),
+            cause: None,
+            tenant: None,
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_heard_and_fits() {
+        let long = |c: char| c.to_string().repeat(1_024 / c.len_utf8());
+        for (key, reason, has_key, has_record) in [
+            ("acme \u{1f50c} \0 Zo\u{eb}", "maintenance".to_owned(), true, true),
+            (&*long('x'), long('y'), true, true),
+            (&long('\u{1f50c}'), long('\u{e9}'), true, true),
+            (&long('\0'), long('\0'), true, false),
+            (&long('\0').repeat(2), String::new(), false, false),
+        ] {
+            let (text, record) = (write(key, &record(&reason)), record(&reason));
+            assert!(text.is_ascii() && text.len() <= MAX_LENGTH && !text.contains('\0'));
+            let notice = read(&text).unwrap();
+            assert_eq!(notice.key.as_deref(), has_key.then_some(key));
+            assert_eq!(notice.record, has_record.then_some(record));
+        }
+        assert_eq!(read("nonsense"), None);
+    }
+}

@@ -1,0 +1,12 @@
+-- Takes or prolongs the term of the office $1 for the candidate $2, by $3 from now on, if nobody else holds it.
+-- Answers with the time, who holds it and until when. The time is read once the row is locked.
+INSERT INTO breakerbox.leases AS l (name, holder, ends_at)
+VALUES ($1::bytea, $2::bytea, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $3::bigint)
+ON CONFLICT (name) DO UPDATE SET (holder, ends_at) = (
+    SELECT
+        CASE WHEN free.yes THEN excluded.holder ELSE l.holder END,
+        CASE WHEN free.yes THEN clock.now + $3::bigint ELSE l.ends_at END
+    FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS clock
+    CROSS JOIN LATERAL (SELECT l.holder = excluded.holder OR l.ends_at <= clock.now AS yes) AS free
+)
+RETURNING (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, l.holder, l.ends_at;

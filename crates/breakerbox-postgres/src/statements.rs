@@ -1,0 +1,88 @@
+//! The statements, one file for each step of a verb, and the tables, one file for each change of them.
+//!
+//! The files say `breakerbox.` for the schema, so that they can be tried as they are. What is sent has the schema that was
+//! chosen, and in place of the file's comments its name, which is what operators see in `pg_stat_activity`.
+
+/// The statements, for one schema.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) merge: String,
+    pub(crate) read: String,
+    pub(crate) claim_circuit: String,
+    pub(crate) claim_counts: String,
+    pub(crate) swap_if: String,
+    pub(crate) list: String,
+    pub(crate) list_by_status: String,
+    pub(crate) lead: String,
+    pub(crate) clear_circuits: String,
+    pub(crate) clear_counts: String,
+    pub(crate) clear_leases: String,
+}
+
+/// Reads a statement's file.
+macro_rules! statement {
+    ($schema:expr, $name:literal) => {
+        ready($schema, $name, include_str!(concat!("sql/", $name, ".sql")))
+    };
+}
+
+impl Statements {
+    pub(crate) fn new(schema: &str) -> Self {
+        Self {
+            merge: statement!(schema, "merge"),
+            read: statement!(schema, "read"),
+            claim_circuit: statement!(schema, "claim_circuit"),
+            claim_counts: statement!(schema, "claim_counts"),
+            swap_if: statement!(schema, "swap_if"),
+            list: statement!(schema, "list"),
+            list_by_status: statement!(schema, "list_by_status"),
+            lead: statement!(schema, "lead"),
+            clear_circuits: statement!(schema, "clear_circuits"),
+            clear_counts: statement!(schema, "clear_counts"),
+            clear_leases: statement!(schema, "clear_leases"),
+        }
+    }
+}
+
+/// What changes the tables from one version to the next, from the first on. Whatever is added must leave the statements of
+/// the version before in order: while a fleet is upgraded, both run.
+pub(crate) const MIGRATIONS: [&str; 1] = [include_str!("sql/migrations/0001_circuits_counts_leases.sql")];
+
+/// A migration for one schema.
+pub(crate) fn migration(schema: &str, text: &str) -> String {
+    in_schema(schema, text)
+}
+
+/// The name of the channel on which changes are announced.
+pub(crate) fn channel(schema: &str) -> String {
+    format!("{schema}_changes")
+}
+
+fn ready(schema: &str, name: &str, text: &str) -> String {
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+    format!("/* breakerbox {name} */ {}", in_schema(schema, lines.join("\n").trim_end_matches(';')))
+}
+
+fn in_schema(schema: &str, text: &str) -> String {
+    text.replace("breakerbox.", &format!("\"{schema}\"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_for_one_schema_and_says_its_name() {
+        let text = ready("mine", "read", "-- The records.\nSELECT *\n  -- why\nFROM breakerbox.circuits;");
+        assert_eq!(text, "/* breakerbox read */ SELECT *\nFROM \"mine\".circuits");
+    }
+
+    #[test]
+    fn no_statement_names_another_schema() {
+        for text in
+            [Statements::new("mine").merge, Statements::new("mine").swap_if, migration("mine", MIGRATIONS[0])]
+        {
+            assert!(!text.contains("breakerbox.") && text.contains("\"mine\".counts"));
+        }
+    }
+}

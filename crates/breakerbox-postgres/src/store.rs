@@ -1,0 +1,94 @@
+//! The store itself: the verbs, and the two tasks that go with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Nonce, Record};
+use tokio::time::timeout;
+
+use crate::builder::Builder;
+use crate::clean::clean_for_ever;
+use crate::database::Database;
+use crate::error::ConnectError;
+use crate::listen::{Ear, Ears, listen_for_ever};
+use crate::task::Task;
+use crate::verbs::Verbs;
+
+/// A store in a Postgres database. See the [crate's front page](crate).
+///
+/// It has tasks of its own, which end when it is dropped; so it is made, used and dropped inside a tokio runtime.
+#[derive(Debug)]
+pub struct PostgresStore {
+    verbs: Arc<Verbs>,
+    announcer: Arc<Announcer>,
+    _tasks: [Task; 2],
+}
+
+impl PostgresStore {
+    /// Connects to the database of a URL with all defaults, and creates the tables if they are missing.
+    ///
+    /// # Errors
+    /// If that can't be. The error says what to do.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Connects a store that is not all defaults.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    /// A store that is ready.
+    pub(crate) async fn connected(database: Database, builder: &Builder) -> Result<Self, ConnectError> {
+        let ears = Ears::new(database.clone(), builder);
+        match timeout(builder.start_within, ears.open()).await {
+            Ok(ear) => Ok(Self::start(database, builder, ears, Some(ear?))),
+            Err(_) => Err(database.too_slow(builder.start_within)),
+        }
+    }
+
+    /// A store that will be.
+    pub(crate) fn opened(database: Database, builder: &Builder) -> Self {
+        let ears = Ears::new(database.clone(), builder);
+        Self::start(database, builder, ears, None)
+    }
+
+    fn start(database: Database, builder: &Builder, ears: Ears, ear: Option<Ear>) -> Self {
+        let verbs = Arc::new(Verbs::new(database, &builder.schema));
+        let announcer = Arc::new(Announcer::new());
+        let listening = listen_for_ever(ears, ear, Arc::clone(&verbs), Arc::clone(&announcer));
+        let cleaning = clean_for_ever(Arc::clone(&verbs), builder.clean_every);
+        Self { verbs, announcer, _tasks: [Task::spawn(listening), Task::spawn(cleaning)] }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+        self.verbs.merge(deltas).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+        self.verbs.read(keys).await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        self.verbs.swap_if(swap).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.announcer.listen()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.verbs.list(query).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.verbs.lead(name, candidate, ttl).await
+    }
+}

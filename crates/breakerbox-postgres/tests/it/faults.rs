@@ -1,0 +1,167 @@
+//! The server is restarted, killed, paused, away. The store says so in time, and comes back by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError};
+use breakerbox_postgres::PostgresStore;
+use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
+use tokio::net::TcpListener;
+
+use crate::samples::{counted, failures, put, read, record, swap, unique, whole};
+use crate::server::{Held, patient, until};
+
+/// Waits for a change, or for hearing that some were missed.
+async fn heard(changes: &mut Changes) -> Heard {
+    let next = tokio::time::timeout(Duration::from_secs(20), changes.next());
+    next.await.expect("something is heard in time").expect("the store is there")
+}
+
+async fn is_back(store: &PostgresStore) {
+    until("the store answers again", async || store.read(&[]).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed() {
+    let mut server = PostgresServer::start().unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
+    let key = unique("restarted");
+    let mut changes = store.changes();
+    put(&store, &key, None, record(5, 1)).await;
+    heard(&mut changes).await;
+    for round in 2..5 {
+        server.restart().unwrap();
+        assert_eq!(heard(&mut changes).await, Heard::Missed);
+        is_back(&store).await;
+        assert_eq!(read(&store, &key).await, Some(record(5, round - 1)));
+        put(&store, &key, Some(round - 1), record(5, round)).await;
+        let expected = Heard::Changed { key: Arc::clone(&key), record: Arc::new(record(5, round)) };
+        assert_eq!(heard(&mut changes).await, expected, "it listens again");
+    }
+}
+
+/// What a crash of the server costs: counts, and no records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_loses_counts_and_no_records() {
+    let mut server = PostgresOptions::new().durable().start().unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
+    let (recorded, counts) = (unique("recorded"), unique("counts"));
+    put(&store, &recorded, None, record(5, 1)).await;
+    store.merge(&[failures(&counts, 3)]).await.unwrap();
+    server.kill().unwrap();
+    assert!(matches!(store.read(&[]).await, Err(StoreError::Unavailable(_))));
+    server.restart().unwrap();
+    is_back(&store).await;
+    assert_eq!(read(&store, &recorded).await, Some(record(5, 1)));
+    assert_eq!(counted(&store, &counts).await, 0);
+}
+
+/// A restart in good order loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_loses_nothing() {
+    let mut server = PostgresServer::start().unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
+    let counts = unique("counts");
+    store.merge(&[failures(&counts, 3)]).await.unwrap();
+    server.restart().unwrap();
+    is_back(&store).await;
+    assert_eq!(counted(&store, &counts).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_server_stands_still_every_verb_times_out() {
+    let mut server = PostgresServer::start().unwrap();
+    let limit = Duration::from_millis(300);
+    let store = PostgresStore::builder(&server.url()).time_limit(limit).connect().await.unwrap();
+    let key = unique("paused");
+    until("it is quick enough", async || store.read(&[]).await.is_ok()).await;
+    server.pause().unwrap();
+    for _ in 0..8 {
+        let began = Instant::now();
+        let error = store.merge(&[failures(&key, 1)]).await.unwrap_err();
+        assert!(matches!(error, StoreError::TimedOut { limit: said } if said == limit), "{error}");
+        assert!(began.elapsed() >= limit && began.elapsed() < limit * 3, "{:?}", began.elapsed());
+    }
+    server.resume().unwrap();
+    is_back(&store).await;
+}
+
+/// Nobody hangs up, and nobody says anything: that is noticed too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listening_connection_that_is_dead_is_replaced() {
+    let mut server = PostgresServer::start().unwrap();
+    let store = patient(&server.url()).ask_every(Duration::from_millis(300)).connect().await.unwrap();
+    let mut changes = store.changes();
+    let key = unique("dead");
+    server.pause().unwrap();
+    // Its attempts to come back wait for an answer too, and so does this.
+    let missed = tokio::spawn(async move {
+        let missed = heard(&mut changes).await;
+        (changes, missed)
+    });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!missed.is_finished(), "there is nobody who could have answered");
+    server.resume().unwrap();
+    let (mut changes, missed) = missed.await.unwrap();
+    assert_eq!(missed, Heard::Missed);
+    put(&store, &key, None, record(5, 1)).await;
+    assert!(matches!(heard(&mut changes).await, Heard::Changed { .. }));
+}
+
+/// A server that is away is not asked for a connection as often as there are calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_to_connect_are_few_while_the_server_is_away() {
+    let mut server = PostgresServer::start().unwrap();
+    let store = patient(&server.url()).connect().await.unwrap();
+    store.read(&[]).await.unwrap();
+    let port = server.port();
+    server.kill().unwrap();
+    // Somebody who hangs up at once takes its place, and counts.
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counting = tokio::spawn({
+        let attempts = Arc::clone(&attempts);
+        async move {
+            while listener.accept().await.is_ok() {
+                attempts.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let (began, mut calls) = (Instant::now(), 0);
+    while calls < 1_000 || attempts.load(Ordering::Relaxed) < 2 {
+        let error = store.read(&[]).await.unwrap_err();
+        assert!(whole(&error).contains("no Postgres answers at 127.0.0.1"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{calls} calls");
+        calls += 1;
+        tokio::task::yield_now().await;
+    }
+    counting.abort();
+    let _ = counting.await;
+    // Each wait is longer than the one before; the one who listens tries as well.
+    let most = 2 * (2 + usize::try_from(began.elapsed().as_millis() / 25).unwrap());
+    assert!(
+        attempts.load(Ordering::Relaxed) < most.min(calls / 4),
+        "{attempts:?} attempts for {calls} calls"
+    );
+    server.restart().unwrap();
+    is_back(&store).await;
+}
+
+/// What somebody else wrote, or a version that is too new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_makes_no_sense_is_named() {
+    let held = Held::alone("senseless").await;
+    let key = unique("senseless");
+    put(&held, &key, None, record(5, 1)).await;
+    held.server.query("UPDATE senseless.circuits SET record = 'nonsense'").unwrap();
+    let unreadable =
+        |error: StoreError| matches!(error, StoreError::Unreadable { key: said, .. } if *said == *key);
+    assert!(unreadable(held.read(std::slice::from_ref(&key)).await.unwrap_err()));
+    assert!(unreadable(held.merge(&[failures(&key, 1)]).await.unwrap_err()));
+    assert!(unreadable(held.list(&ListQuery::default()).await.unwrap_err()));
+    assert!(unreadable(held.swap_if(&swap(&key, Some(7), record(6, 2))).await.unwrap_err()));
+    // Whoever knows the version can replace it.
+    put(&held, &key, Some(1), record(6, 2)).await;
+    assert_eq!(read(&held, &key).await, Some(record(6, 2)));
+}

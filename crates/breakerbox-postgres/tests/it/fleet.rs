@@ -1,0 +1,63 @@
+//! Two processes of a fleet, with the library, on one database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use breakerbox::{Breakerbox, OnStoreLoss, Policy, Status};
+use breakerbox_postgres::PostgresStore;
+use breakerbox_testkit::servers::PostgresServer;
+
+use crate::samples::unique;
+use crate::server::{patient, until};
+
+async fn process(server: &PostgresServer) -> Breakerbox {
+    let store: PostgresStore = patient(&server.url()).connect().await.unwrap();
+    let policy =
+        Policy::builder().consecutive_failures(3).cool_off(Duration::from_millis(400)).jitter(0).probes(1);
+    Breakerbox::builder()
+        .policy(policy.build().unwrap())
+        .store(store)
+        .store_timeout(Duration::from_secs(20))
+        .on_store_loss(OnStoreLoss::Local)
+        .build()
+}
+
+/// A trip in one process is one in the other, also after the server was restarted; of all who ask, one probes; and when the
+/// destination is back, both know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_process_learns_the_other_knows() {
+    let mut server = PostgresServer::start().unwrap();
+    let (one, other) = (process(&server).await, process(&server).await);
+    for restarted in [false, true] {
+        let key = unique("fleet");
+        let circuits = [one.circuit(&key).unwrap(), other.circuit(&key).unwrap()];
+        for _ in 0..3 {
+            assert!(circuits[0].call(async { Err::<(), _>("down") }).await.is_err());
+        }
+        until("both know that it is down", async || circuits.iter().all(|c| c.status() != Status::Closed))
+            .await;
+        if restarted {
+            server.restart().unwrap();
+        }
+        let (probes, at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        until("both know that it is up", async || {
+            for circuit in &circuits {
+                let (probes, at_once) = (Arc::clone(&probes), Arc::clone(&at_once));
+                let closed = circuit.status() == Status::Closed;
+                let _ = circuit
+                    .call(async move {
+                        probes.fetch_add(usize::from(!closed), Ordering::SeqCst);
+                        assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
+                        tokio::task::yield_now().await;
+                        at_once.fetch_sub(1, Ordering::SeqCst);
+                        Ok::<_, ()>(())
+                    })
+                    .await;
+            }
+            circuits.iter().all(|circuit| circuit.status() == Status::Closed)
+        })
+        .await;
+        assert!(probes.load(Ordering::SeqCst) >= 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! The Postgres store, tried from outside, on private servers.
+
+#![allow(clippy::unwrap_used)]
+
+mod changes;
+mod conformance;
+mod connecting;
+mod cost;
+mod expiry;
+mod faults;
+mod fleet;
+mod keys;
+mod same_as_memory;
+mod samples;
+mod server;
+mod waiting;

@@ -1,0 +1,207 @@
+//! Whatever is counted and swapped, the answers are those of the memory store at the same time, to the last digit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::{BucketDelta, Delta, MemoryStore, Store, Swap};
+use breakerbox::{Clock, Epoch, ManualClock, Timestamp};
+use proptest::prelude::{Just, Strategy, prop, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::samples::{self, unique};
+use crate::server::Held;
+
+/// One step, whatever the key.
+#[derive(Clone, Debug)]
+enum Step {
+    Merge(Vec<(usize, u64, Delta)>),
+    /// Expecting what is there, or something else.
+    Swap {
+        key: usize,
+        expected: Option<Option<u128>>,
+        epoch: u64,
+        version: u128,
+        in_time: bool,
+    },
+    Read,
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        // So few that they often meet.
+        8 => (0_u64..7).prop_map(|n| Duration::from_secs(n * 8)),
+        2 => (0_u64..400_000_000).prop_map(Duration::from_micros),
+        1 => Just(Duration::MAX),
+    ]
+}
+
+fn bucket() -> impl Strategy<Value = BucketDelta> {
+    let counts = (0_u64..5, 0_u64..5, 0_u64..5, 0_u64..5, prop_oneof![Just(0), Just(7), Just(1_000_000_007)]);
+    (duration(), counts).prop_map(|(age, (successes, failures, slow, run, nanos))| BucketDelta {
+        age,
+        successes,
+        failures,
+        slow,
+        latency_sum: Duration::from_nanos(nanos),
+        run,
+    })
+}
+
+fn delta() -> impl Strategy<Value = Delta> {
+    let window = prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::from_secs(10)),
+        Just(Duration::from_secs(60)),
+        Just(Duration::from_micros(300_000_007)),
+        Just(Duration::from_secs(1 << 40)),
+    ];
+    let ages = (prop::option::of(duration()), prop::option::of(duration()));
+    (window, prop::collection::vec(bucket(), 0..4), ages).prop_map(
+        |(window, buckets, (last_success, run_began))| Delta {
+            key: "".into(),
+            epoch: Epoch::default(),
+            window,
+            buckets,
+            last_success,
+            run_began,
+            // Long enough for nothing to expire here; see `expiry`.
+            keep_for: Duration::from_secs(3_600),
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let wrong = prop::option::of(0_u128..3);
+    let swap = (
+        0_usize..2,
+        prop_oneof![4 => Just(None), 1 => wrong.prop_map(Some)],
+        0_u64..3,
+        0_u128..3,
+        prop::bool::weighted(0.8),
+    );
+    prop_oneof![
+        6 => prop::collection::vec((0_usize..2, prop_oneof![4 => Just(0_u64), 1 => 0_u64..3], delta()), 0..5)
+            .prop_map(Step::Merge),
+        2 => swap.prop_map(|(key, expected, epoch, version, in_time)| Step::Swap { key, expected, epoch, version, in_time }),
+        1 => Just(Step::Read),
+    ]
+}
+
+/// The memory store, at the time of the other one.
+struct Memory {
+    store: MemoryStore,
+    clock: ManualClock,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        Self { store: MemoryStore::with_clock(clock.clone()), clock }
+    }
+
+    fn at(&self, now: Timestamp) -> &MemoryStore {
+        self.clock.advance(now.since(self.clock.now()));
+        &self.store
+    }
+}
+
+async fn take(step: &Step, keys: &[Arc<str>], held: &Held, memory: &Memory) {
+    match step {
+        Step::Merge(deltas) => {
+            let named = |(key, epoch, delta): &(usize, u64, Delta)| Delta {
+                key: Arc::clone(&keys[*key]),
+                epoch: Epoch(*epoch),
+                ..delta.clone()
+            };
+            // Rounds of one statement have times of their own, so each delta is told alone, and the last ones together.
+            let deltas: Vec<_> = deltas.iter().map(named).collect();
+            for delta in &deltas {
+                let answer = held.merge(std::slice::from_ref(delta)).await.unwrap();
+                assert_eq!(answer, memory.at(answer.now).merge(std::slice::from_ref(delta)).await.unwrap());
+            }
+            let mut once = deltas;
+            once.sort_by(|a, b| a.key.cmp(&b.key));
+            once.dedup_by(|a, b| a.key == b.key);
+            once.reverse();
+            let answer = held.merge(&once).await.unwrap();
+            assert_eq!(answer, memory.at(answer.now).merge(&once).await.unwrap());
+        }
+        Step::Swap { key, expected, epoch, version, in_time } => {
+            let there = samples::read(&memory.store, &keys[*key]).await.map(|record| record.version.0);
+            let swap =
+                samples::swap(&keys[*key], expected.unwrap_or(there), samples::record(*epoch, *version));
+            let swap = if *in_time { swap } else { Swap { not_after: Timestamp::from_micros(1), ..swap } };
+            let answer = held.swap_if(&swap).await.unwrap();
+            assert_eq!(answer, memory.at(answer.now).swap_if(&swap).await.unwrap());
+        }
+        Step::Read => {
+            let answer = held.read(keys).await.unwrap();
+            assert_eq!(answer, memory.at(answer.now).read(keys).await.unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_answer_is_that_of_the_memory_store() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let held = runtime.block_on(Held::new());
+    let config = Config { cases: 200, source_file: Some(file!()), ..Config::default() };
+    let ran = TestRunner::new(config).run(&prop::collection::vec(step(), 1..16), |steps| {
+        let keys: Vec<_> = (0..2).map(|n| unique(&format!("same {n}"))).collect();
+        let memory = Memory::new();
+        for step in &steps {
+            runtime.block_on(take(step, &keys, &held, &memory));
+        }
+        Ok(())
+    });
+    // The store is used and dropped inside its runtime.
+    runtime.block_on(async { drop(held) });
+    ran.unwrap();
+}
+
+/// Orders that chance seldom finds: what is told late about a success, when the run began after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
+    let held = Held::new().await;
+    let second = |n| Duration::from_secs(n);
+    let tell = |success: Option<u64>, run: Option<u64>| {
+        let age = second(success.or(run).unwrap_or(0));
+        let bucket = BucketDelta {
+            age,
+            successes: success.map_or(0, |_| 1),
+            failures: 1,
+            run: 1,
+            ..BucketDelta::default()
+        };
+        Step::Merge(vec![(
+            0,
+            0,
+            Delta {
+                key: "".into(),
+                epoch: Epoch::default(),
+                window: second(600),
+                buckets: vec![bucket],
+                last_success: success.map(second),
+                run_began: run.map(second),
+                keep_for: second(3_600),
+            },
+        )])
+    };
+    for (order, told) in [
+        // A run that is older than the success of its own delta is none.
+        [tell(Some(10), Some(20)), tell(None, Some(5)), tell(Some(15), None), tell(Some(3), None)],
+        // Nor is one that is older than a success which was known.
+        [tell(Some(10), None), tell(None, Some(20)), tell(None, Some(5)), tell(Some(15), None)],
+        // A run that has ended does not make the next one longer.
+        [tell(None, Some(40)), tell(Some(30), None), tell(None, Some(10)), tell(Some(20), None)],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let keys = [unique(&format!("order {order}"))];
+        let memory = Memory::new();
+        for step in told {
+            take(step, &keys, &held, &memory).await;
+        }
+    }
+}

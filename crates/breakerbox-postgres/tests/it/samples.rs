@@ -1,0 +1,80 @@
+//! Records, swaps and deltas to try the store with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use breakerbox::store::{BucketDelta, Delta, Store, Swap, Swapped};
+use breakerbox::{Attribution, Epoch, Mode, Record, State, Timestamp, Version};
+
+/// The end of time, as far as stores go.
+pub(crate) const NEVER: Timestamp = Timestamp::from_micros(u64::MAX >> 11);
+
+/// A key that no other test uses.
+pub(crate) fn unique(name: &str) -> Arc<str> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{name} {}", COUNT.fetch_add(1, Ordering::Relaxed)).into()
+}
+
+/// An open circuit.
+pub(crate) fn record(epoch: u64, version: u128) -> Record {
+    Record {
+        state: State::Open,
+        epoch: Epoch(epoch),
+        version: Version(version),
+        opened_at: None,
+        retry_at: None,
+        trips: 1,
+        last_success: None,
+        lease: None,
+        probe_successes: 0,
+        mode: Mode::Automatic,
+        changed_at: Timestamp::from_micros(epoch),
+        cause: None,
+        tenant: None,
+    }
+}
+
+/// The same, with a reason that takes a lot of room.
+pub(crate) fn long_record(epoch: u64, version: u128) -> Record {
+    let by = Attribution::new(&"\u{1}".repeat(1_024), &"\u{1f50c}".repeat(256)).unwrap();
+    Record { mode: Mode::Disabled(by), ..record(epoch, version) }
+}
+
+/// A swap that is in time and whose record stays.
+pub(crate) fn swap(key: &Arc<str>, expected: Option<u128>, record: Record) -> Swap {
+    Swap { key: Arc::clone(key), expected: expected.map(Version), record, not_after: NEVER, keep_for: None }
+}
+
+pub(crate) async fn put(store: &impl Store, key: &Arc<str>, expected: Option<u128>, record: Record) {
+    assert_eq!(store.swap_if(&swap(key, expected, record)).await.unwrap().value, Swapped::Won);
+}
+
+pub(crate) async fn read(store: &impl Store, key: &Arc<str>) -> Option<Record> {
+    store.read(std::slice::from_ref(key)).await.unwrap().value.pop().unwrap()
+}
+
+/// So many failures just now, for a circuit without a record.
+pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
+    let bucket = BucketDelta { failures: count, run: count, ..BucketDelta::default() };
+    Delta {
+        key: Arc::clone(key),
+        epoch: Epoch::default(),
+        window: Duration::from_secs(60),
+        buckets: vec![bucket],
+        last_success: None,
+        run_began: Some(Duration::ZERO),
+        keep_for: Duration::from_secs(60),
+    }
+}
+
+/// How many failures the window holds.
+pub(crate) async fn counted(store: &impl Store, key: &Arc<str>) -> u64 {
+    store.merge(&[failures(key, 0)]).await.unwrap().value[0].totals.failures
+}
+
+/// An error, and what caused it.
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map_or_else(String::new, |cause| format!(": {}", whole(cause)));
+    format!("{error}{cause}")
+}

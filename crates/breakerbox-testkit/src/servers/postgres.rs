@@ -1,0 +1,276 @@
+//! A private Postgres server, and the faults that a real one has.
+//!
+//! It listens on the loopback address only, and has a folder of its own. The newest installed version is run, or the one in
+//! the folder `BREAKERBOX_POSTGRES_BIN`. Postgres refuses to run as root; root's tests run it as the user `postgres`, or else
+//! `nobody`. Making a data folder takes long, so all servers of a test process copy the same one.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::family::signal_all;
+use super::postgres_files::{Template, USER, run};
+use super::process::{Process, ServerError, free_port, wait_until};
+
+/// How often a server is started again because somebody else took its port.
+const STARTS: usize = 10;
+
+/// How long a command of a test may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a server is like.
+#[derive(Clone, Default, Debug)]
+pub struct PostgresOptions {
+    durable: bool,
+    password: Option<String>,
+    tls: Option<(String, String)>,
+    settings: Vec<(String, String)>,
+}
+
+impl PostgresOptions {
+    /// A server without a password that does not wait for the disk: what it wrote survives its end, but not the machine's.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits for the disk, as servers that matter do.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// Asks for a password.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Offers TLS with this certificate and this private key, both in PEM.
+    #[must_use]
+    pub fn tls(mut self, certificate: &str, key: &str) -> Self {
+        self.tls = Some((certificate.to_owned(), key.to_owned()));
+        self.set("ssl", "on")
+    }
+
+    /// Any setting of `postgresql.conf`.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it, and waits until it takes connections.
+    ///
+    /// # Errors
+    /// If Postgres is missing or does not start.
+    pub fn start(self) -> Result<PostgresServer, ServerError> {
+        let template = Template::shared()?;
+        let folder = template.copy()?;
+        self.configure(&template, &folder)?;
+        let mut last = None;
+        for _ in 0..STARTS {
+            let port = free_port()?;
+            match launch(&self, &template, &folder, port) {
+                Ok(process) => {
+                    let server = PostgresServer { options: self, template, folder, port, process };
+                    server.set_password()?;
+                    return Ok(server);
+                }
+                Err(error @ ServerError::NotReady { .. }) => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
+    }
+
+    /// Writes the files that it reads at its start.
+    fn configure(&self, template: &Template, folder: &TempDir) -> Result<(), ServerError> {
+        let write = |name: &str, text: &str| -> Result<(), ServerError> {
+            let file = folder.path().join("data").join(name);
+            fs::write(&file, text)?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+            Ok(template.programs.give(&file)?)
+        };
+        let by = if self.password.is_some() { "scram-sha-256" } else { "trust" };
+        write("pg_hba.conf", &format!("local all all trust\nhost all all 127.0.0.1/32 {by}\n"))?;
+        if let Some((certificate, key)) = &self.tls {
+            write("server.crt", certificate)?;
+            write("server.key", key)?;
+        }
+        Ok(())
+    }
+}
+
+/// A private Postgres server, gone when this is dropped.
+///
+/// ```
+/// use breakerbox_testkit::servers::PostgresServer;
+///
+/// let server = PostgresServer::start()?;
+/// assert!(server.url().starts_with("postgres://postgres@127.0.0.1:"));
+/// assert_eq!(server.query("SELECT 6 * 7")?, "42");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PostgresServer {
+    options: PostgresOptions,
+    template: Arc<Template>,
+    folder: TempDir,
+    port: u16,
+    process: Process,
+}
+
+impl PostgresServer {
+    /// Starts one as [`PostgresOptions::new`] describes it.
+    ///
+    /// # Errors
+    /// If Postgres is missing or does not start.
+    pub fn start() -> Result<Self, ServerError> {
+        PostgresOptions::new().start()
+    }
+
+    /// Where it is, with its password, and the database that it begins with.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let password =
+            self.options.password.as_ref().map_or_else(String::new, |password| format!(":{password}"));
+        format!("postgres://{USER}{password}@{}:{}/{USER}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// Its port on the loopback address.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs SQL in its first database, as the user who may do everything. Returns what `psql` prints: a line for each row, and
+    /// `|` between columns.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn query(&self, sql: &str) -> Result<String, ServerError> {
+        run(self.psql().args(["--command", sql]))
+    }
+
+    fn psql(&self) -> Command {
+        let mut psql = self.template.programs.command("psql");
+        psql.arg("--host").arg(self.folder.path()).args(["--port", &self.port.to_string()]);
+        psql.args(["--username", USER, "--dbname", USER, "--no-psqlrc", "--no-password"]);
+        psql.args(["--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
+        psql.env("PGOPTIONS", format!("--statement-timeout={}", COMMAND_LIMIT.as_millis()));
+        psql
+    }
+
+    fn set_password(&self) -> Result<(), ServerError> {
+        match &self.options.password {
+            Some(password) => self.query(&format!("ALTER USER {USER} PASSWORD '{password}'")).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it as a power cut would, in the middle of whatever it does.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        signal_all(&mut self.process, Signal::KILL)?;
+        Ok(self.process.kill()?)
+    }
+
+    /// Stops it where it is: connections stay open, and nothing is answered.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn pause(&mut self) -> Result<(), ServerError> {
+        Ok(signal_all(&mut self.process, Signal::STOP)?)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn resume(&mut self) -> Result<(), ServerError> {
+        Ok(signal_all(&mut self.process, Signal::CONT)?)
+    }
+
+    /// Shuts it down in good order if it runs, which ends all connections, and starts it again on the same port.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn restart(&mut self) -> Result<(), ServerError> {
+        self.stop(Signal::INT)?;
+        // Somebody may have the port for a moment, or a process of a server that was killed its memory.
+        let again = wait_until(|| match launch(&self.options, &self.template, &self.folder, self.port) {
+            Err(error @ ServerError::NotReady { .. }) => Err(error.to_string()),
+            done => Ok(done),
+        });
+        self.process = again.map_err(|reason| self.process.not_ready(reason))??;
+        Ok(())
+    }
+
+    /// Tells it to end, and waits until it has.
+    fn stop(&mut self, signal: Signal) -> Result<(), ServerError> {
+        self.resume()?;
+        self.process.signal(signal)?;
+        let ended = wait_until(|| match self.process.ended() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("it goes on: {other:?}")),
+        });
+        ended.map_err(|reason| self.process.not_ready(reason))
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        // In good order, so that it leaves no shared memory behind. If it does not listen, it is killed.
+        let _ = self.stop(Signal::QUIT);
+        forget_memory(&self.folder);
+    }
+}
+
+/// Frees the shared memory of a server that was killed; one that ended in good order has freed it and removed the file.
+fn forget_memory(folder: &TempDir) {
+    let status = fs::read_to_string(folder.path().join("data/postmaster.pid")).unwrap_or_default();
+    // The line with the key and the number of the segment.
+    if let Some(segment) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+        let _ = run(Command::new("ipcrm").args(["--shmem-id", segment]));
+    }
+}
+
+/// Starts the program, and waits until it says that it is ready.
+fn launch(
+    options: &PostgresOptions,
+    template: &Template,
+    folder: &TempDir,
+    port: u16,
+) -> Result<Process, ServerError> {
+    let data = folder.path().join("data");
+    let mut command = template.programs.command("postgres");
+    command.current_dir(folder.path()).arg("-D").arg(&data).arg("-k").arg(folder.path());
+    command.args(["-h", &Ipv4Addr::LOCALHOST.to_string(), "-p", &port.to_string()]);
+    if !options.durable {
+        command.args(["-c", "fsync=off"]);
+    }
+    for (name, value) in &options.settings {
+        command.args(["-c", &format!("{name}={value}")]);
+    }
+    let mut process = Process::start(&mut command, "postgresql", &folder.path().join("log"))?;
+    process.wait_until_ready(|process| {
+        let status = fs::read_to_string(data.join("postmaster.pid")).map_err(|error| error.to_string())?;
+        let mut lines = status.lines();
+        match (lines.next(), lines.nth(6).map(str::trim_end)) {
+            (Some(id), Some("ready")) if id == process.id().to_string() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    Ok(process)
+}
