@@ -131,8 +131,8 @@ impl Circuit {
     #[cold]
     fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
-        if let Some(said) = self.shared.without_store() {
-            return said.map(|()| None).map_err(Box::new);
+        if let Some(said) = self.said_without_core() {
+            return said;
         }
         let answer = cell.ask(self.clock(), false);
         if self.shared.fleet.is_some() {
@@ -143,14 +143,29 @@ impl Circuit {
         }
         match answer {
             MemberAnswer::Decided(asked) => self.decided(asked),
-            MemberAnswer::Unknown | MemberAnswer::LeaseDue => {
-                let decision = match self.shared.lease_at_once(cell) {
-                    Ok(permit) => Decision::Admitted(permit),
-                    Err(refusal) => Decision::Refused(refusal),
-                };
-                self.decided(core::Asked { decision, change: None })
-            }
+            MemberAnswer::Unknown | MemberAnswer::LeaseDue => self.refuse(self.shared.lease_later(cell)),
         }
+    }
+
+    /// What needs no decision about the circuit: a probe that was granted already, and what is said to everybody while the
+    /// store is away.
+    fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
+        if let Some(said) = self.shared.without_store() {
+            return Some(match said {
+                Ok(()) => Ok(None),
+                Err(refusal) => self.refuse(refusal),
+            });
+        }
+        self.shared.granted(&self.cell).map(|permit| Ok(Some(Box::new(permit))))
+    }
+
+    /// Refuses, or only says so in dry-run.
+    fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        if self.shared.dry_run {
+            self.shared.observers.tell_refusal(self.key(), &refusal);
+            return Ok(None);
+        }
+        Err(Box::new(refusal))
     }
 
     /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
@@ -169,27 +184,23 @@ impl Circuit {
             _ => {}
         }
         for _ in 0..ASKED_AGAIN {
-            if let Some(said) = self.shared.without_store() {
-                return said.map(|()| Permit::new(self, None));
-            }
-            let asked = match cell.ask(self.clock(), true) {
-                MemberAnswer::Decided(asked) => asked,
-                MemberAnswer::Unknown => {
-                    self.shared.read_one(cell).await;
-                    continue;
-                }
-                MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
-                    Lease::Permit(permit) => {
-                        core::Asked { decision: Decision::Admitted(permit), change: None }
+            let said = match self.said_without_core() {
+                Some(said) => said,
+                None => match cell.ask(self.clock(), true) {
+                    MemberAnswer::Decided(asked) => self.decided(asked),
+                    MemberAnswer::Unknown => {
+                        self.shared.read_one(cell).await;
+                        continue;
                     }
-                    Lease::Refused(refusal) => {
-                        core::Asked { decision: Decision::Refused(refusal), change: None }
-                    }
-                    Lease::AskAgain => continue,
+                    MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
+                        Lease::Permit(permit) => Ok(Some(Box::new(permit))),
+                        Lease::Refused(refusal) => self.refuse(refusal),
+                        Lease::AskAgain => continue,
+                    },
                 },
             };
             self.shared.tell(cell, Tell::Later);
-            return match self.decided(asked) {
+            return match said {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
             };
@@ -205,11 +216,7 @@ impl Circuit {
         }
         match decision {
             Decision::Admitted(permit) => Ok(Some(Box::new(permit))),
-            Decision::Refused(refusal) if self.shared.dry_run => {
-                self.shared.observers.tell_refusal(self.key(), &refusal);
-                Ok(None)
-            }
-            Decision::Refused(refusal) => Err(Box::new(refusal)),
+            Decision::Refused(refusal) => self.refuse(refusal),
         }
     }
 

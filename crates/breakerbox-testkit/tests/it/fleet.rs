@@ -148,6 +148,34 @@ async fn who_boots_later_asks_the_store_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_use() {
+    let fleet = Fleet::new(2, &simple());
+    let late = Process::new(7, &fleet.store, &simple());
+    late.way.delay(ms(50));
+    for _ in 0..1_000 {
+        drop(late.circuit.ask().unwrap());
+    }
+    sleep(ms(10)).await;
+    assert_eq!(late.way.requests(), 1, "a thousand asks, one request");
+
+    fleet.trip().await;
+    sleep(Duration::from_secs(30)).await;
+    let before = late.way.requests();
+    for _ in 0..1_000 {
+        assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })));
+    }
+    sleep(ms(200)).await;
+    assert!(late.way.requests() <= before + 4, "a reading, a swap, and what goes on anyway");
+    // Nobody came for it in time: the next one asks anew.
+    sleep(Duration::from_secs(15)).await;
+    assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })));
+    sleep(ms(200)).await;
+    let probe = late.circuit.ask().unwrap();
+    assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })), "once");
+    assert!(probe.is_probe() && probe.time_left().is_some_and(|left| left > Duration::from_secs(9)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_all_processes_one_probes_at_a_time() {
     let fleet = Fleet::new(8, &simple().probes(3).cool_off_factor(1.0));
     for process in &fleet.processes {
@@ -314,4 +342,28 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     second.circuit.obey_store(Command::Reset, &by).await.unwrap();
     third.way.set(Fault::None);
     fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_run_refuses_nothing_though_the_store_is_away() {
+    let fleet = Fleet::new(0, &simple());
+    let way = FaultyStore::new(Arc::clone(&fleet.store) as Arc<dyn Store>);
+    let told = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    let breakers = Breakerbox::builder()
+        .policy(simple().build().unwrap())
+        .store(Arc::clone(&way))
+        .on_store_loss(OnStoreLoss::Refuse)
+        .dry_run(move |_, refusal| {
+            assert_eq!(*refusal, Refusal::StoreLost);
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .build();
+    let circuit = breakers.circuit("e1").unwrap();
+    way.set(Fault::Refuses);
+    for _ in 0..20 {
+        assert_eq!(circuit.call(async { Ok::<_, ()>(()) }).await, Ok(()));
+        sleep(ms(500)).await;
+    }
+    assert!(told.load(Ordering::SeqCst) > 5 && circuit.ask().is_ok());
 }

@@ -1,11 +1,11 @@
 //! Takes the lease of a probe in the store. There is one request for each circuit at a time; whoever else asks is told that
-//! somebody is probing.
+//! somebody is probing. A first reading that nobody waits for takes its turn here too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breakerbox_core::fleet::LeaseAnswer;
-use breakerbox_core::{self as core, Decision, Refusal};
+use breakerbox_core::{self as core, Decision, Refusal, Timestamp};
 
 use super::Fleet;
 use super::swap::Ended;
@@ -14,42 +14,32 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::registry::Kept;
 
+/// The circuits that a request is under way for, by address. Whoever asks holds its circuit, so nobody else can get the
+/// address meanwhile.
 #[derive(Default)]
-pub(super) struct Leases(Mutex<HashMap<usize, Asking>>);
+pub(super) struct Requests(Mutex<HashMap<usize, Asking>>);
 
-/// A request for a circuit's lease.
+/// A request for a circuit's record or lease.
 enum Asking {
     UnderWay,
-    /// It was granted, and waits for a caller who could not wait for it.
+    /// The lease was granted, and waits for a caller who could not wait for it.
     Granted(core::Permit),
 }
 
 /// A request that ends when this is dropped.
-struct Turn<'l> {
-    leases: &'l Leases,
-    address: usize,
+pub(super) struct Turn {
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
 }
 
-impl Leases {
-    /// The one who may ask now; none if somebody does.
-    fn turn(&self, cell: &Arc<Cell>) -> Option<Turn<'_>> {
-        let address = Arc::as_ptr(cell).addr();
+impl Requests {
+    /// A lease that was granted to somebody who could not wait, if it is still of use.
+    fn granted(&self, cell: &Arc<Cell>, now: Timestamp) -> Option<core::Permit> {
         let mut asking = self.lock();
-        if asking.contains_key(&address) {
-            return None;
-        }
-        asking.insert(address, Asking::UnderWay);
-        Some(Turn { leases: self, address })
-    }
-
-    /// A permit that was granted to somebody who could not wait.
-    fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
-        let address = Arc::as_ptr(cell).addr();
-        let mut asking = self.lock();
-        match asking.remove(&address)? {
-            Asking::Granted(permit) => Some(permit),
+        match asking.remove(&address(cell))? {
+            Asking::Granted(permit) => Some(permit).filter(|permit| !permit.is_past_deadline(now)),
             under_way @ Asking::UnderWay => {
-                asking.insert(address, under_way);
+                asking.insert(address(cell), under_way);
                 None
             }
         }
@@ -60,20 +50,27 @@ impl Leases {
     }
 }
 
-impl Turn<'_> {
-    /// Leaves the permit for whoever asks next.
+impl Turn {
+    /// Leaves the lease for whoever asks next.
     fn leave(&self, permit: core::Permit) {
-        self.leases.lock().insert(self.address, Asking::Granted(permit));
+        if let Some(fleet) = &self.shared.fleet {
+            fleet.requests.lock().insert(address(&self.cell), Asking::Granted(permit));
+        }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        let mut asking = self.leases.lock();
-        if matches!(asking.get(&self.address), Some(Asking::UnderWay)) {
-            asking.remove(&self.address);
+        let Some(fleet) = &self.shared.fleet else { return };
+        let mut asking = fleet.requests.lock();
+        if matches!(asking.get(&address(&self.cell)), Some(Asking::UnderWay)) {
+            asking.remove(&address(&self.cell));
         }
     }
+}
+
+fn address(cell: &Arc<Cell>) -> usize {
+    Arc::as_ptr(cell).addr()
 }
 
 /// What came of wanting to probe.
@@ -86,36 +83,46 @@ pub(crate) enum Lease {
 }
 
 impl Shared {
+    /// The right to ask the store about this circuit; none while somebody else does.
+    pub(super) fn turn(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<Turn> {
+        let mut asking = self.fleet.as_ref()?.requests.lock();
+        if asking.contains_key(&address(cell)) {
+            return None;
+        }
+        asking.insert(address(cell), Asking::UnderWay);
+        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell) })
+    }
+
     /// Takes the lease, and waits for it.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
-        if let Some(permit) = fleet.leases.granted(cell) {
-            return Lease::Permit(permit);
-        }
-        match fleet.leases.turn(cell) {
+        match self.turn(cell) {
             Some(_turn) => self.ask_for_lease(fleet, cell).await,
             None => Lease::Refused(self.probing(fleet)),
         }
     }
 
-    /// For whoever can't wait: a lease that was granted meanwhile, or else one is asked for in the background.
-    pub(crate) fn lease_at_once(self: &Arc<Self>, cell: &Arc<Cell>) -> Result<core::Permit, Refusal> {
-        let Some(fleet) = &self.fleet else { return Err(Refusal::Judging) };
-        if let Some(permit) = fleet.leases.granted(cell) {
-            return Ok(permit);
+    /// A lease that was asked for in the background, and granted. The record calls it somebody's, so the core can't tell.
+    pub(crate) fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
+        self.fleet.as_ref()?.requests.granted(cell, self.times.now())
+    }
+
+    /// For whoever can't wait: a lease is asked for in the background, and [granted](Self::granted) to whoever asks next.
+    pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
+        let Some(fleet) = &self.fleet else { return Refusal::Judging };
+        if let Some(turn) = self.turn(cell) {
+            fleet.runtime.spawn(async move {
+                let Turn { shared, cell } = &turn;
+                let Some(fleet) = &shared.fleet else { return };
+                if let Lease::Permit(permit) = shared.ask_for_lease(fleet, cell).await
+                    && permit.is_probe()
+                {
+                    turn.leave(permit);
+                }
+                shared.waiters.wake_one(cell);
+            });
         }
-        let (shared, wanted) = (Arc::clone(self), Arc::clone(cell));
-        fleet.runtime.spawn(async move {
-            let Some(fleet) = &shared.fleet else { return };
-            let Some(turn) = fleet.leases.turn(&wanted) else { return };
-            if let Lease::Permit(permit) = shared.ask_for_lease(fleet, &wanted).await
-                && permit.is_probe()
-            {
-                turn.leave(permit);
-            }
-            shared.waiters.wake_one(&wanted);
-        });
-        Err(self.probing(fleet))
+        self.probing(fleet)
     }
 
     async fn ask_for_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {

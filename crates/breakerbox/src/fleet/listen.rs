@@ -95,8 +95,10 @@ impl Shared {
     /// The same for whoever can't wait.
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
+        let Some(turn) = self.turn(cell) else { return };
         let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
         fleet.runtime.spawn(async move {
+            let _turn = turn;
             shared.read_one(&cell).await;
         });
     }

@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
-use self::lease::Leases;
+use self::lease::Requests;
 use self::queue::Queue;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
@@ -67,7 +67,7 @@ pub(crate) struct Fleet {
     settings: Settings,
     health: Health,
     queue: Queue,
-    leases: Leases,
+    requests: Requests,
     runtime: Handle,
 }
 
@@ -78,7 +78,7 @@ impl Fleet {
             settings,
             health: Health::new(settings.store_timeout),
             queue: Queue::default(),
-            leases: Leases::default(),
+            requests: Requests::default(),
             runtime,
         }
     }
