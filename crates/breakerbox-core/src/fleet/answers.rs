@@ -62,6 +62,8 @@ pub struct Proposal {
     pub not_after: Timestamp,
     /// After how long without a merge or a swap the record may be dropped; none: never.
     pub keep_for: Option<Duration>,
+    /// Whether it is what a probe turned out to be. If the swap is lost, that came too late.
+    pub is_result: bool,
 }
 
 /// What came of settling a permit.
@@ -118,7 +120,7 @@ pub enum LeaseAnswer {
 impl Proposal {
     pub(super) fn new(expected: Option<Version>, step: Step, not_after: Timestamp, policy: &Policy) -> Self {
         let keep_for = step.record.keep_for(policy);
-        Self { expected, step, not_after, keep_for }
+        Self { expected, step, not_after, keep_for, is_result: false }
     }
 }
 

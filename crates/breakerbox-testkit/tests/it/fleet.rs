@@ -130,6 +130,7 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     fleet.processes[2].succeed().await.unwrap();
     fleet.all_become(Status::Closed, ms(100)).await;
     for process in &fleet.processes {
+        assert_eq!(process.breakers.counts().late_results, 0);
         assert_eq!(process.heard(), [Status::Open, Status::HalfOpen, Status::Closed]);
     }
 }

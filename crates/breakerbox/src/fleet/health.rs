@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Circuit, Decision, Draw, Outcome, Permit, Policy, Refusal, Status, Timestamp};
 
-use super::{Fleet, still_held};
+use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::store::StoreError;
 
@@ -143,7 +143,7 @@ fn with_its_causes(error: &StoreError) -> String {
 pub(super) async fn keep_watching(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(TRY_AGAIN).await;
-        let Some(held) = still_held(&shared) else { return };
+        let Some(held) = shared.upgrade() else { return };
         let Some(fleet) = &held.fleet else { return };
         if fleet.health.is_lost() {
             let _ = held.ask_store(fleet, fleet.store.read(&[])).await;
@@ -184,7 +184,7 @@ impl Shared {
     async fn rejoin_all(self: &Arc<Self>, fleet: &Fleet) {
         let mut cells = Vec::new();
         self.registry.for_each(|cell| cells.push(Arc::clone(cell)));
-        for cells in cells.chunks(1_000) {
+        for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
                 fleet.health.note_absentee();
                 return;

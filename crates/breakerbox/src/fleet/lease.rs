@@ -155,8 +155,7 @@ impl Shared {
                 permit.map_or(Lease::AskAgain, |permit| Lease::Permit(permit.by_own_clock(started_at)))
             }
             Ended::Lost(record) => {
-                let learnt = self.converse(cell, None, |member, at| member.learn(*record, at));
-                self.took(cell, learnt);
+                self.lost(cell, *record);
                 Lease::AskAgain
             }
             Ended::Unknown => Lease::Refused(self.probing(fleet)),

@@ -5,18 +5,14 @@ use std::sync::{Arc, Weak};
 
 use breakerbox_core::Status;
 
-use super::{Fleet, still_held};
+use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::store::{Changes, Heard};
 
-/// How many records are read in one request.
-const BATCH: usize = 1_000;
-
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
     loop {
-        let Some(every) =
-            still_held(&shared).and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))
+        let Some(every) = shared.upgrade().and_then(|held| Some(held.fleet.as_ref()?.settings.reread_every))
         else {
             return;
         };
@@ -24,7 +20,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
         let missed = loop {
             match tokio::time::timeout_at(deadline, changes.next()).await {
                 Ok(Some(Heard::Changed { key, record })) => {
-                    let Some(held) = still_held(&shared) else { return };
+                    let Some(held) = shared.upgrade() else { return };
                     if let Some(cell) = held.cell_of(&key) {
                         let learnt = held
                             .converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
@@ -41,7 +37,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
                 Err(_) => break false,
             }
         };
-        let Some(held) = still_held(&shared) else { return };
+        let Some(held) = shared.upgrade() else { return };
         let Some(fleet) = &held.fleet else { return };
         held.read_again(fleet, missed).await;
     }

@@ -20,12 +20,13 @@ mod queue;
 mod swap;
 mod tell;
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
 use breakerbox_core::{Draw, Timestamp};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
@@ -68,6 +69,8 @@ pub(crate) struct Fleet {
     health: Health,
     queue: Queue,
     requests: Requests,
+    /// How many records may be on their way into the store in the background.
+    swaps: Semaphore,
     runtime: Handle,
 }
 
@@ -79,6 +82,7 @@ impl Fleet {
             health: Health::new(settings.store_timeout),
             queue: Queue::default(),
             requests: Requests::default(),
+            swaps: Semaphore::new(SWAPS),
             runtime,
         }
     }
@@ -196,12 +200,13 @@ impl Shared {
     }
 }
 
+/// How many records are swapped in at once in the background.
+const SWAPS: usize = 64;
+
+/// About how many circuits the store is asked or told at once.
+const BATCH: usize = 1_000;
+
 /// By how many microseconds a clock must be elsewhere for it to be called a step.
 const A_STEP: u64 = 1_000_000;
 
 const NO_WAITS: Waits = Waits { swap: Duration::ZERO, confirm: Duration::ZERO };
-
-/// The registry, for as long as somebody holds it.
-fn still_held(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
-    shared.upgrade()
-}

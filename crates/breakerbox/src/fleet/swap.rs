@@ -34,23 +34,36 @@ impl Shared {
         let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
         fleet.runtime.spawn(async move {
             let Some(fleet) = &shared.fleet else { return };
+            // After a flush there may be one for every circuit. Nobody closes this.
+            let Ok(_place) = fleet.swaps.acquire().await else { return };
             match shared.swap(fleet, &cell, &proposal).await {
-                Ended::Won => {
-                    let change =
-                        shared.converse(&cell, None, |member, at| member.won(&proposal, at.policy, at.now));
-                    if let Some(change) = change {
-                        shared.observers.tell(cell.key(), change);
-                    }
-                }
+                Ended::Won => _ = shared.won(&cell, &proposal),
                 Ended::Lost(record) => {
-                    shared.count_late();
-                    let learnt = shared.converse(&cell, None, |member, at| member.learn(*record, at));
-                    shared.took(&cell, learnt);
+                    if proposal.is_result {
+                        shared.count_late();
+                    }
+                    shared.lost(&cell, *record);
                 }
-                Ended::Unknown => {}
+                Ended::Unknown => shared.waiters.wake_one(&cell),
             }
-            shared.waiters.wake_one(&cell);
         });
+    }
+
+    /// A proposal was swapped in: it is known here, and everybody hears.
+    fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) -> Option<Change> {
+        let change = self.converse(cell, None, |member, at| member.won(proposal, at.policy, at.now));
+        self.waiters.wake_one(cell);
+        if let Some(change) = &change {
+            self.observers.tell(cell.key(), change.clone());
+        }
+        change
+    }
+
+    /// It was not: what is there instead is learnt.
+    pub(super) fn lost(self: &Arc<Self>, cell: &Arc<Cell>, record: Option<Record>) {
+        let learnt = self.converse(cell, None, |member, at| member.learn(record, at));
+        self.waiters.wake_one(cell);
+        self.took(cell, learnt);
     }
 
     /// Swaps a record in, once.
@@ -111,19 +124,8 @@ impl Shared {
             self.took(cell, learnt);
             let Some(proposal) = proposal else { return Ok(None) };
             match self.swap(fleet, cell, &proposal).await {
-                Ended::Won => {
-                    let change =
-                        self.converse(cell, None, |member, at| member.won(&proposal, at.policy, at.now));
-                    self.waiters.wake_one(cell);
-                    if let Some(change) = &change {
-                        self.observers.tell(cell.key(), change.clone());
-                    }
-                    return Ok(change);
-                }
-                Ended::Lost(record) => {
-                    let learnt = self.converse(cell, None, |member, at| member.learn(*record, at));
-                    self.took(cell, learnt);
-                }
+                Ended::Won => return Ok(self.won(cell, &proposal)),
+                Ended::Lost(record) => self.lost(cell, *record),
                 Ended::Unknown => return Err(ObeyError::StoreAway),
             }
         }

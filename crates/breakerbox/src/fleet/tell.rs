@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{Delta, Tell};
 
-use super::{Fleet, still_held};
+use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
-
-/// How many circuits are told about in one request.
-const BATCH: usize = 1_000;
 
 /// How long the teller sleeps when there is nothing to tell, so that it notices when nobody needs it any more.
 const NOTHING_TO_DO: Duration = Duration::from_secs(1);
 
 pub(super) async fn keep_telling(shared: Weak<Shared>) {
     loop {
-        let Some(held) = still_held(&shared) else { return };
+        let Some(held) = shared.upgrade() else { return };
         let Some(fleet) = &held.fleet else { return };
         let now = held.times.now();
         let cells = fleet.queue.take(now, BATCH);
