@@ -15,16 +15,14 @@ use dashmap::DashMap;
 use crate::peers::{
     Breaker, CircuitBreakerCrate, Failsafe, Ours, OursTimed, Recloser, Subject, TowerResilience,
 };
-use crate::turns::{FLOOR, Measure, Row, both_threads, floors, keys, next, say_how, take_turns, timed};
+use crate::turns::{
+    FLOOR, Measure, Row, Turns, both_threads, floors, keys, next, say_how, take_turns, timed,
+};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How many rounds
-    #[arg(long, default_value_t = 15)]
-    rounds: usize,
-    /// How many calls in a round
-    #[arg(long, default_value_t = 1_000_000)]
-    calls: u64,
+    #[command(flatten)]
+    turns: Turns,
     /// Leave out the million keys, which take a gigabyte
     #[arg(long)]
     quick: bool,
@@ -56,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         rows.push(Row::new(column, Recloser::NAME, peer_keyed::<Recloser>(keys)));
         rows.push(Row::new(column, Failsafe::NAME, peer_keyed::<Failsafe>(keys)));
     }
-    take_turns(&mut rows, arguments.rounds, arguments.calls);
+    take_turns(&mut rows, &arguments.turns);
     print(&rows, arguments);
     heap()
 }
@@ -108,17 +106,20 @@ fn peer_keyed<S: Subject + 'static>(count: u64) -> Measure {
 }
 
 fn print(rows: &[Row], arguments: &Arguments) {
-    say_how(arguments.rounds, arguments.calls);
+    say_how(&arguments.turns);
     let mut columns: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| columns.entry(row.column).or_default().push(row));
     for column in [FLOOR, ONE, TWO, REFUSAL, TEN_THOUSAND, MILLION] {
         let Some(rows) = columns.get(column) else { continue };
         let is_peer = |row: &&&Row| ![Ours::NAME, OursTimed::NAME].contains(&row.subject);
-        let fastest =
-            rows.iter().filter(is_peer).map(|row| row.nanos(arguments.calls)).fold(f64::INFINITY, f64::min);
+        let fastest = rows
+            .iter()
+            .filter(is_peer)
+            .map(|row| row.nanos(arguments.turns.calls))
+            .fold(f64::INFINITY, f64::min);
         println!("\n| {column} | ns | to the fastest peer |\n| --- | --- | --- |");
         for row in rows {
-            let nanos = row.nanos(arguments.calls);
+            let nanos = row.nanos(arguments.turns.calls);
             let ratio = if column == FLOOR { String::new() } else { format!("{:.2}", nanos / fastest) };
             println!("| {} | {nanos:.1} | {ratio} |", row.subject);
         }

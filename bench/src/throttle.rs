@@ -14,16 +14,14 @@ use breakerbox_testkit::overload::print_proofs;
 use clap::Args;
 use governor::{Quota, RateLimiter};
 
-use crate::turns::{FLOOR, INSTANT, Row, both_threads, floors, keys, next, say_how, take_turns, timed};
+use crate::turns::{
+    FLOOR, INSTANT, Row, Turns, both_threads, floors, keys, next, say_how, take_turns, timed,
+};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How many rounds
-    #[arg(long, default_value_t = 15)]
-    rounds: usize,
-    /// How many calls in a round
-    #[arg(long, default_value_t = 1_000_000)]
-    calls: u64,
+    #[command(flatten)]
+    turns: Turns,
     /// Over how many seeds the scenarios' means are taken; 0 leaves them out
     #[arg(long, default_value_t = 20)]
     seeds: u64,
@@ -45,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     add_ours(&mut rows, ADAPTIVE, Strategy::Adaptive)?;
     add_ours(&mut rows, SRE, Strategy::Sre)?;
     add_governor(&mut rows);
-    take_turns(&mut rows, arguments.rounds, arguments.calls);
+    take_turns(&mut rows, &arguments.turns);
     print(&rows, arguments);
     if arguments.seeds > 0 {
         println!();
@@ -131,15 +129,15 @@ fn add_governor(rows: &mut Vec<Row>) {
 }
 
 fn print(rows: &[Row], arguments: &Arguments) {
-    say_how(arguments.rounds, arguments.calls);
+    say_how(&arguments.turns);
     let mut columns: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| columns.entry(row.column).or_default().push(row));
     let instant =
-        rows.iter().find(|row| row.subject == INSTANT).map_or(1.0, |row| row.nanos(arguments.calls));
+        rows.iter().find(|row| row.subject == INSTANT).map_or(1.0, |row| row.nanos(arguments.turns.calls));
     for column in COLUMNS {
         println!("\n| {column} | ns | to {INSTANT} |\n| --- | --- | --- |");
         for row in &columns[column] {
-            let nanos = row.nanos(arguments.calls);
+            let nanos = row.nanos(arguments.turns.calls);
             println!("| {} | {nanos:.1} | {:.2} |", row.subject, nanos / instant);
         }
     }

@@ -6,11 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use breakerbox::{Clock, SystemClock};
+use clap::Args;
 
 use crate::figures::{machine, median};
 
 /// A measure that can be repeated: makes so many calls and says how long they took.
 pub(crate) type Measure = Box<dyn FnMut(u64) -> Duration>;
+
+/// How much is measured.
+#[derive(Args)]
+pub(crate) struct Turns {
+    /// How many rounds
+    #[arg(long, default_value_t = 15)]
+    pub(crate) rounds: usize,
+    /// How many calls in a round
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) calls: u64,
+}
 
 /// One figure: a subject in one column.
 pub(crate) struct Row {
@@ -39,16 +51,17 @@ impl Row {
 }
 
 /// Measures every row in every round.
-pub(crate) fn take_turns(rows: &mut [Row], rounds: usize, calls: u64) {
-    for _ in 0..rounds.max(1) {
+pub(crate) fn take_turns(rows: &mut [Row], turns: &Turns) {
+    for _ in 0..turns.rounds.max(1) {
         for row in &mut *rows {
-            row.times.push((row.measure)(calls));
+            row.times.push((row.measure)(turns.calls));
         }
     }
 }
 
 /// Says how the figures below were measured.
-pub(crate) fn say_how(rounds: usize, calls: u64) {
+pub(crate) fn say_how(turns: &Turns) {
+    let Turns { rounds, calls } = turns;
     println!("ns for one call, medians of {rounds} rounds of {calls} calls on {}", machine());
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) dry_run: bool,
     late: AtomicU64,
     uncontrolled: AtomicU64,
+    unheard: AtomicU64,
 }
 
 impl Breakerbox {
@@ -192,6 +193,7 @@ impl Breakerbox {
             late_results: self.0.late.load(Ordering::Relaxed),
             uncontrolled: self.0.uncontrolled.load(Ordering::Relaxed),
             observer_panics: self.0.observers.panics(),
+            unheard: self.0.unheard.load(Ordering::Relaxed),
         }
     }
 }
@@ -216,6 +218,7 @@ impl Shared {
             dry_run,
             late: AtomicU64::new(0),
             uncontrolled: AtomicU64::new(0),
+            unheard: AtomicU64::new(0),
         }
     }
 
@@ -230,6 +233,10 @@ impl Shared {
     #[cold]
     pub(crate) fn count_uncontrolled(&self) {
         self.uncontrolled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_unheard(&self) {
+        self.unheard.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_late(&self) {
@@ -247,6 +254,8 @@ pub struct Counts {
     pub uncontrolled: u64,
     /// Observers that panicked.
     pub observer_panics: u64,
+    /// How often counts of a circuit were told to a store that did not answer. They may be lost; they are not told again.
+    pub unheard: u64,
 }
 
 impl fmt::Debug for Breakerbox {

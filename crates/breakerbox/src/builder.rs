@@ -110,6 +110,9 @@ impl Builder {
     }
 
     /// The registry.
+    ///
+    /// # Panics
+    /// If circuits are shared, this is not called in a tokio runtime, and the system has no thread left to start.
     #[must_use]
     pub fn build(self) -> Breakerbox {
         let settings = self.settings;

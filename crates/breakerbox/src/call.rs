@@ -102,7 +102,7 @@ impl Circuit {
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
         let permit = self.ask_store().await.map_err(CallError::Refused)?;
-        let result = match permit.limit() {
+        let result = match self.limit(permit.time_left()) {
             None => call.await,
             Some(Duration::ZERO) => {
                 // It took so long to get the permit that there is no time left to use it.

@@ -298,9 +298,9 @@ impl Circuit {
         &self.cell
     }
 
-    /// Whether calls are only watched, and nothing about them may change.
-    pub(crate) fn only_watches(&self) -> bool {
-        self.shared.dry_run
+    /// After how long a probe with so much time left is to be given up: never while calls are only watched.
+    pub(crate) fn limit(&self, time_left: Option<Duration>) -> Option<Duration> {
+        time_left.filter(|_| !self.shared.dry_run)
     }
 
     /// Tells the observers, and the store, what settling a permit changed.

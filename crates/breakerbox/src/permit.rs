@@ -61,11 +61,6 @@ impl<'c> Permit<'c> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
-    /// After how long the call is to be given up; never while circuits are only watched.
-    pub(crate) fn limit(&self) -> Option<Duration> {
-        if self.circuit.only_watches() { None } else { self.time_left() }
-    }
-
     /// The call did well.
     #[inline(always)]
     pub fn success(mut self) -> Settlement {
@@ -167,12 +162,6 @@ impl OwnedPermit {
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
-    }
-
-    /// After how long the call is to be given up; never while circuits are only watched.
-    #[cfg(feature = "tower")]
-    pub(crate) fn limit(&self) -> Option<Duration> {
-        if self.circuit.only_watches() { None } else { self.time_left() }
     }
 
     /// The call did well.

@@ -238,6 +238,7 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
             let why = if fault == Fault::Refuses { "connection refused" } else { "did not answer" };
             assert!(error.contains(why), "{fault:?}: {error}");
             assert_eq!(process.health.lock().unwrap().len(), 1);
+            assert!(process.breakers.counts().unheard > 0, "{fault:?}");
         }
         for _ in 0..3 {
             fleet.processes[0].fail().await;

@@ -47,6 +47,7 @@ impl Shared {
             }
             Err(_) => {
                 for cell in &told {
+                    self.count_unheard();
                     self.converse(cell, None, |member, at| member.unheard(at.now));
                     self.waiters.wake_one(cell);
                     self.tell(cell, Tell::Later);

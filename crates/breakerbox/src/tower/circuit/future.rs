@@ -98,7 +98,7 @@ impl Deadline {
     /// Ready when a probe's time is over.
     fn poll(&mut self, permit: &OwnedPermit, context: &mut Context<'_>) -> Poll<()> {
         if let Self::NotLookedAt = self {
-            *self = match permit.limit() {
+            *self = match permit.circuit().limit(permit.time_left()) {
                 Some(limit) if call::has_timer() => Self::At(Box::pin(tokio::time::sleep(limit))),
                 _ => Self::Never,
             };

@@ -34,7 +34,7 @@ impl<S, K, C> CircuitService<S, K, C> {
             Ok(permit) => permit,
             Err(refusal) => return Err(Error::Refused { key, refusal }),
         };
-        if permit.limit() == Some(Duration::ZERO) {
+        if permit.circuit().limit(permit.time_left()) == Some(Duration::ZERO) {
             permit.ignored();
             return Err(Error::ProbeTimedOut { key, timeout: ProbeTimeout });
         }
