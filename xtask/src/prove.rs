@@ -5,6 +5,6 @@ use anyhow::Result;
 use crate::steps::{cargo, succeed};
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let prove = ["run", "--release", "--locked", "--quiet", "--package", "breakerbox-testkit", "--"];
+    let prove = ["run", "--release", "--locked", "--quiet", "--package", "breakerbox-proofs", "--"];
     succeed(cargo(&prove).args(arguments))
 }
