@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{Policy, Refusal};
 
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
@@ -79,6 +80,18 @@ impl Builder {
         self
     }
 
+    /// How closely the processes keep together; [`Consistency::LocalFirst`] if nothing is said. All processes should say the
+    /// same.
+    ///
+    /// Strictly, a call goes to the store twice: before it is made, and before its result is handed out. That takes waiting,
+    /// so calls are made by [`call`](crate::Circuit::call) and the middleware, or by
+    /// [`ask_store`](crate::Circuit::ask_store) and [`settle_store`](crate::Permit::settle_store). Whoever asks without
+    /// waiting is refused with [`Refusal::StoreNotAsked`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.settings.consistency = consistency;
+        self
+    }
+
     /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
     pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
         self.settings.on_loss = on_loss;
@@ -117,7 +130,7 @@ impl Builder {
     pub fn build(self) -> Breakerbox {
         let settings = self.settings;
         let fleet = self.store.map(|store| Fleet::new(store, settings, fleet::runtime()));
-        let times = Times::new(self.clock, fleet.is_some());
+        let times = Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency));
         let shared = Shared::new(self.policy, times, self.observers, self.max_circuits, self.dry_run, fleet);
         Breakerbox::start(shared)
     }

@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
 use breakerbox_core::Timestamp;
+use breakerbox_core::fleet::Consistency;
 
 /// Tells the time. It is read while a circuit's lock is held: it must be quick, and must not ask for a circuit itself.
 pub trait Clock: Send + Sync + 'static {
@@ -90,8 +91,8 @@ pub(crate) struct Times {
     clock: AnyClock,
     /// By how many microseconds the store's clock is ahead of ours, modulo 2^64.
     ahead: AtomicU64,
-    /// Whether circuits are shared through a store.
-    pub(crate) shared: bool,
+    /// How circuits are shared through a store; none: they are not.
+    pub(crate) shared: Option<Consistency>,
     /// Whether nobody gets past the gates without asking, because the store is away.
     shut: AtomicBool,
 }
@@ -101,7 +102,7 @@ pub(crate) struct Times {
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
-    pub(crate) const fn new(clock: AnyClock, shared: bool) -> Self {
+    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>) -> Self {
         Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false) }
     }
 

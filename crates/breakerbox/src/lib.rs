@@ -78,6 +78,7 @@ pub mod tower;
 mod waiters;
 
 pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
+pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,

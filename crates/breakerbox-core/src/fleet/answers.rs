@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use crate::change::{Change, Step};
 use crate::circuit::{Asked, Settled};
+use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::time::Timestamp;
-use crate::token::{Draw, Version};
+use crate::token::{Draw, Epoch, Version};
 
 /// How long a fleet's members wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +18,18 @@ pub struct Waits {
     /// How long counts without failures may be on their way. Nobody opens a circuit by its own failures alone before the
     /// others' successes had that long to arrive.
     pub confirm: Duration,
+}
+
+/// How closely a fleet's processes keep together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// Calls are answered from what the process knows, and what it counts is told to the store in the background. A trip
+    /// that somebody else saw is known after the time that a message takes.
+    #[default]
+    LocalFirst,
+    /// Every ask reads the store, and every outcome is counted there before the caller goes on.
+    Strict,
 }
 
 /// What every decision about a shared circuit needs.
@@ -47,7 +60,7 @@ pub enum MemberAnswer {
     Decided(Asked),
     /// This process has never heard of the circuit. Read its record, then ask again.
     Unknown,
-    /// Somebody may probe. Read the record, then take the [lease](super::Member::lease).
+    /// Somebody may probe, or every ask goes to the store. Read the record, then take the [lease](super::Member::lease).
     LeaseDue,
 }
 
@@ -86,6 +99,14 @@ pub enum Tell {
     Soon,
     /// Counts, at once: calls are refused until it has answered.
     Now,
+    /// [This one outcome](super::Delta::of_one), before the caller goes on. What it answers is
+    /// [taken in](super::Member::told_one) each time.
+    One {
+        /// The epoch of its permit.
+        epoch: Epoch,
+        /// How the call went.
+        outcome: Outcome,
+    },
     /// A record to swap in.
     Swap(Box<Proposal>),
 }

@@ -75,10 +75,15 @@ impl Member {
 
     /// The store has answered a delta.
     pub fn told(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
-        let Moment { policy, draw, now, waits } = at;
         if let Some(link) = &mut self.link {
-            link.answered((!merged.late).then_some(merged.totals), now);
+            link.answered((!merged.late).then_some(merged.totals), at.now);
         }
+        self.told_one(merged, at)
+    }
+
+    /// The store has answered a single outcome. Others may be on their way meanwhile.
+    pub fn told_one(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
+        let Moment { policy, draw, now, waits } = at;
         let learnt = self.learn(merged.record.clone(), at);
         let own = self.circuit.totals(now);
         let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::answers::Consistency;
 use super::delta::Delta;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
@@ -13,6 +14,7 @@ use crate::window::{Totals, Window};
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Link {
+    pub(super) consistency: Consistency,
     /// What the store had when it was last asked; none: it never was.
     pub(super) seen: Option<Seen>,
     /// Outcomes that the store has not heard of.
@@ -52,8 +54,9 @@ impl Seen {
 }
 
 impl Link {
-    pub(super) fn new(policy: &Policy) -> Self {
+    pub(super) fn new(policy: &Policy, consistency: Consistency) -> Self {
         Self {
+            consistency,
             seen: None,
             untold: Window::new(policy),
             last_success: None,

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::answers::{MemberAnswer, Proposal, Reported, Tell};
+use super::answers::{Consistency, MemberAnswer, Moment, Proposal, Reported, Tell};
 use super::link::Link;
 use crate::change::{Change, Command};
 use crate::circuit::{Asked, Circuit, Settled, Settlement};
@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::record::{Attribution, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::{Draw, Epoch};
 use crate::transitions::Answer;
 
 /// One process's circuit.
@@ -36,8 +36,8 @@ impl Member {
 
     /// A circuit of a fleet, of which this process has not heard yet.
     #[must_use]
-    pub fn of_fleet(policy: &Policy, now: Timestamp) -> Self {
-        Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy))) }
+    pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
+        Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
     }
 
     /// The circuit as this process knows it.
@@ -50,6 +50,13 @@ impl Member {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
+    }
+
+    /// Whether every ask goes to the store, as long as that is there.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        let is_strict = |link: &Link| link.consistency == Consistency::Strict && link.alone_since.is_none();
+        self.link.as_deref().is_some_and(is_strict)
     }
 
     /// Whether nothing would be lost with this circuit.
@@ -83,7 +90,8 @@ impl Member {
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
             Some(link) if link.alone_since.is_none() => {
-                link.seen.is_some()
+                link.consistency == Consistency::LocalFirst
+                    && link.seen.is_some()
                     && link.judging.is_none()
                     && self.circuit.admits_all()
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
@@ -105,6 +113,9 @@ impl Member {
         let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
             return MemberAnswer::Decided(self.circuit.ask(policy, draw, now));
         };
+        if link.consistency == Consistency::Strict {
+            return MemberAnswer::LeaseDue;
+        }
         if link.seen.is_none() {
             return MemberAnswer::Unknown;
         }
@@ -128,6 +139,16 @@ impl Member {
         match self.ask(policy, draw, now) {
             MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
             answer => answer,
+        }
+    }
+
+    /// The store did not answer an ask that it should have: what is known here decides. There is no probe without it.
+    pub fn ask_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
+        let Moment { policy, draw, now, .. } = at;
+        match self.circuit.record().ask(policy, draw, now) {
+            Answer::Admit => self.admit(policy, now),
+            Answer::Refuse(refusal) => refused(refusal),
+            Answer::Probe(_) => refused(Refusal::probing(retry_at, now)),
         }
     }
 
@@ -197,9 +218,13 @@ impl Member {
             return Reported::quietly(Settled::UNCOUNTED);
         };
         self.circuit.put_in_window(outcome, policy, now);
+        if link.consistency == Consistency::Strict {
+            link.retry_after = link.retry_after.max(outcome.retry_after);
+            let epoch = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
+        }
         link.count(outcome, policy, now);
-        let is_bad = outcome.kind == OutcomeKind::Failure
-            || policy.slow_call().is_some_and(|limit| outcome.latency >= limit);
+        let is_bad = outcome.kind == OutcomeKind::Failure || outcome.is_slow(policy);
         let tell = if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
             link.judging.get_or_insert(now);
             Tell::Now
@@ -208,7 +233,7 @@ impl Member {
         } else {
             Tell::Later
         };
-        Reported { settled: Settled { settlement: Settlement::Counted, change: None }, tell }
+        Reported { settled: Settled::COUNTED, tell }
     }
 
     pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Asked {

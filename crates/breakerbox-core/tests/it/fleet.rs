@@ -1,6 +1,6 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Member, MemberAnswer, Reported, Tell, Waits};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
@@ -10,7 +10,7 @@ use crate::rig::{failed, ms, ok, operator, secs, simple};
 fn whoever_boots_inherits_what_the_fleet_knows() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
-    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     assert_eq!(fleet.answer(2), MemberAnswer::Unknown);
     assert!(matches!(fleet.ask(2), Err(Refusal::Open { .. })), "it reads before it answers");
     assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, Status::Open));
@@ -20,7 +20,7 @@ fn whoever_boots_inherits_what_the_fleet_knows() {
 fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
-    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     let answer = fleet.step(2, |member, at| member.ask_at_once(at.policy, at.draw, at.now));
     let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
     let permit = crate::fleet_rig::decided(asked.decision).unwrap();

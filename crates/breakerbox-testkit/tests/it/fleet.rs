@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::{
-    Attribution, Breakerbox, CallError, Circuit, CircuitChange, Clock, Command, ObeyError, OnStoreLoss,
+    Attribution, Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Command, ObeyError, OnStoreLoss,
     Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
@@ -25,41 +25,45 @@ impl Clock for TokioClock {
     }
 }
 
-struct Fleet {
-    store: Arc<MemoryStore>,
-    processes: Vec<Process>,
+pub(crate) struct Fleet {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) processes: Vec<Process>,
 }
 
-struct Process {
-    breakers: Breakerbox,
-    circuit: Circuit,
-    way: Arc<FaultyStore>,
+pub(crate) struct Process {
+    pub(crate) breakers: Breakerbox,
+    pub(crate) circuit: Circuit,
+    pub(crate) way: Arc<FaultyStore>,
     changes: Arc<Mutex<Vec<CircuitChange>>>,
     health: Arc<Mutex<Vec<StoreHealth>>>,
 }
 
-fn simple() -> PolicyBuilder {
+pub(crate) fn simple() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
 }
 
-fn ms(ms: u64) -> Duration {
+pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 impl Fleet {
     fn new(processes: u64, policy: &PolicyBuilder) -> Self {
+        Self::with(processes, policy, |builder| builder)
+    }
+
+    pub(crate) fn with(processes: u64, policy: &PolicyBuilder, settings: fn(Builder) -> Builder) -> Self {
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(1_000_000) };
         let store = Arc::new(MemoryStore::with_clock(clock));
-        let processes = (0..processes).map(|n| Process::new(n, &store, policy)).collect();
+        let processes = (0..processes).map(|n| Process::with(n, &store, policy, settings)).collect();
         Self { store, processes }
     }
 
-    fn statuses(&self) -> Vec<Status> {
+    pub(crate) fn statuses(&self) -> Vec<Status> {
         self.processes.iter().map(|process| process.circuit.status()).collect()
     }
 
     /// Waits until all are in this state, for at most so long.
-    async fn all_become(&self, status: Status, within: Duration) {
+    pub(crate) async fn all_become(&self, status: Status, within: Duration) {
         let limit = Instant::now() + within;
         while self.statuses().iter().any(|is| *is != status) {
             assert!(Instant::now() < limit, "{:?}", self.statuses());
@@ -79,21 +83,25 @@ impl Fleet {
 
 impl Process {
     fn new(n: u64, store: &Arc<MemoryStore>, policy: &PolicyBuilder) -> Self {
-        Self::with(n, store, policy, OnStoreLoss::Local)
+        Self::with(n, store, policy, |builder| builder)
     }
 
-    fn with(n: u64, store: &Arc<MemoryStore>, policy: &PolicyBuilder, on_loss: OnStoreLoss) -> Self {
+    pub(crate) fn with(
+        n: u64,
+        store: &Arc<MemoryStore>,
+        policy: &PolicyBuilder,
+        settings: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
         // Clocks that are hours apart.
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(10 + n * 3_600) };
         let way = FaultyStore::new(Arc::clone(store) as Arc<dyn Store>);
         let changes = Arc::new(Mutex::new(Vec::new()));
         let health = Arc::new(Mutex::new(Vec::new()));
         let (heard, news) = (Arc::clone(&changes), Arc::clone(&health));
-        let breakers = Breakerbox::builder()
+        let breakers = settings(Breakerbox::builder())
             .policy(policy.build().unwrap())
             .clock(clock)
             .store(Arc::clone(&way))
-            .on_store_loss(on_loss)
             .observer(move |change| heard.lock().unwrap().push(change.clone()))
             .store_observer(move |health| news.lock().unwrap().push(health.clone()))
             .build();
@@ -101,15 +109,15 @@ impl Process {
         Self { breakers, circuit, way, changes, health }
     }
 
-    async fn fail(&self) {
+    pub(crate) async fn fail(&self) {
         let _ = self.circuit.call(async { Err::<(), _>("down") }).await;
     }
 
-    async fn succeed(&self) -> Result<(), CallError<&'static str>> {
+    pub(crate) async fn succeed(&self) -> Result<(), CallError<&'static str>> {
         self.circuit.call(async { Ok(()) }).await
     }
 
-    fn heard(&self) -> Vec<Status> {
+    pub(crate) fn heard(&self) -> Vec<Status> {
         self.changes.lock().unwrap().iter().map(|change| change.change.to).collect()
     }
 }
@@ -301,7 +309,7 @@ async fn requests_do_not_depend_on_the_number_of_calls() {
 async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
     for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
         let fleet = Fleet::new(0, &simple());
-        let process = Process::with(1, &fleet.store, &simple(), on_loss);
+        let process = Process::with(1, &fleet.store, &simple(), |builder| builder.on_store_loss(on_loss));
         process.succeed().await.unwrap();
         process.way.set(Fault::Refuses);
         sleep(Duration::from_secs(5)).await;

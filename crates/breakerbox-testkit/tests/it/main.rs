@@ -7,3 +7,4 @@ mod memory_store;
 mod overload;
 mod recovery;
 mod servers;
+mod strict;

@@ -73,8 +73,8 @@ impl Cold {
         let Self { circuit, policy, born_at } = self;
         let make = || {
             Box::new(match times.shared {
-                true => Member::of_fleet(policy, *born_at),
-                false => Member::alone(policy, *born_at),
+                Some(consistency) => Member::of_fleet(policy, consistency, *born_at),
+                None => Member::alone(policy, *born_at),
             })
         };
         (circuit.get_or_insert_with(make), policy)
@@ -322,7 +322,7 @@ impl Cell {
             None => {
                 let fresh = core::Circuit::new(policy, *born_at);
                 // Of a shared one the store must be asked.
-                let way = if times.shared { Way::Locked } else { Way::AtEase };
+                let way = if times.shared.is_some() { Way::Locked } else { Way::AtEase };
                 (fresh.epoch(), way, times.here(fresh.bucket_ends_at(now)))
             }
             Some(member) => {
@@ -330,11 +330,14 @@ impl Cell {
                 match circuit.retry_at() {
                     _ if member.is_at_ease(policy, now) => {
                         let ends_at = times.here(circuit.bucket_ends_at(now));
-                        let until = if times.shared { ends_at.min(here + HANDED_IN) } else { ends_at };
+                        let until =
+                            if times.shared.is_some() { ends_at.min(here + HANDED_IN) } else { ends_at };
                         (circuit.epoch(), Way::AtEase, until)
                     }
-                    Some(retry_at) => (circuit.epoch(), Way::Open, times.here(retry_at)),
-                    None => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
+                    Some(retry_at) if !member.is_strict() => {
+                        (circuit.epoch(), Way::Open, times.here(retry_at))
+                    }
+                    _ => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
                 }
             }
         };

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use breakerbox_core::fleet::LeaseAnswer;
-use breakerbox_core::{self as core, Decision, Refusal, Timestamp};
+use breakerbox_core::fleet::{LeaseAnswer, Proposal};
+use breakerbox_core::{self as core, Asked, Decision, Refusal, Timestamp};
 
 use super::Fleet;
 use super::swap::Ended;
@@ -13,6 +14,7 @@ use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::registry::Kept;
+use crate::store::StoreError;
 
 /// The circuits that a request is under way for, by address. Whoever asks holds its circuit, so nobody else can get the
 /// address meanwhile.
@@ -73,13 +75,32 @@ fn address(cell: &Arc<Cell>) -> usize {
     Arc::as_ptr(cell).addr()
 }
 
+/// A lease that could be swapped in.
+pub(super) struct LeaseDue {
+    proposal: Box<Proposal>,
+    /// The store's time when its record was read.
+    read_at: Timestamp,
+}
+
 /// What came of wanting to probe.
 pub(crate) enum Lease {
-    /// The probe, or a call that needs no lease any more.
+    /// The probe, or a call that needs no lease.
     Permit(core::Permit),
+    /// A call that counts nowhere: the store did not answer, and then every call is admitted.
+    Uncounted,
     Refused(Refusal),
     /// Things have changed: ask again.
     AskAgain,
+}
+
+impl Lease {
+    /// What was decided without a swap, for somebody who asked then.
+    pub(super) fn of(asked: Asked, started_at: Timestamp) -> Self {
+        match asked.decision {
+            Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
+            Decision::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
 }
 
 impl Shared {
@@ -96,9 +117,12 @@ impl Shared {
     /// Takes the lease, and waits for it.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
+        if self.is_strict() {
+            return self.ask_strictly(fleet, cell).await;
+        }
         match self.turn(cell) {
             Some(_turn) => self.ask_for_lease(fleet, cell).await,
-            None => Lease::Refused(self.probing(fleet)),
+            None => Lease::Refused(self.probing()),
         }
     }
 
@@ -122,33 +146,48 @@ impl Shared {
                 shared.waiters.wake_one(cell);
             });
         }
-        self.probing(fleet)
+        self.probing()
     }
 
     async fn ask_for_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         // Before the request: the probe's own deadline must be earlier than the lease's end.
         let started_at = self.times.now();
+        match self.consult(fleet, cell).await {
+            Ok(Ok(decided)) => Lease::of(decided, started_at),
+            Ok(Err(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+            Err(_) => self.unanswered(fleet, cell),
+        }
+    }
+
+    /// What the store's own record and time say to an ask: an answer, or a lease to be swapped in.
+    pub(super) async fn consult(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+    ) -> Result<Result<Asked, LeaseDue>, StoreError> {
         let key = self.store_key(cell);
-        let Ok(answer) = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await else {
-            return self.unanswered(fleet, cell);
-        };
+        let answer = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
         let record = answer.value.into_iter().next().flatten();
         let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
         self.took(cell, learnt);
-        let proposal = match said {
-            LeaseAnswer::Swap(proposal) => proposal,
-            LeaseAnswer::Decided(asked) => {
-                return match asked.decision {
-                    Decision::Admitted(permit) => Lease::Permit(permit.by_own_clock(started_at)),
-                    Decision::Refused(refusal) => Lease::Refused(refusal),
-                };
-            }
-        };
+        Ok(match said {
+            LeaseAnswer::Decided(asked) => Ok(asked),
+            LeaseAnswer::Swap(proposal) => Err(LeaseDue { proposal, read_at: answer.now }),
+        })
+    }
+
+    /// Swaps a lease in. The probe is the caller's if that wins.
+    pub(super) async fn swap_lease(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        LeaseDue { proposal, read_at }: LeaseDue,
+        started_at: Timestamp,
+    ) -> Lease {
         match self.swap(fleet, cell, &proposal).await {
             Ended::Won => {
-                let (change, permit) = self.converse(cell, Some(answer.now), |member, at| {
-                    member.leased(&proposal, at.policy, at.now)
-                });
+                let (change, permit) = self
+                    .converse(cell, Some(read_at), |member, at| member.leased(&proposal, at.policy, at.now));
                 if let Some(change) = change {
                     self.observers.tell(cell.key(), change);
                 }
@@ -158,22 +197,22 @@ impl Shared {
                 self.lost(cell, *record);
                 Lease::AskAgain
             }
-            Ended::Unknown => Lease::Refused(self.probing(fleet)),
+            Ended::Unknown => Lease::Refused(self.probing()),
         }
     }
 
     /// One request failed. If the store is away by now, this process decides for itself; else somebody asks again later.
-    fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
+    pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.converse(cell, None, |member, _| member.leave());
             return Lease::AskAgain;
         }
-        Lease::Refused(self.probing(fleet))
+        Lease::Refused(self.probing())
     }
 
     /// Somebody else is probing, or is asking whether it may.
-    fn probing(&self, fleet: &Fleet) -> Refusal {
-        let retry_in = fleet.settings.store_timeout;
+    pub(crate) fn probing(&self) -> Refusal {
+        let retry_in = self.fleet.as_ref().map_or(Duration::ZERO, |fleet| fleet.settings.store_timeout);
         Refusal::Probing { retry_at: self.times.there(self.times.now()) + retry_in, retry_in }
     }
 }

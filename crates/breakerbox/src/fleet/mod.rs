@@ -1,5 +1,5 @@
-//! Circuits that a fleet shares through a store, local-first: calls are answered from what this process knows, and what it
-//! counts is told to the store in the background.
+//! Circuits that a fleet shares through a store. Local-first, calls are answered from what this process knows, and what it
+//! counts is told to the store in the background; strictly, every call goes to the store twice.
 //!
 //! | part | what it does |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
+//! | `strict` | asks and tells the store at every call, for those who want that |
 //! | `health` | whether the store is there; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
@@ -17,13 +18,14 @@ mod health;
 mod lease;
 mod listen;
 mod queue;
+mod strict;
 mod swap;
 mod tell;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, Member, Moment, Tell, Waits};
 use breakerbox_core::{Draw, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -33,6 +35,7 @@ pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
 use self::queue::Queue;
+pub(crate) use self::strict::Settling;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
 use crate::clock::Clock;
@@ -49,6 +52,7 @@ pub(crate) struct Settings {
     /// How often what is not closed is read again.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
+    pub(crate) consistency: Consistency,
 }
 
 impl Default for Settings {
@@ -58,6 +62,7 @@ impl Default for Settings {
             store_timeout: Duration::from_millis(500),
             reread_every: Duration::from_secs(2),
             on_loss: OnStoreLoss::Local,
+            consistency: Consistency::LocalFirst,
         }
     }
 }
@@ -87,8 +92,13 @@ impl Fleet {
         }
     }
 
-    const fn waits(&self) -> Waits {
-        Waits { swap: self.settings.store_timeout, confirm: HANDED_IN }
+    fn waits(&self) -> Waits {
+        let confirm = match self.settings.consistency {
+            // Whatever anybody counted is in the store.
+            Consistency::Strict => Duration::ZERO,
+            _ => HANDED_IN,
+        };
+        Waits { swap: self.settings.store_timeout, confirm }
     }
 
     pub(crate) fn health(&self) -> StoreHealth {
@@ -183,7 +193,8 @@ impl Shared {
                 self.swap_later(cell, *proposal);
                 HANDED_IN
             }
-            Tell::Now => Duration::ZERO,
+            // Of a single outcome, which nobody waits for: it was counted here while the store was away.
+            Tell::Now | Tell::One { .. } => Duration::ZERO,
             Tell::Soon => fleet.settings.flush_every,
             Tell::Later | Tell::Nothing => HANDED_IN,
         };

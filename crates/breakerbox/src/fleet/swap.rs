@@ -36,17 +36,23 @@ impl Shared {
             let Some(fleet) = &shared.fleet else { return };
             // After a flush there may be one for every circuit. Nobody closes this.
             let Ok(_place) = fleet.swaps.acquire().await else { return };
-            match shared.swap(fleet, &cell, &proposal).await {
-                Ended::Won => _ = shared.won(&cell, &proposal),
-                Ended::Lost(record) => {
-                    if proposal.is_result {
-                        shared.count_late();
-                    }
-                    shared.lost(&cell, *record);
-                }
-                Ended::Unknown => shared.waiters.wake_one(&cell),
-            }
+            let ended = shared.swap(fleet, &cell, &proposal).await;
+            shared.take_in(&cell, &proposal, ended);
         });
+    }
+
+    /// Does what follows from how a swap ended.
+    pub(super) fn take_in(self: &Arc<Self>, cell: &Arc<Cell>, proposal: &Proposal, ended: Ended) {
+        match ended {
+            Ended::Won => _ = self.won(cell, proposal),
+            Ended::Lost(record) => {
+                if proposal.is_result {
+                    self.count_late();
+                }
+                self.lost(cell, *record);
+            }
+            Ended::Unknown => self.waiters.wake_one(cell),
+        }
     }
 
     /// A proposal was swapped in: it is known here, and everybody hears.
