@@ -8,6 +8,7 @@
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
+//! | `runtime` | where all of this runs |
 //! | `health` | whether the store is there; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
@@ -17,15 +18,15 @@ mod health;
 mod lease;
 mod listen;
 mod queue;
+mod runtime;
 mod swap;
 mod tell;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::Timestamp;
 use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
-use breakerbox_core::{Draw, Timestamp};
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use self::health::Health;
@@ -33,6 +34,8 @@ pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
 use self::queue::Queue;
+pub use self::runtime::BackgroundTask;
+pub(crate) use self::runtime::Runtime;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
 use crate::clock::Clock;
@@ -71,11 +74,11 @@ pub(crate) struct Fleet {
     requests: Requests,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
-    runtime: Handle,
+    runtime: Runtime,
 }
 
 impl Fleet {
-    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Handle) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Runtime) -> Self {
         Self {
             store,
             settings,
@@ -94,22 +97,6 @@ impl Fleet {
     pub(crate) fn health(&self) -> StoreHealth {
         self.health.report()
     }
-}
-
-/// Where things go on in the background: on the caller's runtime, or on a thread of its own.
-pub(crate) fn runtime() -> Handle {
-    static OWN: LazyLock<Handle> = LazyLock::new(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.expect("a runtime without IO needs nothing from the system");
-        let handle = runtime.handle().clone();
-        let forever = move || runtime.block_on(std::future::pending::<()>());
-        std::thread::Builder::new()
-            .name("breakerbox-fleet".into())
-            .spawn(forever)
-            .expect("the system can start one more thread");
-        handle
-    });
-    Handle::try_current().unwrap_or_else(|_| OWN.clone())
 }
 
 /// Starts what goes on in the background, until nobody holds the registry any more.
@@ -134,7 +121,7 @@ impl Shared {
     ) -> R {
         let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
         cell.step(&self.times, |member, at| {
-            let draw = Draw(rand::random());
+            let draw = self.times.draw();
             step(member, Moment { policy: at.policy, draw, now: told.unwrap_or(at.there), waits })
         })
     }
