@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -27,6 +27,8 @@ pub enum Fault {
 /// A way to a store, on which faults can be switched on and off.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
+    /// Whether it never tells of changes.
+    is_deaf: bool,
     fault: AtomicU8,
     delay_micros: AtomicU64,
     requests: AtomicU64,
@@ -36,8 +38,18 @@ impl FaultyStore {
     /// A way to this store without any fault.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::to(inner, false))
+    }
+
+    /// The same, but nobody is ever told of changes: whoever wants to know must ask.
+    #[must_use]
+    pub fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::to(inner, true))
+    }
+
+    fn to(inner: Arc<dyn Store>, is_deaf: bool) -> Self {
         let fault = AtomicU8::new(Fault::None as u8);
-        Arc::new(Self { inner, fault, delay_micros: AtomicU64::new(0), requests: AtomicU64::new(0) })
+        Self { inner, is_deaf, fault, delay_micros: AtomicU64::new(0), requests: AtomicU64::new(0) }
     }
 
     /// From now on this is wrong.
@@ -92,6 +104,9 @@ impl Store for FaultyStore {
     }
 
     fn changes(&self) -> Changes {
+        if self.is_deaf {
+            return Announcer::new().listen();
+        }
         self.inner.changes()
     }
 

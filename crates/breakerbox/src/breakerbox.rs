@@ -203,7 +203,7 @@ impl Shared {
         policy: Policy,
         times: Times,
         observers: Observers,
-        max_circuits: usize,
+        registry: Registry<Cell>,
         dry_run: bool,
         fleet: Option<Fleet>,
     ) -> Self {
@@ -211,7 +211,7 @@ impl Shared {
             times,
             observers,
             waiters: Waiters::default(),
-            registry: Registry::new(max_circuits),
+            registry,
             fleet,
             policies: RwLock::new(Policies::new(policy)),
             changing: Mutex::new(()),

@@ -8,8 +8,10 @@ use breakerbox_core::{Policy, Refusal};
 
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
 use crate::clock::{AnyClock, Clock, Times};
-use crate::fleet::{self, Fleet, OnStoreLoss, Settings, StoreHealth};
+use crate::draws::Draws;
+use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth};
 use crate::observe::{CircuitChange, Observers};
+use crate::registry::Registry;
 use crate::store::Store;
 
 /// Builds a [`Breakerbox`].
@@ -22,6 +24,8 @@ pub struct Builder {
     dry_run: bool,
     store: Option<Arc<dyn Store>>,
     settings: Settings,
+    seed: Option<u64>,
+    runtime: Option<Runtime>,
 }
 
 impl Default for Builder {
@@ -34,6 +38,8 @@ impl Default for Builder {
             dry_run: false,
             store: None,
             settings: Settings::default(),
+            seed: None,
+            runtime: None,
         }
     }
 }
@@ -122,16 +128,33 @@ impl Builder {
         self
     }
 
+    /// For simulations: all random bits come from this seed, and circuits are gone through in the order of their keys. With
+    /// the same seed, clock and calls, everything happens again as it did. Never use it in production: versions and leases
+    /// of processes with the same seed are the same.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// For simulations, which pause and kill: somebody else runs what goes on in the background. The tasks need tokio's timer.
+    pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
+        self.runtime = Some(Runtime::Custom(Arc::new(spawn)));
+        self
+    }
+
     /// The registry.
     ///
     /// # Panics
     /// If circuits are shared, this is not called in a tokio runtime, and the system has no thread left to start.
     #[must_use]
     pub fn build(self) -> Breakerbox {
-        let settings = self.settings;
-        let fleet = self.store.map(|store| Fleet::new(store, settings, fleet::runtime()));
-        let times = Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency));
-        let shared = Shared::new(self.policy, times, self.observers, self.max_circuits, self.dry_run, fleet);
+        let (settings, runtime) = (self.settings, self.runtime);
+        let start = |store| Fleet::new(store, settings, runtime.unwrap_or_else(Runtime::current));
+        let fleet = self.store.map(start);
+        let times =
+            Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency), Draws::new(self.seed));
+        let registry = Registry::new(self.max_circuits, self.seed.is_some());
+        let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)
     }
 }

@@ -201,7 +201,8 @@ impl Circuit {
                     Lease::AskAgain => {}
                 },
             }
-            due = match self.ask_at_once() {
+            // By the lock: what is counted aside is told only if somebody sees to it.
+            due = match self.ask_member() {
                 Ok(said) => return said,
                 Err(due) => due,
             };
@@ -220,6 +221,10 @@ impl Circuit {
             Some(Err(refusal)) if !self.shared.dry_run => return Ok(Err(refusal)),
             _ => {}
         }
+        self.ask_member()
+    }
+
+    fn ask_member(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         let said = match self.said_without_core() {
             Some(said) => said,
             None => match self.cell.ask(self.clock(), true) {

@@ -9,8 +9,10 @@ use std::sync::{Arc, LazyLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
-use breakerbox_core::Timestamp;
 use breakerbox_core::fleet::Consistency;
+use breakerbox_core::{Draw, Timestamp};
+
+use crate::draws::Draws;
 
 /// Tells the time. It is read while a circuit's lock is held: it must be quick, and must not ask for a circuit itself.
 pub trait Clock: Send + Sync + 'static {
@@ -95,6 +97,7 @@ pub(crate) struct Times {
     pub(crate) shared: Option<Consistency>,
     /// Whether nobody gets past the gates without asking, because the store is away.
     shut: AtomicBool,
+    draws: Draws,
 }
 
 /// A store's clock is not followed more closely than this, in microseconds: its answers take a while, and not always the
@@ -102,8 +105,13 @@ pub(crate) struct Times {
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
-    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>) -> Self {
-        Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false) }
+    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, draws: Draws) -> Self {
+        Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false), draws }
+    }
+
+    /// Random bits for one step.
+    pub(crate) fn draw(&self) -> Draw {
+        self.draws.draw()
     }
 
     pub(crate) fn shut(&self, shut: bool) {

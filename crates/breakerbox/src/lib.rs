@@ -59,6 +59,7 @@ mod call;
 mod cell;
 mod circuit;
 mod clock;
+mod draws;
 mod fleet;
 #[cfg(feature = "http")]
 pub mod http;
@@ -88,7 +89,7 @@ pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::{Circuit, ObeyError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
-pub use fleet::{OnStoreLoss, StoreHealth};
+pub use fleet::{BackgroundTask, OnStoreLoss, StoreHealth};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;

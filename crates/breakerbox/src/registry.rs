@@ -41,6 +41,8 @@ pub(crate) struct Registry<C> {
     max: usize,
     /// Which part was searched last for cells that could go.
     searched: AtomicUsize,
+    /// Whether cells are gone through in the order of their keys, for simulations, and not as they lie.
+    in_order: bool,
 }
 
 struct Part<C> {
@@ -56,13 +58,14 @@ impl<C> Default for Part<C> {
 }
 
 impl<C: Kept> Registry<C> {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize, in_order: bool) -> Self {
         Self {
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
             hasher: RandomState::default(),
             count: AtomicUsize::new(0),
             max,
             searched: AtomicUsize::new(0),
+            in_order,
         }
     }
 
@@ -139,10 +142,25 @@ impl<C: Kept> Registry<C> {
     }
 
     /// Calls `visit` with every cell, part by part.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Arc<C>)) {
+    pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<C>)) {
+        if self.in_order {
+            self.all_in_order().iter().for_each(visit);
+        } else {
+            self.as_they_lie(visit);
+        }
+    }
+
+    fn as_they_lie(&self, mut visit: impl FnMut(&Arc<C>)) {
         for part in &self.parts {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().for_each(&mut visit);
         }
+    }
+
+    fn all_in_order(&self) -> Vec<Arc<C>> {
+        let mut cells = Vec::new();
+        self.as_they_lie(|cell| cells.push(Arc::clone(cell)));
+        cells.sort_unstable_by(|one, other| one.key().cmp(other.key()));
+        cells
     }
 
     /// The cells of one part after the other, each time in nobody's way.
@@ -150,7 +168,9 @@ impl<C: Kept> Registry<C> {
         let cells = |part: &RwLock<Part<C>>| {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().map(Arc::clone).collect()
         };
-        self.parts.iter().map(cells)
+        let parts = if self.in_order { &[] } else { &self.parts[..] };
+        let all = self.in_order.then(|| self.all_in_order());
+        all.into_iter().chain(parts.iter().map(cells))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -208,7 +228,7 @@ mod tests {
     /// A full registry in which none of the own part can go.
     fn room_is_found(in_each_part: usize) -> bool {
         let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
-        let registry = Registry::new(PARTS * in_each_part);
+        let registry = Registry::new(PARTS * in_each_part, false);
         let part_of = |key: &str| (registry.hash(key) >> 40) as usize % PARTS;
         for n in 0..PARTS * in_each_part {
             let busy = format!("{n} busy");

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::store::{MemoryStore, Store};
+use breakerbox::store::{Delta, MemoryStore, Store};
 use breakerbox::{
-    Attribution, Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Command, ObeyError, OnStoreLoss,
-    Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp,
+    Attribution, Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Command, Epoch, ObeyError,
+    OnStoreLoss, Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp, Totals,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -69,6 +69,20 @@ impl Fleet {
             assert!(Instant::now() < limit, "{:?}", self.statuses());
             sleep(ms(1)).await;
         }
+    }
+
+    /// What all of them counted, by the store.
+    async fn totals(&self) -> Totals {
+        let nothing = Delta {
+            key: "e1".into(),
+            epoch: Epoch::default(),
+            window: Duration::from_secs(60),
+            buckets: Vec::new(),
+            last_success: None,
+            run_began: None,
+            keep_for: Duration::from_secs(60),
+        };
+        self.store.merge(&[nothing]).await.unwrap().value[0].totals
     }
 
     /// Opens the circuit, by failures of the first two.
@@ -275,17 +289,21 @@ async fn nothing_that_was_counted_is_kept_from_the_fleet() {
         sleep(ms(n % 11)).await;
     }
     sleep(Duration::from_secs(3)).await;
-    let nothing = breakerbox::store::Delta {
-        key: "e1".into(),
-        epoch: breakerbox::Epoch::default(),
-        window: Duration::from_secs(60),
-        buckets: Vec::new(),
-        last_success: None,
-        run_began: None,
-        keep_for: Duration::from_secs(60),
-    };
-    let totals = fleet.store.merge(&[nothing]).await.unwrap().value[0].totals;
+    let totals = fleet.totals().await;
     assert_eq!((totals.successes, totals.failures), (300 - 43, 43));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_after_a_closing_is_told_though_nobody_calls_any_more() {
+    let fleet = Fleet::new(2, &simple());
+    fleet.trip().await;
+    sleep(Duration::from_secs(31)).await;
+    fleet.processes[0].succeed().await.unwrap();
+    fleet.all_become(Status::Closed, ms(100)).await;
+    // By the other, who only heard of it: one call, and then silence.
+    fleet.processes[1].succeed().await.unwrap();
+    sleep(ms(1_100)).await;
+    assert_eq!(fleet.totals().await.successes, 1);
 }
 
 #[tokio::test(start_paused = true)]

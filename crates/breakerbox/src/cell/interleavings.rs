@@ -6,9 +6,10 @@ use loom::thread;
 
 use super::*;
 use crate::clock::{AnyClock, ManualClock};
+use crate::draws::Draws;
 
 fn times(clock: &ManualClock) -> Times {
-    Times::new(AnyClock::Custom(Arc::new(clock.clone())), false)
+    Times::new(AnyClock::Custom(Arc::new(clock.clone())), false, Draws::Random)
 }
 
 /// Trips at the second failure in a row; one probe closes.

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{Delta, Member, MemberAnswer, Reported};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Draw, Epoch, Outcome, Policy, Refusal, Status,
-    Timestamp, Totals,
+    self as core, Attribution, Change, Command, Decision, Epoch, Outcome, Policy, Refusal, Status, Timestamp,
+    Totals,
 };
 
 use self::spread::Spread;
@@ -166,9 +166,9 @@ impl Cell {
     pub(crate) fn ask(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, here) = self.step(times, |member, at| {
             let answer = if can_wait {
-                member.ask(at.policy, draw(), at.there)
+                member.ask(at.policy, times.draw(), at.there)
             } else {
-                member.ask_at_once(at.policy, draw(), at.there)
+                member.ask_at_once(at.policy, times.draw(), at.there)
             };
             (answer, at.here)
         });
@@ -210,6 +210,11 @@ impl Cell {
         false
     }
 
+    /// Whether successes may be counted aside as things are.
+    pub(crate) fn counts_aside(&self) -> bool {
+        Gate(self.gate.load(Ordering::Acquire)).way() == Way::AtEase
+    }
+
     /// Settles a permit by the core.
     #[cold]
     pub(crate) fn settle(
@@ -220,7 +225,7 @@ impl Cell {
     ) -> Reported {
         self.step(times, |member, at| {
             let outcome = outcome(at.here.since(held.started_at()));
-            member.settle(held.into_permit(), &outcome, at.policy, draw(), at.there)
+            member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.there)
         })
     }
 
@@ -230,13 +235,13 @@ impl Cell {
         self.step(times, |member, at| {
             let permit = held.into_permit();
             let outcome = permit.outcome_of_drop(at.policy, at.here);
-            member.settle(permit, &outcome, at.policy, draw(), at.there)
+            member.settle(permit, &outcome, at.policy, times.draw(), at.there)
         })
     }
 
     /// Does what an operator says to a circuit that is not shared.
     pub(crate) fn obey(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
-        self.step(times, |member, at| member.obey_alone(command, by, at.policy, draw(), at.there))
+        self.step(times, |member, at| member.obey_alone(command, by, at.policy, times.draw(), at.there))
     }
 
     /// Whether the store was asked about it, if there is one.
@@ -417,10 +422,6 @@ impl Kept for Cell {
 /// The tenant that a key begins with, as [`core::Key::of`] writes it: its first word, which may be all of it.
 pub(crate) fn tenant_of(key: &str) -> &str {
     key.split(' ').next().unwrap_or(key)
-}
-
-fn draw() -> Draw {
-    Draw(rand::random())
 }
 
 #[cfg(test)]

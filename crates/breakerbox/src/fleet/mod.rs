@@ -9,6 +9,7 @@
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
 //! | `strict` | asks and tells the store at every call, for those who want that |
+//! | `runtime` | where all of this runs |
 //! | `health` | whether the store is there; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
@@ -18,16 +19,16 @@ mod health;
 mod lease;
 mod listen;
 mod queue;
+mod runtime;
 mod strict;
 mod swap;
 mod tell;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::Timestamp;
 use breakerbox_core::fleet::{Consistency, Learnt, Member, Moment, Tell, Waits};
-use breakerbox_core::{Draw, Timestamp};
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use self::health::Health;
@@ -35,6 +36,8 @@ pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
 use self::queue::Queue;
+pub use self::runtime::BackgroundTask;
+pub(crate) use self::runtime::Runtime;
 pub(crate) use self::strict::Settling;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
@@ -76,11 +79,11 @@ pub(crate) struct Fleet {
     requests: Requests,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
-    runtime: Handle,
+    runtime: Runtime,
 }
 
 impl Fleet {
-    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Handle) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Runtime) -> Self {
         Self {
             store,
             settings,
@@ -106,22 +109,6 @@ impl Fleet {
     }
 }
 
-/// Where things go on in the background: on the caller's runtime, or on a thread of its own.
-pub(crate) fn runtime() -> Handle {
-    static OWN: LazyLock<Handle> = LazyLock::new(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.expect("a runtime without IO needs nothing from the system");
-        let handle = runtime.handle().clone();
-        let forever = move || runtime.block_on(std::future::pending::<()>());
-        std::thread::Builder::new()
-            .name("breakerbox-fleet".into())
-            .spawn(forever)
-            .expect("the system can start one more thread");
-        handle
-    });
-    Handle::try_current().unwrap_or_else(|_| OWN.clone())
-}
-
 /// Starts what goes on in the background, until nobody holds the registry any more.
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
@@ -138,15 +125,20 @@ impl Shared {
     /// One step of a shared circuit, at the store's time if it was just told.
     fn converse<R>(
         &self,
-        cell: &Cell,
+        cell: &Arc<Cell>,
         told: Option<Timestamp>,
         step: impl FnOnce(&mut Member, Moment<'_>) -> R,
     ) -> R {
         let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
-        cell.step(&self.times, |member, at| {
-            let draw = Draw(rand::random());
+        let result = cell.step(&self.times, |member, at| {
+            let draw = self.times.draw();
             step(member, Moment { policy: at.policy, draw, now: told.unwrap_or(at.there), waits })
-        })
+        });
+        if cell.counts_aside() {
+            // Somebody must come for it, though nobody calls any more.
+            self.tell_after(cell, HANDED_IN);
+        }
+        result
     }
 
     /// Asks the store something: in time, and only while it is there.
@@ -198,7 +190,13 @@ impl Shared {
             Tell::Soon => fleet.settings.flush_every,
             Tell::Later | Tell::Nothing => HANDED_IN,
         };
-        fleet.queue.push(cell, self.times.now() + wait);
+        self.tell_after(cell, wait);
+    }
+
+    fn tell_after(&self, cell: &Arc<Cell>, wait: Duration) {
+        if let Some(fleet) = &self.fleet {
+            fleet.queue.push(cell, self.times.now() + wait);
+        }
     }
 
     /// The name under which the store knows a circuit.

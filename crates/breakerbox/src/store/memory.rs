@@ -38,7 +38,11 @@ pub struct MemoryStore {
     announcer: Announcer,
 }
 
-#[derive(Default)]
+/// What a memory store held at one moment.
+#[derive(Clone, Default)]
+pub struct MemorySnapshot(Circuits);
+
+#[derive(Clone, Default)]
 struct Circuits {
     entries: HashMap<Arc<str>, Entry>,
     /// The keys that have a record, by state and under [`ANY`].
@@ -48,7 +52,7 @@ struct Circuits {
     terms: HashMap<String, (Nonce, Timestamp)>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Entry {
     record: Option<Record>,
     window: SharedWindow,
@@ -85,6 +89,18 @@ impl MemoryStore {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// All that it holds now.
+    #[must_use]
+    pub fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot(self.lock().0.clone())
+    }
+
+    /// Forgets what happened since this snapshot, as a store does that fails over to a replica which lags behind; or
+    /// everything, with an empty one. Nobody is told.
+    pub fn restore(&self, snapshot: MemorySnapshot) {
+        *self.lock().0 = snapshot.0;
     }
 
     /// All circuits, and the time, under the lock.

@@ -33,7 +33,7 @@ pub use breakerbox_core::fleet::{BucketDelta, Delta, Merged};
 use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 
 pub use self::changes::{Announcer, Changes, Heard};
-pub use self::memory::MemoryStore;
+pub use self::memory::{MemorySnapshot, MemoryStore};
 
 /// Where circuits are shared.
 #[async_trait]

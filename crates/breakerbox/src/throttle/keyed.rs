@@ -38,7 +38,7 @@ impl<C> Throttles<C> {
         Self(Arc::new(Shared {
             policy,
             means: Arc::new(means),
-            registry: Registry::new(max),
+            registry: Registry::new(max, false),
             uncontrolled: AtomicU64::new(0),
         }))
     }

@@ -170,3 +170,17 @@ fn a_call_on_a_closed_circuit_allocates_nothing() {
     let used = allocation_counter::measure(|| succeed(&circuit, 1_000));
     assert_eq!(used.count_total, 0);
 }
+
+#[test]
+fn a_seed_makes_it_happen_again() {
+    let versions = |seed: u64| {
+        let service = Service::with(&simple(), |builder| builder.seed(seed));
+        let circuits = ["c", "a", "b"].map(|key| service.tripped(key));
+        let mut keys = Vec::new();
+        service.breakers.for_each(|circuit| keys.push(circuit.key().to_owned()));
+        assert_eq!(keys, ["a", "b", "c"], "gone through in order");
+        circuits.map(|circuit| circuit.record().version)
+    };
+    assert_eq!(versions(7), versions(7));
+    assert_ne!(versions(7), versions(8));
+}

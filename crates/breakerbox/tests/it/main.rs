@@ -28,6 +28,8 @@ mod throttles;
 #[cfg(feature = "tower")]
 mod tower_circuit;
 #[cfg(feature = "tower")]
+mod tower_fleet;
+#[cfg(feature = "tower")]
 mod tower_readiness;
 #[cfg(feature = "tower")]
 mod tower_throttle;

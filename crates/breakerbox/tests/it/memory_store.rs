@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{BucketDelta, Delta, Heard, ListQuery, MemoryStore, Store, Swap, Swapped};
+use breakerbox::store::{
+    BucketDelta, Delta, Heard, ListQuery, MemorySnapshot, MemoryStore, Store, Swap, Swapped,
+};
 use breakerbox::{Clock, Epoch, ManualClock, Nonce, Record, Timestamp, Version};
 
 use crate::service::{Service, secs, simple};
@@ -143,4 +145,22 @@ async fn a_term_ends_by_the_stores_clock() {
     clock.advance(Duration::from_micros(1));
     assert!(leads(2, secs(10)).await);
     assert!(!leads(1, secs(10)).await);
+}
+
+#[tokio::test]
+async fn a_store_that_is_restored_has_forgotten_what_came_since() {
+    let (store, _) = store();
+    store.swap_if(&swap("e1", None, 1)).await.unwrap();
+    let before = store.snapshot();
+    store.swap_if(&swap("e1", Some(1), 2)).await.unwrap();
+    store.swap_if(&swap("e2", None, 3)).await.unwrap();
+    let versions = async || {
+        let records = store.read(&[key("e1"), key("e2")]).await.unwrap().value;
+        records.into_iter().map(|record| record.map(|record| record.version.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(versions().await, [Some(2), Some(3)]);
+    store.restore(before);
+    assert_eq!(versions().await, [Some(1), None]);
+    store.restore(MemorySnapshot::default());
+    assert!(store.is_empty());
 }

@@ -1,0 +1,28 @@
+//! Where random bits come from: the thread's own source, or a seed, for simulations that must replay exactly.
+
+use std::sync::{Mutex, PoisonError};
+
+use breakerbox_core::Draw;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// A source of random bits.
+pub(crate) enum Draws {
+    /// Nobody can foretell them.
+    Random,
+    /// The same ones, in the same order, for the same seed.
+    Seeded(Box<Mutex<SmallRng>>),
+}
+
+impl Draws {
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        seed.map_or(Self::Random, |seed| Self::Seeded(Box::new(Mutex::new(SmallRng::seed_from_u64(seed)))))
+    }
+
+    pub(crate) fn draw(&self) -> Draw {
+        Draw(match self {
+            Self::Random => rand::random(),
+            Self::Seeded(source) => source.lock().unwrap_or_else(PoisonError::into_inner).random(),
+        })
+    }
+}
