@@ -5,5 +5,6 @@
 mod fleet;
 mod memory_store;
 mod overload;
+mod proxy;
 mod recovery;
 mod servers;
