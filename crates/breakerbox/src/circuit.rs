@@ -169,7 +169,8 @@ impl Circuit {
     }
 
     /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
-    /// never heard of, and the lease of a probe. Without a store it is [`ask`](Self::ask).
+    /// never heard of, and the lease of a probe. It waits no longer than the store may take to answer; what is not known by
+    /// then goes on in the background. Without a store it is [`ask`](Self::ask).
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -183,6 +184,7 @@ impl Circuit {
             Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
             _ => {}
         }
+        let asked_at = Instant::now();
         for _ in 0..ASKED_AGAIN {
             let said = match self.said_without_core() {
                 Some(said) => said,
@@ -192,7 +194,7 @@ impl Circuit {
                         self.shared.read_one(cell).await;
                         continue;
                     }
-                    MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
+                    MemberAnswer::LeaseDue => match self.shared.take_lease(cell, asked_at.elapsed()).await {
                         Lease::Permit(permit) => Ok(Some(Box::new(permit))),
                         Lease::Refused(refusal) => self.refuse(refusal),
                         Lease::AskAgain => continue,

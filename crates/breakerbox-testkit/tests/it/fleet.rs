@@ -177,6 +177,63 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_ask_waits_longer_than_the_store_may_take_and_what_it_was_granted_later_is_not_lost() {
+    // A reading and a swap that together take longer than one request may, and a swap whose answer is lost.
+    for (delay, fault_after) in [(ms(300), None), (ms(100), Some(ms(150))), (ms(450), Some(ms(460)))] {
+        let fleet = Fleet::new(2, &simple());
+        fleet.trip().await;
+        sleep(Duration::from_secs(30)).await;
+        let asker = &fleet.processes[0];
+        asker.way.delay(delay);
+        if let Some(after) = fault_after {
+            let way = Arc::clone(&asker.way);
+            tokio::spawn(async move {
+                sleep(after).await;
+                way.set(Fault::LosesAnswers);
+                sleep(ms(900)).await;
+                way.set(Fault::None);
+            });
+        }
+        let start = Instant::now();
+        let answer = asker.circuit.ask_store().await.map(drop);
+        assert_eq!(start.elapsed(), ms(500), "{delay:?}");
+        assert!(matches!(answer, Err(Refusal::Probing { .. })), "{delay:?}: {answer:?}");
+        let limit = Instant::now() + Duration::from_secs(5);
+        let probe = loop {
+            if let Ok(permit) = asker.circuit.ask() {
+                break permit;
+            }
+            assert!(Instant::now() < limit, "{delay:?}: the lease was taken, and nobody has it");
+            sleep(ms(10)).await;
+        };
+        assert!(probe.is_probe(), "{delay:?}");
+        probe.success();
+        fleet.all_become(Status::Closed, Duration::from_secs(3)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_asker_is_gone_is_the_next_ones() {
+    let fleet = Fleet::new(2, &simple());
+    fleet.trip().await;
+    sleep(Duration::from_secs(30)).await;
+    let asker = &fleet.processes[0];
+    asker.way.delay(ms(100));
+    let impatient = tokio::time::timeout(ms(250), async {
+        let faults = async {
+            sleep(ms(150)).await;
+            asker.way.set(Fault::LosesAnswers);
+            std::future::pending::<()>().await;
+        };
+        tokio::join!(asker.circuit.ask_store(), faults).0.is_ok()
+    });
+    assert!(impatient.await.is_err(), "given up when the swap was made and its answer under way");
+    asker.way.set(Fault::None);
+    sleep(Duration::from_secs(1)).await;
+    assert!(asker.circuit.ask_store().await.is_ok_and(|permit| permit.is_probe()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_all_processes_one_probes_at_a_time() {
     let fleet = Fleet::new(8, &simple().probes(3).cool_off_factor(1.0));
     for process in &fleet.processes {
