@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::words::{Answer, Health, Known, Numbered, Operator, Order, Outcome, Tally};
+use super::words::{Answer, Health, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally};
 use super::worker::Settings;
 
 /// How long a worker may take to answer. Only so that nothing hangs for ever.
@@ -144,6 +144,28 @@ impl Process {
     /// As [`order`](Self::order).
     pub async fn state(&self, key: &str) -> Result<Known> {
         known(self.order(Order::State { key: key.to_owned() }).await?)
+    }
+
+    /// In what state it has each of its circuits.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn circuits(&self) -> Result<Vec<Seen>> {
+        match self.order(Order::Circuits).await? {
+            Answer::Circuits(circuits) => Ok(circuits),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Begins to make calls at a rate, and returns the number of the run.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn run(&self, run: Run) -> Result<u64> {
+        match self.order(Order::Run(run)).await? {
+            Answer::Running { run } => Ok(run),
+            other => unexpected(&other),
+        }
     }
 
     /// Waits until it knows a circuit in this state.

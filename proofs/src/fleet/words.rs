@@ -3,7 +3,7 @@
 //! Every order has a number, and its answer has the same. A worker does all of its orders at once, so answers come in any
 //! order.
 
-use breakerbox::{Command, Record};
+use breakerbox::{Command, Epoch, Record};
 use serde::{Deserialize, Serialize};
 
 /// One line.
@@ -65,6 +65,8 @@ pub enum Order {
         /// Whose circuit.
         key: String,
     },
+    /// Say in what state each circuit is that this process has. Answer: [`Answer::Circuits`].
+    Circuits,
     /// Say how the store is doing, and what was counted. Answer: [`Answer::Health`].
     Health,
     /// Begin to make calls at a rate. Answer: [`Answer::Running`].
@@ -131,6 +133,8 @@ pub enum Outcome {
 pub enum Operator {
     /// Refuse every call.
     ForceOpen,
+    /// Switch it off.
+    Disable,
     /// End an override and probe.
     Release,
     /// Start anew.
@@ -141,6 +145,7 @@ impl From<Operator> for Command {
     fn from(order: Operator) -> Self {
         match order {
             Operator::ForceOpen => Self::ForceOpen,
+            Operator::Disable => Self::Disable,
             Operator::Release => Self::Release,
             Operator::Reset => Self::Reset,
         }
@@ -177,6 +182,8 @@ pub enum Answer {
     },
     /// What is known of a circuit.
     Circuit(Box<Known>),
+    /// The states of all circuits.
+    Circuits(Vec<Seen>),
     /// How the store is doing.
     Health(Health),
     /// A run has begun.
@@ -208,13 +215,26 @@ pub struct Known {
     pub leases_lost: u64,
 }
 
+/// In what state a process has a circuit.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct Seen {
+    /// Whose circuit.
+    pub key: String,
+    /// The state's name.
+    pub status: String,
+    /// Since which change.
+    pub epoch: Epoch,
+}
+
 /// How the store is doing, in one process's eyes.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Health {
     /// Why it is degraded; none: it is connected.
     pub degraded: Option<String>,
-    /// How often it was lost so far.
+    /// How often this process was told that it is lost.
     pub losses: u64,
+    /// How often this process was told that it is back.
+    pub returns: u64,
     /// Requests to the store so far.
     pub requests: u64,
     /// Results that came too late, and changed nothing.

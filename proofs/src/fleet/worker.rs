@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use super::caller::Caller;
 use super::traffic::{self, Traffic};
 use super::watched::Watched;
-use super::words::{Answer, Health, Known, Numbered, Order, Outcome};
+use super::words::{Answer, Health, Known, Numbered, Order, Outcome, Seen};
 
 /// How often a worker looks whether what it waits for has come.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -141,7 +141,8 @@ struct Worker {
     breakers: Breakerbox,
     store: Arc<Watched>,
     caller: Caller,
-    losses: Arc<AtomicU64>,
+    /// How often the store was lost, and came back.
+    news: Arc<[AtomicU64; 2]>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
     count: AtomicU64,
@@ -151,8 +152,8 @@ impl Worker {
     async fn start(settings: &Settings) -> Result<Self> {
         let policy: PolicyBuilder = serde_json::from_str(&settings.policy).context("--policy")?;
         let store = Watched::new(connect(settings).await?);
-        let losses = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&losses);
+        let news = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let heard = Arc::clone(&news);
         let breakers = Breakerbox::builder()
             .policy(policy.build().context("--policy")?)
             .store(Arc::clone(&store))
@@ -165,14 +166,14 @@ impl Worker {
                 OnLoss::Refuse => OnStoreLoss::Refuse,
             })
             .store_observer(move |news| {
-                lost.fetch_add(u64::from(*news != StoreHealth::Connected), Ordering::Relaxed);
+                heard[usize::from(*news == StoreHealth::Connected)].fetch_add(1, Ordering::Relaxed);
             })
             .build();
         Ok(Self {
             breakers,
             store,
             caller: Caller::new(&settings.receiver, settings.number)?,
-            losses,
+            news,
             permits: Mutex::default(),
             runs: Mutex::default(),
             count: AtomicU64::new(0),
@@ -199,6 +200,7 @@ impl Worker {
                 self.known(&circuit)
             }
             Order::State { key } => self.known(&self.circuit(&key)?),
+            Order::Circuits => Answer::Circuits(self.circuits()),
             Order::Health => Answer::Health(self.health()),
             Order::Run(run) => {
                 let traffic = Traffic::start(&run, &self.breakers, &self.caller)?;
@@ -279,6 +281,17 @@ impl Worker {
         }))
     }
 
+    fn circuits(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        self.breakers.for_each(|circuit| {
+            // One record, so that state and epoch belong together.
+            let record = circuit.record();
+            let (key, status) = (circuit.key().to_owned(), record.status().name().to_owned());
+            seen.push(Seen { key, status, epoch: record.epoch });
+        });
+        seen
+    }
+
     fn health(&self) -> Health {
         let counts = self.breakers.counts();
         let degraded = match self.breakers.store_health() {
@@ -287,7 +300,8 @@ impl Worker {
         };
         Health {
             degraded,
-            losses: self.losses.load(Ordering::Relaxed),
+            losses: self.news[0].load(Ordering::Relaxed),
+            returns: self.news[1].load(Ordering::Relaxed),
             requests: self.store.requests(),
             late_results: counts.late_results,
             unheard: counts.unheard,
