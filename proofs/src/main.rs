@@ -1,6 +1,7 @@
 //! Proves a part of the product. Call it as `cargo xtask prove`, which builds it in release first.
 
 use anyhow::bail;
+use breakerbox_proofs::fleet::worker;
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
 use clap::{Args, Parser};
@@ -13,6 +14,9 @@ enum What {
     Throttle(Throttle),
     /// Recoveries: one probe at a time, whoever asks and whatever becomes of the probes
     Recovery(Recovery),
+    /// A worker of a fleet, started by its proof
+    #[command(hide = true)]
+    Worker(worker::Settings),
 }
 
 #[derive(Args)]
@@ -36,6 +40,7 @@ fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
+        What::Worker(settings) => worker::work(&settings),
     }
 }
 

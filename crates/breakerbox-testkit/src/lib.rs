@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
+//! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
@@ -11,5 +12,6 @@
 pub mod conformance;
 pub mod faults;
 pub mod overload;
+pub mod proxy;
 pub mod recovery;
 pub mod servers;

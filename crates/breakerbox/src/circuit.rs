@@ -181,7 +181,8 @@ impl Circuit {
     }
 
     /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
-    /// never heard of, the lease of a probe, and [strictly](crate::Consistency::Strict) each time. Without a store it is
+    /// never heard of, the lease of a probe, and [strictly](crate::Consistency::Strict) each time. It waits no longer than the
+    /// store may take to answer; what is not known by then goes on in the background. Without a store it is
     /// [`ask`](Self::ask).
     ///
     /// # Errors
@@ -191,10 +192,11 @@ impl Circuit {
             Ok(said) => return said,
             Err(due) => due,
         };
+        let asked_at = Instant::now();
         for _ in 0..ASKED_AGAIN {
             match due {
                 Due::Record => _ = self.shared.read_one(&self.cell).await,
-                Due::Lease => match self.shared.take_lease(&self.cell).await {
+                Due::Lease => match self.shared.take_lease(&self.cell, asked_at.elapsed()).await {
                     Lease::Permit(permit) => return self.said(Ok(Some(Box::new(permit)))),
                     Lease::Uncounted => return self.said(Ok(None)),
                     Lease::Refused(refusal) => return self.said(self.refuse(refusal)),

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError, Swapped};
 use breakerbox::{Nonce, Version};
 use breakerbox_redis::RedisStore;
+use breakerbox_testkit::proxy::Proxy;
 use breakerbox_testkit::servers::{RedisOptions, RedisServer, Restart};
 
 use crate::held::{PATIENCE, connect, delta, on_one, put, record, said, swap};
-use crate::proxy::Proxy;
 
 /// Looks again and again, for a limited time.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
@@ -73,13 +73,13 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
 #[tokio::test]
 async fn a_swap_whose_answer_was_lost_is_seen_by_its_version_and_announced_once() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port)).await;
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
     let elsewhere = connect(&server.url()).await;
     let mut changes = elsewhere.changes();
     put(&store, "e1", record(1)).await; // The script is known from here on.
 
-    proxy.lose_next_answer();
+    proxy.lose_answer_to(b"EVAL");
     let error = store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     let found = eventually("it connects again", async || store.read(&["e1".into()]).await.ok()).await;
@@ -90,20 +90,20 @@ async fn a_swap_whose_answer_was_lost_is_seen_by_its_version_and_announced_once(
         let Heard::Changed { record, .. } = next(&mut changes).await else { panic!("nothing was missed") };
         versions.push(record.version.0);
     }
-    assert_eq!((versions, proxy.lost()), (vec![1, 2, 3], 1));
+    assert_eq!((versions, proxy.lost_answers()), (vec![1, 2, 3], 1));
 }
 
 #[tokio::test]
 async fn a_lost_answer_to_a_merge_counts_once() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port)).await;
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
     store.merge(&[delta("warm")]).await.unwrap();
     for lost in 1..=5 {
-        proxy.lose_next_answer();
+        proxy.lose_answer_to(b"EVAL");
         eventually("an answer is lost", async || {
             let _ = store.merge(&[delta("e1")]).await;
-            (proxy.lost() == lost).then_some(())
+            (proxy.lost_answers() == lost).then_some(())
         })
         .await;
     }
@@ -146,11 +146,11 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
 #[tokio::test]
 async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_callers_are() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = RedisStore::builder(&url).time_limit(Duration::from_secs(1)).connect().await.unwrap();
     let mut changes = store.changes();
-    proxy.freeze();
+    proxy.silence();
     eventually("it is replaced", async || {
         // Given up sooner than the store itself would.
         let answer = tokio::time::timeout(Duration::from_millis(100), store.read(&[])).await;
@@ -165,11 +165,11 @@ async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_
 #[tokio::test]
 async fn a_listener_that_hears_nothing_finds_out_by_itself_that_its_connection_is_dead() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = RedisStore::builder(&url).time_limit(Duration::from_millis(500)).connect().await.unwrap();
     let mut changes = store.changes();
-    proxy.freeze();
+    proxy.silence();
     assert_eq!(next(&mut changes).await, Heard::Missed);
     let elsewhere = connect(&server.url()).await;
     put(&elsewhere, "e1", record(1)).await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::{Delta, MemoryStore, Store};
 use breakerbox::{
-    Attribution, Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Command, Epoch, ObeyError,
-    OnStoreLoss, Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp, Totals,
+    Attribution, Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Command, Consistency, Epoch,
+    ObeyError, OnStoreLoss, Policy, PolicyBuilder, Refusal, Status, StoreHealth, Timestamp, Totals,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -196,6 +196,63 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
     let probe = late.circuit.ask().unwrap();
     assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })), "once");
     assert!(probe.is_probe() && probe.time_left().is_some_and(|left| left > Duration::from_secs(9)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_ask_waits_longer_than_the_store_may_take_and_what_it_was_granted_later_is_not_lost() {
+    // A reading and a swap that together take longer than one request may, and a swap whose answer is lost.
+    for (delay, fault_after) in [(ms(300), None), (ms(100), Some(ms(150))), (ms(450), Some(ms(460)))] {
+        let fleet = Fleet::new(2, &simple());
+        fleet.trip().await;
+        sleep(Duration::from_secs(30)).await;
+        let asker = &fleet.processes[0];
+        asker.way.delay(delay);
+        if let Some(after) = fault_after {
+            let way = Arc::clone(&asker.way);
+            tokio::spawn(async move {
+                sleep(after).await;
+                way.set(Fault::LosesAnswers);
+                sleep(ms(900)).await;
+                way.set(Fault::None);
+            });
+        }
+        let start = Instant::now();
+        let answer = asker.circuit.ask_store().await.map(drop);
+        assert_eq!(start.elapsed(), ms(500), "{delay:?}");
+        assert!(matches!(answer, Err(Refusal::Probing { .. })), "{delay:?}: {answer:?}");
+        let limit = Instant::now() + Duration::from_secs(5);
+        let probe = loop {
+            if let Ok(permit) = asker.circuit.ask() {
+                break permit;
+            }
+            assert!(Instant::now() < limit, "{delay:?}: the lease was taken, and nobody has it");
+            sleep(ms(10)).await;
+        };
+        assert!(probe.is_probe(), "{delay:?}");
+        probe.success();
+        fleet.all_become(Status::Closed, Duration::from_secs(3)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_asker_is_gone_is_the_next_ones() {
+    let fleet = Fleet::new(2, &simple());
+    fleet.trip().await;
+    sleep(Duration::from_secs(30)).await;
+    let asker = &fleet.processes[0];
+    asker.way.delay(ms(100));
+    let impatient = tokio::time::timeout(ms(250), async {
+        let faults = async {
+            sleep(ms(150)).await;
+            asker.way.set(Fault::LosesAnswers);
+            std::future::pending::<()>().await;
+        };
+        tokio::join!(asker.circuit.ask_store(), faults).0.is_ok()
+    });
+    assert!(impatient.await.is_err(), "given up when the swap was made and its answer under way");
+    asker.way.set(Fault::None);
+    sleep(Duration::from_secs(1)).await;
+    assert!(asker.circuit.ask_store().await.is_ok_and(|permit| permit.is_probe()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,4 +451,24 @@ async fn dry_run_refuses_nothing_though_the_store_is_away() {
         sleep(ms(500)).await;
     }
     assert!(told.load(Ordering::SeqCst) > 5 && circuit.ask().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_do_not_wait_do_not_keep_a_store_away() {
+    let fleet = Fleet::with(1, &simple(), |builder| builder.consistency(Consistency::Strict));
+    let process = &fleet.processes[0];
+    // Between two of the looks that are taken at it anyway.
+    sleep(ms(200)).await;
+    process.way.set(Fault::Refuses);
+    while process.breakers.store_health() == Some(StoreHealth::Connected) {
+        process.fail().await;
+    }
+    process.way.set(Fault::BlackHole);
+    sleep(ms(550)).await;
+    // The one request that is let through is a caller's, who goes away.
+    let circuit = process.breakers.circuit("another").unwrap();
+    assert!(tokio::time::timeout(ms(3), circuit.ask_store()).await.is_err());
+    process.way.set(Fault::None);
+    sleep(ms(600)).await;
+    assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
 }

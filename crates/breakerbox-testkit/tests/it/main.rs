@@ -5,6 +5,7 @@
 mod fleet;
 mod memory_store;
 mod overload;
+mod proxy;
 mod recovery;
 mod servers;
 mod strict;

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use breakerbox_core::{Circuit, Decision, Draw, Outcome, Permit, Policy, Refusal, Status, Timestamp};
+use breakerbox_core::{Circuit, Decision, Outcome, Permit, Policy, Refusal, Status, Timestamp};
 
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
+use crate::clock::{Clock, Times};
 use crate::store::StoreError;
 
 /// What a process does while the store is away.
@@ -78,37 +79,10 @@ impl Health {
     }
 
     /// Whether the store may be asked.
-    pub(super) fn ask(&self, now: Timestamp) -> Result<Permit, StoreError> {
-        let mut held = self.lock();
-        match held.0.ask(&self.policy, Draw(rand::random()), now).decision {
-            Decision::Admitted(permit) => Ok(permit),
+    pub(super) fn ask<'h>(&'h self, times: &'h Times) -> Result<Request<'h>, StoreError> {
+        match self.lock().0.ask(&self.policy, times.draw(), times.now()).decision {
+            Decision::Admitted(permit) => Ok(Request { health: self, times, permit: Some(permit) }),
             Decision::Refused(_) => Err(StoreError::Unavailable("it does not answer".into())),
-        }
-    }
-
-    /// Takes note of an answer, or of none. Returns what is new.
-    pub(super) fn settle(
-        &self,
-        permit: Permit,
-        error: Option<&StoreError>,
-        now: Timestamp,
-    ) -> Option<StoreHealth> {
-        let mut held = self.lock();
-        let was_lost = held.0.status() != Status::Closed;
-        let latency = now.since(permit.started_at());
-        let outcome = match error {
-            // It answered, if only nonsense.
-            None | Some(StoreError::Unreadable { .. }) => Outcome::success(latency),
-            Some(_) => Outcome::failure(latency),
-        };
-        held.0.settle(permit, &outcome, &self.policy, Draw(rand::random()), now);
-        let is_lost = held.0.status() != Status::Closed;
-        held.1 = error.map(with_its_causes).or_else(|| held.1.take()).filter(|_| is_lost);
-        let error = held.1.clone().unwrap_or_default();
-        match (was_lost, is_lost) {
-            (false, true) => Some(StoreHealth::Degraded { error }),
-            (true, false) => Some(StoreHealth::Connected),
-            _ => None,
         }
     }
 
@@ -130,6 +104,46 @@ impl Health {
 
     fn lock(&self) -> MutexGuard<'_, (Circuit, Option<String>)> {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request to the store. One that nobody waits for any more says nothing about it.
+pub(super) struct Request<'h> {
+    health: &'h Health,
+    times: &'h Times,
+    permit: Option<Permit>,
+}
+
+impl Request<'_> {
+    /// Takes note of an answer, or of none. Returns what is new.
+    pub(super) fn settle(mut self, error: Option<&StoreError>) -> Option<StoreHealth> {
+        let (permit, now) = (self.permit.take()?, self.times.now());
+        let latency = now.since(permit.started_at());
+        let outcome = match error {
+            // It answered, if only nonsense.
+            None | Some(StoreError::Unreadable { .. }) => Outcome::success(latency),
+            Some(_) => Outcome::failure(latency),
+        };
+        let mut held = self.health.lock();
+        let was_lost = held.0.status() != Status::Closed;
+        held.0.settle(permit, &outcome, &self.health.policy, self.times.draw(), now);
+        let is_lost = held.0.status() != Status::Closed;
+        held.1 = error.map(with_its_causes).or_else(|| held.1.take()).filter(|_| is_lost);
+        let error = held.1.clone().unwrap_or_default();
+        match (was_lost, is_lost) {
+            (false, true) => Some(StoreHealth::Degraded { error }),
+            (true, false) => Some(StoreHealth::Connected),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let (draw, now) = (self.times.draw(), self.times.now());
+            self.health.lock().0.settle(permit, &Outcome::ignored(), &self.health.policy, draw, now);
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Takes the lease of a probe in the store. There is one request for each circuit at a time; whoever else asks is told that
 //! somebody is probing. A first reading that nobody waits for takes its turn here too.
+//!
+//! Requests go on in the background, also when whoever made one has waited long enough or is gone. A lease that is granted
+//! then is left for whoever asks next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,6 +10,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{LeaseAnswer, Proposal};
 use breakerbox_core::{self as core, Asked, Decision, Refusal, Timestamp};
+use tokio::sync::oneshot;
 
 use super::Fleet;
 use super::swap::Ended;
@@ -32,6 +36,8 @@ enum Asking {
 pub(super) struct Turn {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
+    /// The place is somebody else's by now.
+    is_over: bool,
 }
 
 impl Requests {
@@ -54,8 +60,9 @@ impl Requests {
 
 impl Turn {
     /// Leaves the lease for whoever asks next.
-    fn leave(&self, permit: core::Permit) {
+    fn leave(mut self, permit: core::Permit) {
         if let Some(fleet) = &self.shared.fleet {
+            self.is_over = true;
             fleet.requests.lock().insert(address(&self.cell), Asking::Granted(permit));
         }
     }
@@ -63,10 +70,8 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(fleet) = &self.shared.fleet else { return };
-        let mut asking = fleet.requests.lock();
-        if matches!(asking.get(&address(&self.cell)), Some(Asking::UnderWay)) {
-            asking.remove(&address(&self.cell));
+        if let Some(fleet) = self.shared.fleet.as_ref().filter(|_| !self.is_over) {
+            fleet.requests.lock().remove(&address(&self.cell));
         }
     }
 }
@@ -111,17 +116,24 @@ impl Shared {
             return None;
         }
         asking.insert(address(cell), Asking::UnderWay);
-        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell) })
+        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Takes the lease, and waits for it.
-    pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>) -> Lease {
+    /// Takes the lease, and waits for it as long as one request may take, less what was waited already: the request may be
+    /// two, or more if an answer is lost. A lease that was taken is [granted](Self::granted) to whoever asks again.
+    pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
+        let limit = fleet.settings.store_timeout.saturating_sub(waited);
         if self.is_strict() {
-            return self.ask_strictly(fleet, cell).await;
+            return self.ask_strictly(fleet, cell, limit).await;
         }
-        match self.turn(cell) {
-            Some(_turn) => self.ask_for_lease(fleet, cell).await,
+        self.lease_within(cell, limit).await
+    }
+
+    pub(super) async fn lease_within(self: &Arc<Self>, cell: &Arc<Cell>, limit: Duration) -> Lease {
+        let asked = self.turn(cell).filter(|_| !limit.is_zero()).map(|turn| self.ask_aside(turn, limit));
+        match asked {
+            Some(answer) => answer.await.unwrap_or_else(|_| Lease::Refused(self.probing())),
             None => Lease::Refused(self.probing()),
         }
     }
@@ -135,18 +147,50 @@ impl Shared {
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
         let Some(fleet) = &self.fleet else { return Refusal::Judging };
         if let Some(turn) = self.turn(cell) {
-            fleet.runtime.spawn(async move {
-                let Turn { shared, cell } = &turn;
-                let Some(fleet) = &shared.fleet else { return };
-                if let Lease::Permit(permit) = shared.ask_for_lease(fleet, cell).await
-                    && permit.is_probe()
-                {
-                    turn.leave(permit);
-                }
-                shared.waiters.wake_one(cell);
-            });
+            // Nobody waits for what it says.
+            drop(self.ask_aside(turn, fleet.settings.store_timeout));
         }
         self.probing()
+    }
+
+    /// Asks for a lease in the background. Says what came of it, within the limit.
+    fn ask_aside(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
+        let (tell, told) = oneshot::channel();
+        let shared = Arc::clone(self);
+        let asking = async move {
+            let Some(fleet) = &shared.fleet else { return };
+            let cell = Arc::clone(&turn.cell);
+            let mut asked = std::pin::pin!(shared.ask_for_lease(fleet, &cell));
+            let mut tell = Some(tell);
+            let lease = match tokio::time::timeout(limit, &mut asked).await {
+                Ok(lease) => lease,
+                Err(_) => {
+                    if let Some(tell) = tell.take() {
+                        // Whoever does not wait any more need not hear it.
+                        let _ = tell.send(Lease::Refused(shared.probing()));
+                    }
+                    asked.await
+                }
+            };
+            let said = match lease {
+                Lease::Permit(permit) if permit.is_probe() => {
+                    turn.leave(permit);
+                    Lease::AskAgain
+                }
+                said => {
+                    drop(turn);
+                    said
+                }
+            };
+            if tell.is_none_or(|tell| tell.send(said).is_err()) {
+                // Whoever asked is gone; somebody else may want to know.
+                shared.waiters.wake_one(&cell);
+            }
+        };
+        if let Some(fleet) = &self.fleet {
+            fleet.runtime.spawn(asking);
+        }
+        told
     }
 
     async fn ask_for_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {

@@ -148,7 +148,7 @@ impl Shared {
         request: impl Future<Output = Result<Answer<T>, StoreError>>,
     ) -> Result<Answer<T>, StoreError> {
         let limit = fleet.settings.store_timeout;
-        let permit = fleet.health.ask(self.times.now())?;
+        let permit = fleet.health.ask(&self.times)?;
         let asked_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
@@ -160,7 +160,7 @@ impl Shared {
             // What is published at the gates goes by the clock as it was.
             self.registry.for_each(|cell| cell.step(&self.times, |_, _| ()));
         }
-        if let Some(news) = fleet.health.settle(permit, answer.as_ref().err(), self.times.now()) {
+        if let Some(news) = permit.settle(answer.as_ref().err()) {
             self.store_went(news);
         }
         answer

@@ -6,10 +6,12 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use breakerbox_core::fleet::{Consistency, Delta, Proposal, Tell};
 use breakerbox_core::{Epoch, Outcome, Refusal, Settlement};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::swap::Ended;
 use super::{Fleet, Lease, OnStoreLoss};
@@ -129,17 +131,21 @@ impl Shared {
     }
 
     /// An ask, by the store's own record and time. Any number may be under way; a lease is asked for once at a time.
-    pub(super) async fn ask_strictly(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
-        let started_at = self.times.now();
-        match self.consult(fleet, cell).await {
-            Ok(Ok(decided)) => Lease::of(decided, started_at),
-            Ok(Err(lease)) => match self.turn(cell) {
-                Some(_turn) => self.swap_lease(fleet, cell, lease, started_at).await,
-                None => Lease::Refused(self.probing()),
-            },
-            Err(_) if fleet.health.is_lost() => self.unanswered(fleet, cell),
+    pub(super) async fn ask_strictly(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        limit: Duration,
+    ) -> Lease {
+        let (started_at, asked_at) = (self.times.now(), Instant::now());
+        match tokio::time::timeout(limit, self.consult(fleet, cell)).await {
+            Ok(Ok(Ok(decided))) => Lease::of(decided, started_at),
+            Ok(Ok(Err(_lease_due))) => {
+                self.lease_within(cell, limit.saturating_sub(asked_at.elapsed())).await
+            }
+            _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
             // One answer is missing, and the store is not given up yet.
-            Err(_) => match fleet.settings.on_loss {
+            _ => match fleet.settings.on_loss {
                 OnStoreLoss::Local => {
                     let retry_at = self.times.there(started_at) + fleet.settings.store_timeout;
                     let known = self.converse(cell, None, |member, at| member.ask_unanswered(retry_at, at));

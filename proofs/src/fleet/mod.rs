@@ -1,0 +1,26 @@
+//! Fleets of separate processes, over a real store, against a real receiver.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Process`] | a worker, as a proof holds it: told what to do, stopped, resumed, killed |
+//! | [`worker`] | the worker itself: the same binary, with a registry of its own |
+//! | [`words`] | what the two say to each other |
+//! | [`Receiver`] | the destination, and the witness: when did each request begin and end? |
+//! | [`Backing`] | the store's server |
+//! | `traffic`, `caller` | what a worker does by itself: calls at a rate, or asks as fast as it can |
+//! | `watched` | how often two processes wanted the same lease at once |
+//!
+//! A worker is killed with its handle, and ends with its proof, however that ends.
+
+mod backing;
+mod caller;
+mod process;
+mod receiver;
+mod traffic;
+mod watched;
+pub mod words;
+pub mod worker;
+
+pub use self::backing::{Backing, Kind, Server};
+pub use self::process::{Asked, PATIENCE, Pending, Process};
+pub use self::receiver::{Manner, Receiver, Visit};
