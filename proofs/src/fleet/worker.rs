@@ -251,6 +251,7 @@ impl Worker {
             Settlement::Counted => "counted",
             Settlement::Uncounted => "uncounted",
             Settlement::Late => "late",
+            Settlement::Unheard => "unheard",
         };
         Ok(Answer::Settled { how: how.into() })
     }
