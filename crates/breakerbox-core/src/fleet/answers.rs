@@ -99,6 +99,8 @@ pub enum Tell {
     Soon,
     /// Counts, at once: calls are refused until it has answered.
     Now,
+    /// After so long, whatever there is: a trip is to be confirmed.
+    In(Duration),
     /// [This one outcome](super::Delta::of_one), before the caller goes on. What it answers is
     /// [taken in](super::Member::told_one) each time.
     One {

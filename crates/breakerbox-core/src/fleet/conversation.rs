@@ -101,8 +101,11 @@ impl Member {
             return Told { learnt, tell: Tell::Nothing };
         };
         let judging_since = *link.judging.get_or_insert(now);
-        if is_alone_in_this(&own, &merged.totals) && now.since(judging_since) < waits.confirm {
-            return Told { learnt, tell: Tell::Soon };
+        let waited = now.since(judging_since);
+        if is_alone_in_this(&own, &merged.totals) && waited < waits.confirm {
+            // Often at first, when an answer is likely to change things, and less and less.
+            let wait = waited.max(waits.confirm / 10).min(waits.confirm.saturating_sub(waited));
+            return Told { learnt, tell: Tell::In(wait) };
         }
         let expected = link.seen.and_then(|seen| seen.version);
         let proposal = Proposal::new(expected, step, at.swap_by(), policy);

@@ -186,7 +186,7 @@ impl Fleet {
     pub(crate) fn say(&mut self, n: usize, tell: Tell) {
         match tell {
             Tell::Nothing => {}
-            Tell::Later | Tell::Soon | Tell::Now => self.tell(n),
+            Tell::Later | Tell::Soon | Tell::In(_) | Tell::Now => self.tell(n),
             Tell::One { epoch, outcome } => {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
                 let merged = self.store.merge(&delta, self.now);

@@ -35,7 +35,7 @@ use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
-use self::queue::Queue;
+use self::queue::{News, Queue};
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
 pub(crate) use self::strict::Settling;
@@ -136,7 +136,7 @@ impl Shared {
         });
         if cell.counts_aside() {
             // Somebody must come for it, though nobody calls any more.
-            self.tell_after(cell, HANDED_IN);
+            self.tell_after(cell, News::Good, HANDED_IN);
         }
         result
     }
@@ -180,22 +180,23 @@ impl Shared {
     /// Sees to it that the store hears what it should.
     pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
         let Some(fleet) = &self.fleet else { return };
-        let wait = match tell {
+        let (news, wait) = match tell {
             Tell::Swap(proposal) => {
                 self.swap_later(cell, *proposal);
-                HANDED_IN
+                (News::Good, HANDED_IN)
             }
             // Of a single outcome, which nobody waits for: it was counted here while the store was away.
-            Tell::Now | Tell::One { .. } => Duration::ZERO,
-            Tell::Soon => fleet.settings.flush_every,
-            Tell::Later | Tell::Nothing => HANDED_IN,
+            Tell::Now | Tell::One { .. } => (News::Bad, Duration::ZERO),
+            Tell::Soon => (News::Bad, fleet.settings.flush_every),
+            Tell::In(wait) => (News::Bad, wait),
+            Tell::Later | Tell::Nothing => (News::Good, HANDED_IN),
         };
-        self.tell_after(cell, wait);
+        self.tell_after(cell, news, wait);
     }
 
-    fn tell_after(&self, cell: &Arc<Cell>, wait: Duration) {
+    fn tell_after(&self, cell: &Arc<Cell>, news: News, wait: Duration) {
         if let Some(fleet) = &self.fleet {
-            fleet.queue.push(cell, self.times.now() + wait);
+            fleet.queue.push(cell, news, self.times.now() + wait);
         }
     }
 
