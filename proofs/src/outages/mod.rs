@@ -61,6 +61,8 @@ pub struct Size {
     pub recovering: usize,
     /// First asked for while the store is away.
     pub fresh: usize,
+    /// How long the store may take to answer.
+    pub store_timeout: Duration,
     /// How long the store is away.
     pub away: Duration,
     /// How soon after its return all must agree.
@@ -79,12 +81,14 @@ impl Size {
         late: 3,
         recovering: 5,
         fresh: 5,
+        store_timeout: Duration::from_millis(500),
         away: Duration::from_secs(10),
         agree_within: Duration::from_secs(5),
         margin: Duration::from_millis(250),
     };
 
-    /// Enough to see that it holds, on a machine of whatever speed: times are not judged.
+    /// Enough to see that it holds, on a machine of whatever speed: times are not judged, and a store that is there is not
+    /// taken for lost because it has to wait for its turn.
     pub const SMALL: Self = Self {
         workers: 2,
         closed: 4,
@@ -92,6 +96,7 @@ impl Size {
         late: 1,
         recovering: 1,
         fresh: 2,
+        store_timeout: Duration::from_secs(3),
         away: Duration::from_secs(1),
         agree_within: PATIENCE,
         margin: PATIENCE,

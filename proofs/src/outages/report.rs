@@ -9,9 +9,6 @@ use crate::fleet::Kind;
 use crate::fleet::words::Tally;
 use crate::fleet::worker::OnLoss;
 
-/// How long the store may take to answer, as the library has it if nothing is said.
-const STORE_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// What was seen.
 #[derive(Debug)]
 pub struct Report {
@@ -76,7 +73,7 @@ impl Report {
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        let limit = STORE_TIMEOUT + self.size.margin;
+        let limit = self.size.store_timeout + self.size.margin;
         if self.longest_ask > limit {
             faults.push(format!("an ask waited {:?}, and the limit is {limit:?}", self.longest_ask));
         }

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use breakerbox::store::Store;
@@ -33,7 +34,7 @@ const STAYS_OPEN_MS: u64 = 600_000;
 const PER_SECOND: u32 = 40;
 
 /// How long a call to a recovering destination takes before it fails, so that two probes could meet there.
-const FAILS_AFTER: std::time::Duration = std::time::Duration::from_millis(40);
+const FAILS_AFTER: Duration = Duration::from_millis(40);
 
 /// The groups that are called, in the order of [`Scene::end_calls`].
 pub(super) const CLOSED: usize = 0;
@@ -58,9 +59,11 @@ impl Scene {
         on_loss: OnLoss,
         size: Size,
     ) -> Result<Self> {
+        let store_timeout_ms = u64::try_from(size.store_timeout.as_millis())?;
         let settings = |number| Settings {
             policy: POLICY.into(),
             on_store_loss: on_loss,
+            store_timeout_ms,
             ..Settings::new(store, &receiver.url(), number)
         };
         let settings: Vec<_> = (0..size.workers).map(settings).collect();
@@ -251,7 +254,7 @@ impl Scene {
     /// The destinations that failed are well again.
     pub(super) fn heal(&self, receiver: &Receiver) {
         for key in self.recovering() {
-            receiver.set(&path(&key), Manner::Healthy(std::time::Duration::ZERO));
+            receiver.set(&path(&key), Manner::Healthy(Duration::ZERO));
         }
     }
 
