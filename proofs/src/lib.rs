@@ -1,3 +1,4 @@
 //! What is promised, tried. The binary runs it in full, behind `cargo xtask prove`; the tests run a twentieth.
 
 pub mod fleet;
+pub mod outages;

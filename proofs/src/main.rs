@@ -1,7 +1,9 @@
 //! Proves a part of the product. Call it as `cargo xtask prove`, which builds it in release first.
 
-use anyhow::bail;
-use breakerbox_proofs::fleet::worker;
+use anyhow::{Context, bail};
+use breakerbox_proofs::fleet::Kind;
+use breakerbox_proofs::fleet::worker::{self, OnLoss};
+use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
 use clap::{Args, Parser};
@@ -14,6 +16,8 @@ enum What {
     Throttle(Throttle),
     /// Recoveries: one probe at a time, whoever asks and whatever becomes of the probes
     Recovery(Recovery),
+    /// Outages: what happens when the store is killed, paused, emptied, failed over or cut off
+    Outages(Outages),
     /// A worker of a fleet, started by its proof
     #[command(hide = true)]
     Worker(worker::Settings),
@@ -36,10 +40,21 @@ struct Recovery {
     rounds: u64,
 }
 
+#[derive(Args)]
+struct Outages {
+    /// Only this store
+    #[arg(long, value_enum)]
+    store: Option<Kind>,
+    /// Only what has this in its name
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
 fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
+        What::Outages(arguments) => outages(&arguments),
         What::Worker(settings) => worker::work(&settings),
     }
 }
@@ -66,6 +81,28 @@ fn recovery(arguments: &Recovery) -> anyhow::Result<()> {
     }
     if !faulty.is_empty() {
         bail!("not as it should be with {}", faulty.join(", "));
+    }
+    Ok(())
+}
+
+fn outages(arguments: &Outages) -> anyhow::Result<()> {
+    let program = std::env::current_exe()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    println!("{}", outages::Report::head());
+    let mut faults = Vec::new();
+    for kind in Kind::ALL.into_iter().filter(|kind| arguments.store.is_none_or(|only| only == *kind)) {
+        for &case in Case::of(kind).iter().filter(|case| case.name().contains(&arguments.only)) {
+            let proof = outages::prove(&program, kind, case, &OnLoss::ALL, Size::FULL);
+            let reports =
+                runtime.block_on(proof).with_context(|| format!("{}, {}", kind.name(), case.name()))?;
+            for report in reports {
+                println!("{report}");
+                faults.extend(report.faults().into_iter().map(|fault| format!("{}: {fault}", report.name())));
+            }
+        }
+    }
+    if !faults.is_empty() {
+        bail!("promises were broken:\n{}", faults.join("\n"));
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ pub enum Manner {
     Healthy(Duration),
     /// With 503, at once.
     Failing,
+    /// With 503, after so long.
+    FailingAfter(Duration),
     /// Not before it is told to answer otherwise.
     Hanging,
 }
@@ -171,6 +173,10 @@ async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCod
                 break StatusCode::OK;
             }
             Manner::Failing => break StatusCode::SERVICE_UNAVAILABLE,
+            Manner::FailingAfter(takes) => {
+                tokio::time::sleep(takes).await;
+                break StatusCode::SERVICE_UNAVAILABLE;
+            }
             Manner::Hanging => {
                 if manner.changed().await.is_err() {
                     break StatusCode::SERVICE_UNAVAILABLE;

@@ -80,7 +80,7 @@ impl Settings {
 }
 
 /// What to do while the store is away.
-#[derive(Clone, Copy, ValueEnum, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum OnLoss {
     /// Each process goes on with circuits of its own.
     Local,
@@ -88,6 +88,21 @@ pub enum OnLoss {
     Admit,
     /// Every call is refused.
     Refuse,
+}
+
+impl OnLoss {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Admit, Self::Refuse];
+
+    /// The name that settings and tables use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Admit => "admit",
+            Self::Refuse => "refuse",
+        }
+    }
 }
 
 /// Works until its input ends.

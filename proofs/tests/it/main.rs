@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod outages;
 mod rig;
 
 use std::path::Path;

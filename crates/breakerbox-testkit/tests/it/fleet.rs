@@ -406,6 +406,51 @@ async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
     }
 }
 
+/// Who was told what to do while the store was away was never on its own, and so the fleet's promise holds at once.
+#[tokio::test(start_paused = true)]
+async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() {
+    for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
+        let mut fleet = Fleet::new(0, &simple());
+        for n in 0..3 {
+            fleet.processes.push(Process::with(n, &fleet.store, &simple(), on_loss));
+        }
+        fleet.trip().await;
+        for process in &fleet.processes {
+            process.way.set(Fault::Refuses);
+        }
+        let is_lost = |process: &Process| process.breakers.store_health() != Some(StoreHealth::Connected);
+        let limit = Instant::now() + Duration::from_secs(60);
+        // Until after the cool-off: whoever asks next wants to probe.
+        sleep(Duration::from_secs(31)).await;
+        while !fleet.processes.iter().all(is_lost) {
+            assert!(Instant::now() < limit, "{on_loss:?}");
+            sleep(ms(10)).await;
+        }
+        for process in &fleet.processes {
+            process.way.set(Fault::None);
+        }
+        let mut probes = Vec::new();
+        let back = Instant::now();
+        while back.elapsed() < Duration::from_secs(3) {
+            for process in &fleet.processes {
+                let was_lost = is_lost(process);
+                if let Ok(permit) = process.circuit.ask_store().await {
+                    if permit.is_probe() {
+                        probes.push((back.elapsed(), permit));
+                    } else {
+                        assert!(was_lost && on_loss == OnStoreLoss::Admit, "{on_loss:?}: it is open");
+                        permit.ignored();
+                    }
+                }
+            }
+            sleep(ms(1)).await;
+        }
+        let after: Vec<_> = probes.iter().map(|(after, _)| *after).collect();
+        assert_eq!(after.len(), 1, "{on_loss:?}: {after:?}");
+        assert!(after[0] <= ms(600), "{on_loss:?}: {after:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     let fleet = Fleet::new(3, &simple());

@@ -1,7 +1,8 @@
 //! Whether the store is there, and what is done while it is away.
 //!
 //! A small circuit stands before the store: after three failures in a row no request is made but one probe at a time, and
-//! the process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again.
+//! the process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again, at once; until
+//! all have, what `on_store_loss` says to everybody still holds, or each process would probe for itself meanwhile.
 
 use std::error::Error;
 use std::fmt;
@@ -10,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use breakerbox_core::{Circuit, Decision, Outcome, Permit, Policy, Refusal, Status, Timestamp};
+
+use tokio::sync::Notify;
 
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
@@ -56,10 +59,15 @@ pub(super) struct Health {
     circuit: Mutex<(Circuit, Option<String>)>,
     /// Some circuits went their own way, though the store was not lost.
     absentees: AtomicBool,
+    /// The store is back, and that should not wait for the next look.
+    is_back: Arc<Notify>,
 }
 
 /// How often a store that is away is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often is looked whether it may be tried again. Others try it too, so the time moves.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Health {
     pub(super) fn new(store_timeout: Duration) -> Self {
@@ -75,7 +83,12 @@ impl Health {
             .build()
             .expect("all of these are within their bounds");
         let circuit = Circuit::new(&policy, Timestamp::ZERO);
-        Self { policy, circuit: Mutex::new((circuit, None)), absentees: AtomicBool::new(false) }
+        Self {
+            policy,
+            circuit: Mutex::new((circuit, None)),
+            absentees: AtomicBool::new(false),
+            is_back: Arc::default(),
+        }
     }
 
     /// Whether the store may be asked.
@@ -156,7 +169,6 @@ fn with_its_causes(error: &StoreError) -> String {
 /// Tries a store that is away, and brings back whoever went its own way.
 pub(super) async fn keep_watching(shared: Weak<Shared>) {
     loop {
-        tokio::time::sleep(TRY_AGAIN).await;
         let Some(held) = shared.upgrade() else { return };
         let Some(fleet) = &held.fleet else { return };
         if fleet.health.is_lost() {
@@ -164,6 +176,11 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         } else if fleet.health.absentees.swap(false, Ordering::Relaxed) {
             held.rejoin_all(fleet).await;
         }
+        let wait = if fleet.health.is_lost() { LOOK_AGAIN } else { TRY_AGAIN };
+        let is_back = Arc::clone(&fleet.health.is_back);
+        // Nobody is kept alive by this.
+        drop(held);
+        let _ = tokio::time::timeout(wait, is_back.notified()).await;
     }
 }
 
@@ -172,9 +189,9 @@ impl Shared {
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
         if news == StoreHealth::Connected {
-            self.times.shut(false);
             // All of them join again, in the background.
             fleet.health.note_absentee();
+            fleet.health.is_back.notify_one();
         } else {
             self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
             for cell in self.registry.by_parts().flatten() {
@@ -203,9 +220,12 @@ impl Shared {
                 fleet.health.note_absentee();
                 return;
             }
-            for cell in cells {
-                self.waiters.wake_one(cell);
-            }
         }
+        self.times.shut(false);
+        if fleet.health.is_lost() && fleet.settings.on_loss != OnStoreLoss::Local {
+            // It was lost again meanwhile, and whoever noticed may have said so too early.
+            self.times.shut(true);
+        }
+        cells.iter().for_each(|cell| self.waiters.wake_one(cell));
     }
 }
