@@ -1,8 +1,8 @@
 //! Proves a part of the product. Call it as `cargo xtask prove`, which builds it in release first.
 
 use anyhow::{Context, bail};
-use breakerbox_proofs::fleet::Kind;
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
+use breakerbox_proofs::fleet::{self, Kind, Latency, Plan, Recoveries};
 use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
@@ -18,6 +18,8 @@ enum What {
     Recovery(Recovery),
     /// Outages: what happens when the store is killed, paused, emptied, failed over or cut off
     Outages(Outages),
+    /// A fleet: separate processes that share a store, and recover together
+    Fleet(Fleet),
     /// A worker of a fleet, started by its proof
     #[command(hide = true)]
     Worker(worker::Settings),
@@ -50,11 +52,28 @@ struct Outages {
     only: String,
 }
 
+#[derive(Args)]
+struct Fleet {
+    /// Only over this store
+    #[arg(long, value_enum)]
+    store: Option<Kind>,
+    /// How many recoveries for each row, side by side on 20 endpoints
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
+    rounds: u32,
+    /// How many processes
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..))]
+    processes: u32,
+}
+
+/// How many endpoints recover side by side.
+const ENDPOINTS: u32 = 20;
+
 fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
         What::Outages(arguments) => outages(&arguments),
+        What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
     }
 }
@@ -103,6 +122,34 @@ fn outages(arguments: &Outages) -> anyhow::Result<()> {
     }
     if !faults.is_empty() {
         bail!("promises were broken:\n{}", faults.join("\n"));
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn fleet(arguments: &Fleet) -> anyhow::Result<()> {
+    let program = std::env::current_exe()?;
+    let kinds = arguments.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    let mut faulty = Vec::new();
+    println!("{}", Recoveries::head());
+    for kind in kinds {
+        for (latency, probes) in
+            [(Latency::None, 1), (Latency::Varying, 1), (Latency::None, 3), (Latency::Varying, 3)]
+        {
+            let rounds = arguments.rounds / ENDPOINTS;
+            let plan =
+                Plan { kind, latency, probes, processes: arguments.processes, endpoints: ENDPOINTS, rounds };
+            let recoveries = fleet::recover(&program, plan).await?;
+            println!("{recoveries}");
+            if !recoveries.faults().is_empty() {
+                faulty.push(format!("recoveries over {}", kind.name()));
+            } else if !recoveries.is_worth_something() {
+                bail!("the processes hardly ever met; try again when the machine has cores to spare");
+            }
+        }
+    }
+    if !faulty.is_empty() {
+        bail!("not as promised: {}", faulty.join(", "));
     }
     Ok(())
 }

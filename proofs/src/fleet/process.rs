@@ -173,7 +173,10 @@ impl Process {
     /// # Errors
     /// As [`order`](Self::order); it is not waited for longer than [`PATIENCE`].
     pub async fn becomes(&self, key: &str, status: &str) -> Result<Known> {
-        known(self.order(Order::Await { key: key.to_owned(), status: status.to_owned() }).await?)
+        match self.order(Order::Await { key: key.to_owned(), status: status.to_owned() }).await {
+            Ok(answer) => known(answer),
+            Err(error) => Err(error.context(format!("it knows {:?}", self.state(key).await?))),
+        }
     }
 
     /// How the store is doing, in its eyes.

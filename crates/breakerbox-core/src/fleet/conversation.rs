@@ -149,7 +149,9 @@ impl Member {
                 None => Learnt::default(),
             };
         };
-        if there == seen {
+        let is_news =
+            there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
+        if there == seen || !is_news {
             return Learnt::default();
         }
         match record {

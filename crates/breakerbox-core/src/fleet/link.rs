@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::answers::Consistency;
 use super::delta::Delta;
+use crate::circuit::Circuit;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::record::Record;
@@ -33,7 +34,7 @@ pub(super) struct Link {
     pub(super) retry_after: Option<Duration>,
     /// While the store is away, and this process decides for itself: the epoch in which it began to.
     pub(super) alone_since: Option<Epoch>,
-    /// The probe that this process was given a lease for by the store.
+    /// The probe that this process was given a lease for by the store, until it is settled.
     pub(super) probe: Option<Nonce>,
 }
 
@@ -137,6 +138,20 @@ impl Link {
             self.fleet = fleet;
             self.fleet_at = now;
         }
+    }
+
+    /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and records are
+    /// heard on more than one way. But while a lease lives nobody but its holder changes the record, so any other was there
+    /// before.
+    pub(super) fn is_older_than_own_lease(
+        &self,
+        circuit: &Circuit,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> bool {
+        let own = circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now));
+        let theirs = record.and_then(|record| record.lease);
+        own.is_some_and(|own| theirs.is_none_or(|theirs| theirs.nonce != own.nonce))
     }
 
     /// Another epoch begins: whatever was counted belongs to the one before.

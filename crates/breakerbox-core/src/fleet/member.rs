@@ -164,10 +164,12 @@ impl Member {
         let Some(link) = &mut self.link else {
             return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
         };
+        let is_of_store = match permit.kind {
+            PermitKind::Probe { nonce, .. } => link.probe.take_if(|probe| *probe == nonce).is_some(),
+            _ => false,
+        };
         if link.alone_since.is_some() {
-            if let PermitKind::Probe { nonce, .. } = permit.kind
-                && link.probe == Some(nonce)
-            {
+            if is_of_store {
                 // The store gave the lease, and only the store can take its result.
                 return Reported::quietly(Settled::LATE);
             }

@@ -1,6 +1,6 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Consistency, Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, Member, MemberAnswer, Reported, Tell, Waits};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
@@ -162,6 +162,44 @@ fn several_probes_may_come_from_several_processes() {
         fleet.settle(n, probe, &ok());
     }
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+}
+
+#[test]
+fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
+    let mut fleet = Fleet::new(3, &simple().probes(2));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let first = fleet.ask(0).unwrap();
+    let with_the_first_lease = fleet.store.record.clone();
+    fleet.settle(0, first, &ok());
+    let released = fleet.store.record.clone();
+    fleet.read(1);
+    let second = fleet.ask(1).unwrap();
+    let lease = fleet.store.record.clone();
+    // What was on its way for longer than it took to get the lease.
+    for stale in [released, with_the_first_lease] {
+        let learnt = fleet.step(1, |member, at| member.learn(stale, at));
+        assert_eq!(learnt, Learnt::default());
+        assert!(matches!(fleet.ask(1), Err(Refusal::Probing { .. })));
+    }
+    assert_eq!(fleet.store.record, lease);
+    assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
+    assert_eq!(
+        (fleet.status(1), fleet.store.record.clone().unwrap().status()),
+        (Status::Closed, Status::Closed)
+    );
+
+    // A lease that has ended protects nothing: somebody else's is news.
+    fleet.all_read();
+    fleet.trip();
+    fleet.pass(secs(60));
+    let slow = fleet.ask(1).unwrap();
+    fleet.pass(secs(12));
+    let quick = fleet.ask(2).unwrap();
+    fleet.read(1);
+    assert_eq!(fleet.members[1].circuit().record().lease, fleet.store.record.as_ref().unwrap().lease);
+    assert_eq!(fleet.settle(1, slow, &ok()), Settlement::Late);
+    assert_eq!(fleet.settle(2, quick, &ok()), Settlement::Counted);
 }
 
 #[test]
