@@ -1,4 +1,6 @@
-//! Proves a part of the product. Call it as `cargo xtask prove`, which builds it in release first.
+//! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
+
+mod sim;
 
 use anyhow::bail;
 use breakerbox_testkit::overload;
@@ -13,6 +15,8 @@ enum What {
     Throttle(Throttle),
     /// Recoveries: one probe at a time, whoever asks and whatever becomes of the probes
     Recovery(Recovery),
+    /// A fleet, simulated: seed after seed, with whatever can fail
+    Sim(sim::Arguments),
 }
 
 #[derive(Args)]
@@ -36,6 +40,7 @@ fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
+        What::Sim(arguments) => sim::run(&arguments),
     }
 }
 

@@ -13,3 +13,4 @@ pub mod faults;
 pub mod overload;
 pub mod recovery;
 pub mod servers;
+pub mod sim;
