@@ -33,7 +33,7 @@ impl Member {
             return (learnt, LeaseAnswer::Decided(self.admit(policy, now)));
         };
         let expected = Some(record.version);
-        let (rebased, base) = match record.rebased(draw, now) {
+        let (rebased, base) = match record.rebased_in_fleet(draw, now) {
             Some(rebased) => (true, rebased),
             None => (false, record),
         };

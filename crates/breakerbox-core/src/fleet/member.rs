@@ -112,7 +112,7 @@ impl Member {
             return MemberAnswer::Decided(refused(Refusal::Judging));
         }
         let record = self.circuit.record();
-        if record.state != State::Closed && record.rebased(draw, now).is_some() {
+        if record.state != State::Closed && record.rebased_in_fleet(draw, now).is_some() {
             // The store's clock seems to have stepped back; it must say so itself.
             return MemberAnswer::LeaseDue;
         }

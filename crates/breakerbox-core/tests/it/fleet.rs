@@ -374,3 +374,20 @@ fn without_a_link_it_is_the_circuit_and_nothing_else() {
     fleet.pass(secs(30));
     assert!(fleet.ask(0).unwrap().is_probe());
 }
+
+#[test]
+fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    // It only estimates the store's time, and writes what it estimates.
+    fleet.pass(ms(15));
+    fleet.settle(0, probe, &failed());
+    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 15_000);
+    let version = fleet.store.record.as_ref().unwrap().version;
+    fleet.read(1);
+    assert!(matches!(fleet.answer(1), MemberAnswer::Decided(_)), "there is no need to ask the store");
+    assert!(fleet.take_lease(1).is_err());
+    assert_eq!(fleet.store.record.as_ref().unwrap().version, version, "nor to write anything");
+}
