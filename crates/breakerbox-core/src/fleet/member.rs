@@ -103,7 +103,7 @@ impl Member {
     /// Asks for a permit.
     pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
-            return MemberAnswer::Decided(self.circuit.ask(policy, draw, now));
+            return MemberAnswer::Decided(self.by_itself(|circuit| circuit.ask(policy, draw, now)));
         };
         if link.seen.is_none() {
             return MemberAnswer::Unknown;
@@ -153,7 +153,8 @@ impl Member {
             if permit.epoch == self.circuit.epoch() && !permit.is_probe() {
                 link.count(outcome, policy, now);
             }
-            return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
+            let settle = |circuit: &mut Circuit| circuit.settle(permit, outcome, policy, draw, now);
+            return Reported::quietly(self.by_itself(settle));
         }
         let Permit { epoch, kind, .. } = permit;
         if epoch != self.circuit.epoch() {
@@ -189,6 +190,16 @@ impl Member {
             }
             PermitKind::Call => self.count(outcome, policy, now),
         }
+    }
+
+    /// A step that needs nobody's word. If an epoch begins with it, what was counted for the store belongs to the one before.
+    fn by_itself<R>(&mut self, step: impl FnOnce(&mut Circuit) -> R) -> R {
+        let epoch = self.circuit.epoch();
+        let result = step(&mut self.circuit);
+        if let Some(link) = self.link.as_mut().filter(|_| self.circuit.epoch() != epoch) {
+            link.begin_epoch();
+        }
+        result
     }
 
     /// Counts an ordinary outcome here and for the store.

@@ -391,3 +391,23 @@ fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
     assert!(fleet.take_lease(1).is_err());
     assert_eq!(fleet.store.record.as_ref().unwrap().version, version, "nor to write anything");
 }
+
+#[test]
+fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_it() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    let permit = fleet.ask(0).unwrap();
+    fleet.report(0, permit, &failed());
+    fleet.members[0].leave();
+    fleet.fail(0, 2);
+    assert_eq!(fleet.status(0), Status::Open, "by itself");
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    assert!(probe.is_probe());
+    fleet.settle(0, probe, &ok());
+    assert_eq!(fleet.status(0), Status::Closed);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.delta(0), None, "its failures belong to an epoch that the fleet never knew");
+}

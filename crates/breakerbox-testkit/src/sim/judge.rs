@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox::store::{Delta, Merged, Swap};
 use breakerbox::{Cause, Command, Lease, Mode, OutcomeKind, Record, State, Timestamp};
 
-use super::books::{Books, Counts, Grant, Invariant, Who};
+use super::books::{Books, Counts, Grant, Invariant, Probe, Who};
 
 /// What is known about a swap that took place.
 pub(super) struct Seen<'s> {
@@ -252,28 +252,34 @@ impl Books {
         let excused = self.is_excused(who, at);
         let lease = seen.had_lease();
         let book = &mut self.keys[key];
-        let grant = lease.and_then(|lease| book.grants.iter_mut().find(|grant| grant.nonce == lease.nonce));
-        let holds = grant.as_ref().is_some_and(|grant| grant.who == who);
-        let mut wrong = None;
-        if holds && let (Some(lease), Some(grant)) = (lease, grant) {
-            grant.over = true;
-            if now >= lease.expires_at || seen.swap.not_after >= lease.expires_at {
-                wrong = Some("after its lease had ended");
-            }
-        } else if !excused {
-            wrong = Some("that has no lease");
-        }
         // Somebody must have made that probe, and must have said this of it.
-        let nonce = lease.filter(|_| holds).map(|lease| lease.nonce);
-        let evidence = book.probes.iter_mut().find(|probe| {
-            let is_it = probe.nonce == nonce || probe.nonce.is_none();
+        let reported = |probe: &&mut Probe| {
             let said = probe.settled.is_some_and(|(_, said)| said == kind);
-            probe.who == who && is_it && said && !probe.applied
-        });
-        match evidence {
-            Some(probe) => probe.applied = true,
-            None => wrong = Some("that nobody reported"),
-        }
+            probe.who == who && said && !probe.applied
+        };
+        let nonce = lease.map(|lease| lease.nonce);
+        let by_lease = book
+            .probes
+            .iter_mut()
+            .filter(reported)
+            .find(|probe| probe.nonce.is_some() && probe.nonce == nonce);
+        let wrong = if let (Some(probe), Some(lease)) = (by_lease, lease) {
+            probe.applied = true;
+            book.grants
+                .iter_mut()
+                .filter(|grant| grant.nonce == lease.nonce)
+                .for_each(|grant| grant.over = true);
+            let in_time = now < lease.expires_at && seen.swap.not_after < lease.expires_at;
+            (!in_time).then_some("after its lease had ended")
+        } else if let Some(probe) =
+            book.probes.iter_mut().filter(reported).find(|probe| probe.nonce.is_none())
+        {
+            // One that it made by itself, while the store was away.
+            probe.applied = true;
+            (!excused).then_some("that has no lease")
+        } else {
+            Some("that nobody reported")
+        };
         self.tally.results += 1;
         if let Some(wrong) = wrong {
             let what = format!("{who:?}, e{key}: a result ({kind:?}) {wrong}");
