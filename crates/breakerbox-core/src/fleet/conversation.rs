@@ -15,10 +15,10 @@ use crate::circuit::Circuit;
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::{Attribution, Record};
+use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::Version;
 use crate::transitions::Answer;
-use crate::window::Totals;
 
 impl Member {
     /// With the record and the time as the store has just told them: what gives this process the probe, or why it gets none.
@@ -90,13 +90,16 @@ impl Member {
         }
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
         let record = Record { last_success: merged.last_success.or(known.last_success), ..known };
-        let Some(step) = record.judge(&merged.totals, link.retry_after, policy, draw, now) else {
+        // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
+        let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
+        let judged = record.judge(&merged.totals, link.retry_after, policy, draw, now);
+        let Some(step) = judged.filter(|_| !is_bystander) else {
             link.judging = None;
             link.retry_after = None;
             return Told { learnt, tell: Tell::Nothing };
         };
         let judging_since = *link.judging.get_or_insert(now);
-        if is_alone_in_this(&own, &merged.totals) && now.since(judging_since) < waits.confirm {
+        if !link.others_agree(policy, now) && now.since(judging_since) < waits.confirm {
             return Told { learnt, tell: Tell::Soon };
         }
         let expected = link.seen.and_then(|seen| seen.version);
@@ -240,9 +243,4 @@ impl Member {
         let step = known.obey(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))
     }
-}
-
-/// Whether nobody else has seen anything bad.
-const fn is_alone_in_this(own: &Totals, fleet: &Totals) -> bool {
-    own.failures >= fleet.failures && own.slow >= fleet.slow
 }

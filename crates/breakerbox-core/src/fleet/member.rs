@@ -66,6 +66,14 @@ impl Member {
         self.link.as_ref().is_some_and(|link| link.alone_since.is_none() && link.has_something_to_tell(now))
     }
 
+    /// The clock says `after` where it said `before`: what was counted is as old as it was.
+    pub fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        self.circuit.clock_moved(before, after);
+        if let Some(link) = &mut self.link {
+            link.clock_moved(before, after);
+        }
+    }
+
     /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::obey) is asked.
     pub fn obey_alone(
         &mut self,
@@ -150,7 +158,7 @@ impl Member {
                 // The store gave the lease, and only the store can take its result.
                 return Reported::quietly(Settled::LATE);
             }
-            if permit.epoch == self.circuit.epoch() && !permit.is_probe() {
+            if permit.epoch == self.circuit.epoch() && !permit.is_probe() && self.circuit.is_automatic() {
                 link.count(outcome, policy, now);
             }
             let settle = |circuit: &mut Circuit| circuit.settle(permit, outcome, policy, draw, now);
