@@ -67,6 +67,21 @@ impl Fleet {
         }
     }
 
+    /// Successes and failures that the store knows of.
+    async fn counted(&self) -> (u64, u64) {
+        let nothing = breakerbox::store::Delta {
+            key: "e1".into(),
+            epoch: breakerbox::Epoch::default(),
+            window: Duration::from_secs(60),
+            buckets: Vec::new(),
+            last_success: None,
+            run_began: None,
+            keep_for: Duration::from_secs(60),
+        };
+        let totals = self.store.merge(&[nothing]).await.unwrap().value[0].totals;
+        (totals.successes, totals.failures)
+    }
+
     /// Opens the circuit, by failures of the first two.
     async fn trip(&self) {
         for n in [0, 1, 0] {
@@ -267,17 +282,36 @@ async fn nothing_that_was_counted_is_kept_from_the_fleet() {
         sleep(ms(n % 11)).await;
     }
     sleep(Duration::from_secs(3)).await;
-    let nothing = breakerbox::store::Delta {
-        key: "e1".into(),
-        epoch: breakerbox::Epoch::default(),
-        window: Duration::from_secs(60),
-        buckets: Vec::new(),
-        last_success: None,
-        run_began: None,
-        keep_for: Duration::from_secs(60),
-    };
-    let totals = fleet.store.merge(&[nothing]).await.unwrap().value[0].totals;
-    assert_eq!((totals.successes, totals.failures), (300 - 43, 43));
+    assert_eq!(fleet.counted().await, (300 - 43, 43));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_all_the_time_keeps_nothing_from_the_fleet() {
+    let fleet = Fleet::new(1, &simple());
+    let process = &fleet.processes[0];
+    process.succeed().await.unwrap();
+    // Nothing happens for a while, so nobody comes for what was counted.
+    sleep(Duration::from_secs(3)).await;
+    for n in 0..100 {
+        let _ = process.circuit.record();
+        sleep(ms(50)).await;
+        if n % 5 == 0 {
+            process.succeed().await.unwrap();
+        }
+    }
+    let (successes, _) = fleet.counted().await;
+    assert!(successes > 15, "{successes} of 21, the last of them five seconds after the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_before_the_store_has_told_its_time_is_not_lost() {
+    let fleet = Fleet::new(1, &simple());
+    let process = &fleet.processes[0];
+    process.way.delay(ms(50));
+    process.circuit.ask().unwrap().success();
+    process.circuit.ask().unwrap().failure();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(fleet.counted().await, (1, 1), "though the clocks are days apart");
 }
 
 #[tokio::test(start_paused = true)]
