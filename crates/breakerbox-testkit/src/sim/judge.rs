@@ -258,28 +258,29 @@ impl Books {
             probe.who == who && said && !probe.applied
         };
         let nonce = lease.map(|lease| lease.nonce);
-        let by_lease = book
-            .probes
-            .iter_mut()
-            .filter(reported)
-            .find(|probe| probe.nonce.is_some() && probe.nonce == nonce);
-        let wrong = if let (Some(probe), Some(lease)) = (by_lease, lease) {
-            probe.applied = true;
+        let holds = book.grants.iter().any(|grant| Some(grant.nonce) == nonce && grant.who == who);
+        let in_time =
+            lease.is_some_and(|lease| now < lease.expires_at && seen.swap.not_after < lease.expires_at);
+        let mut reports = book.probes.iter_mut().rev().filter(reported);
+        let wrong = match reports.find(|probe| probe.nonce.is_none() || probe.nonce == nonce) {
+            None => Some("that nobody reported"),
+            Some(probe) => {
+                probe.applied = true;
+                // While the store is away, a worker probes by itself.
+                match (holds, in_time) {
+                    _ if excused && probe.nonce.is_none() => None,
+                    (false, _) => Some("that has no lease"),
+                    (true, false) => Some("after its lease had ended"),
+                    (true, true) => None,
+                }
+            }
+        };
+        if in_time {
             book.grants
                 .iter_mut()
-                .filter(|grant| grant.nonce == lease.nonce)
+                .filter(|grant| Some(grant.nonce) == nonce)
                 .for_each(|grant| grant.over = true);
-            let in_time = now < lease.expires_at && seen.swap.not_after < lease.expires_at;
-            (!in_time).then_some("after its lease had ended")
-        } else if let Some(probe) =
-            book.probes.iter_mut().filter(reported).find(|probe| probe.nonce.is_none())
-        {
-            // One that it made by itself, while the store was away.
-            probe.applied = true;
-            (!excused).then_some("that has no lease")
-        } else {
-            Some("that nobody reported")
-        };
+        }
         self.tally.results += 1;
         if let Some(wrong) = wrong {
             let what = format!("{who:?}, e{key}: a result ({kind:?}) {wrong}");

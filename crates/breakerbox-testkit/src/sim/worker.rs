@@ -168,7 +168,7 @@ impl Caller {
 
     async fn probe(&mut self, permit: Permit<'_>) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let left = permit.time_left().unwrap_or_default();
+        let (began, left) = (world.at(), permit.time_left().unwrap_or_default());
         let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
         let mut course = self.course();
@@ -186,8 +186,7 @@ impl Caller {
         sleep(course.takes).await;
         let drops = manners == 11;
         if drops {
-            let age =
-                world.scenario.policy.probe_timeout().saturating_sub(permit.time_left().unwrap_or_default());
+            let age = world.scenario.policy.probe_timeout().saturating_sub(left) + (world.at() - began);
             let in_grace = age < world.scenario.policy.cancel_grace();
             course.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
         }
