@@ -1,4 +1,6 @@
-//! Proves a part of the product. Call it as `cargo xtask prove`, which builds it in release first.
+//! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
+
+mod sim;
 
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
@@ -23,6 +25,8 @@ enum What {
     /// A worker of a fleet, started by its proof
     #[command(hide = true)]
     Worker(worker::Settings),
+    /// A fleet, simulated: seed after seed, with whatever can fail
+    Sim(sim::Arguments),
 }
 
 #[derive(Args)]
@@ -75,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         What::Outages(arguments) => outages(&arguments),
         What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
+        What::Sim(arguments) => sim::run(&arguments),
     }
 }
 

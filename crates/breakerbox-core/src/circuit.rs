@@ -335,6 +335,11 @@ impl Circuit {
         self.window.record(outcome, policy.slow_call(), now);
     }
 
+    /// The clock says `after` where it said `before`: what was counted is as old as it was.
+    pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        self.window.clock_moved(before, after);
+    }
+
     /// Counts the outcome of an ordinary call, and trips if a rule now holds.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: Draw, now: Timestamp) -> Settled {
         if outcome.kind == OutcomeKind::Ignored {

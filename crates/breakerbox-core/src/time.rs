@@ -63,6 +63,15 @@ impl Timestamp {
     pub(crate) fn back_by(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
     }
+
+    /// This point by a clock that says `after` where this one says `before`.
+    #[must_use]
+    pub(crate) const fn moved(self, before: Self, after: Self) -> Self {
+        Self(match after.0.checked_sub(before.0) {
+            Some(ahead) => self.0.saturating_add(ahead),
+            None => self.0.saturating_sub(before.0 - after.0),
+        })
+    }
 }
 
 impl Add<Duration> for Timestamp {

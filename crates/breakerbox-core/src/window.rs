@@ -45,6 +45,11 @@ impl Totals {
         }
     }
 
+    /// Outcomes that speak against the destination.
+    pub(crate) const fn bad(&self) -> u64 {
+        self.failures.saturating_add(self.slow)
+    }
+
     /// All counted calls.
     #[must_use]
     pub const fn calls(&self) -> u64 {
@@ -233,6 +238,24 @@ impl Window {
         *self = fitted;
     }
 
+    /// The clock says `after` where it said `before`: what is held stays as old as it is, to a bucket.
+    pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        let (from, to) = (self.index(before).max(self.head), self.index(after));
+        let (ring, latencies) = (self.ring, self.latencies.clone());
+        let oldest = self.oldest(from);
+        let age = from - self.head;
+        self.clear();
+        // Early in a clock's life there is no time that old.
+        self.head = to.saturating_sub(age);
+        for index in oldest..=(from - age) {
+            let target = slot(to.saturating_sub(from - index));
+            self.ring[target].append(&ring[slot(index)]);
+            if let (Some(new), Some(old)) = (&mut self.latencies, &latencies) {
+                new[target].append(&old[slot(index)]);
+            }
+        }
+    }
+
     fn index(&self, now: Timestamp) -> u64 {
         now.as_micros() / self.width
     }
@@ -397,6 +420,28 @@ mod tests {
         assert_eq!(drained, [(3_700, 0, 1, 1, 30, 0), (2_700, 1, 1, 1, 40, 1), (0, 0, 2, 2, 60, 2)]);
         assert_eq!(window.totals(at(4_200)), Totals::default());
         assert_eq!(window.drain(at(4_200)), []);
+    }
+
+    #[test]
+    fn a_clock_that_moves_takes_the_counts_with_it() {
+        let filled = || filled(&[(20_000, bad()), (24_000, ok()), (25_500, bad())]);
+        for after in [1_700_000_000_000, 30_000, 12_000] {
+            let mut window = filled();
+            window.clock_moved(at(27_000), at(after));
+            assert_eq!(window.totals(at(after)), filled().totals(at(27_000)), "now {after}");
+            assert_eq!(window.totals(at(after + 3_000)), filled().totals(at(30_000)), "now {after}");
+            assert_eq!(window.drain(at(after + 3_000)), filled().drain(at(30_000)), "now {after}");
+        }
+        let mut early = filled();
+        early.clock_moved(at(27_000), at(0));
+        assert_eq!(
+            early.totals(at(0)),
+            filled().totals(at(27_000)),
+            "nothing is lost where there is no time before"
+        );
+        let mut old = filled();
+        old.clock_moved(at(40_000), at(41_000));
+        assert_eq!(old.totals(at(41_000)), Totals::default(), "what was too old before stays too old");
     }
 
     #[test]

@@ -15,3 +15,4 @@ pub mod overload;
 pub mod proxy;
 pub mod recovery;
 pub mod servers;
+pub mod sim;

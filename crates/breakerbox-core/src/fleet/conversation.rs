@@ -15,10 +15,10 @@ use crate::circuit::Circuit;
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::{Attribution, Record};
+use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::Version;
 use crate::transitions::Answer;
-use crate::window::Totals;
 
 impl Member {
     /// With the record and the time as the store has just told them: what gives this process the probe, or why it gets none.
@@ -33,7 +33,7 @@ impl Member {
             return (learnt, LeaseAnswer::Decided(self.admit(policy, now)));
         };
         let expected = Some(record.version);
-        let (rebased, base) = match record.rebased(draw, now) {
+        let (rebased, base) = match record.rebased_in_fleet(draw, now) {
             Some(rebased) => (true, rebased),
             None => (false, record),
         };
@@ -95,14 +95,17 @@ impl Member {
         }
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
         let record = Record { last_success: merged.last_success.or(known.last_success), ..known };
-        let Some(step) = record.judge(&merged.totals, link.retry_after, policy, draw, now) else {
+        // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
+        let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
+        let judged = record.judge(&merged.totals, link.retry_after, policy, draw, now);
+        let Some(step) = judged.filter(|_| !is_bystander) else {
             link.judging = None;
             link.retry_after = None;
             return Told { learnt, tell: Tell::Nothing };
         };
         let judging_since = *link.judging.get_or_insert(now);
         let waited = now.since(judging_since);
-        if is_alone_in_this(&own, &merged.totals) && waited < waits.confirm {
+        if !link.others_agree(policy, now) && waited < waits.confirm {
             // Often at first, when an answer is likely to change things, and less and less.
             let wait = waited.max(waits.confirm / 10).min(waits.confirm.saturating_sub(waited));
             return Told { learnt, tell: Tell::In(wait) };
@@ -250,9 +253,4 @@ impl Member {
         let step = known.obey(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))
     }
-}
-
-/// Whether nobody else has seen anything bad.
-const fn is_alone_in_this(own: &Totals, fleet: &Totals) -> bool {
-    own.failures >= fleet.failures && own.slow >= fleet.slow
 }

@@ -28,6 +28,10 @@ pub(super) struct Link {
     /// What the whole fleet counted, when the store last said so.
     fleet: Totals,
     fleet_at: Timestamp,
+    /// How many bad outcomes it may have heard of from here without having said so.
+    unsure: u64,
+    /// When it last turned out that others had seen bad outcomes too.
+    others_at: Option<Timestamp>,
     /// Since when a rule has held over what is known here. Calls are refused until the store has heard all of it.
     pub(super) judging: Option<Timestamp>,
     /// The longest that the destination asked for since it was last judged.
@@ -65,6 +69,8 @@ impl Link {
             telling: None,
             fleet: Totals::default(),
             fleet_at: Timestamp::ZERO,
+            unsure: 0,
+            others_at: None,
             judging: None,
             retry_after: None,
             alone_since: None,
@@ -101,6 +107,16 @@ impl Link {
         self.run_began = None;
     }
 
+    pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        self.untold.clock_moved(before, after);
+        let times = [&mut self.last_success, &mut self.run_began, &mut self.judging, &mut self.others_at];
+        times
+            .into_iter()
+            .flatten()
+            .chain([&mut self.fleet_at])
+            .for_each(|time| *time = time.moved(before, after));
+    }
+
     /// All that is known here: what the fleet counted, and what it has not heard of.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
         // What is older than a window would not be in the store's totals any more.
@@ -133,11 +149,24 @@ impl Link {
 
     /// The store has answered; none: nobody knows whether it heard.
     pub(super) fn answered(&mut self, fleet: Option<Totals>, now: Timestamp) {
-        self.telling = None;
-        if let Some(fleet) = fleet {
-            self.fleet = fleet;
-            self.fleet_at = now;
+        let told = self.telling.take().map_or(0, |told| told.bad());
+        let Some(fleet) = fleet else {
+            self.unsure = self.unsure.saturating_add(told);
+            return;
+        };
+        let own = self.fleet.bad().saturating_add(told).saturating_add(self.unsure);
+        if fleet.bad() > own {
+            self.others_at = Some(now);
         }
+        self.unsure = 0;
+        self.fleet = fleet;
+        self.fleet_at = now;
+    }
+
+    /// Whether others have seen bad outcomes within a window. Some that they saw may go unnoticed while older ones drop out
+    /// of the window; none is noticed that they did not see.
+    pub(super) fn others_agree(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.others_at.is_some_and(|at| now.since(at) < policy.window())
     }
 
     /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and records are
@@ -162,6 +191,8 @@ impl Link {
         // An answer is still awaited, and will say that all of it came too late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
+        self.unsure = 0;
+        self.others_at = None;
         self.judging = None;
         self.retry_after = None;
         self.probe = None;

@@ -73,6 +73,14 @@ impl Member {
         self.link.as_ref().is_some_and(|link| link.alone_since.is_none() && link.has_something_to_tell(now))
     }
 
+    /// The clock says `after` where it said `before`: what was counted is as old as it was.
+    pub fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        self.circuit.clock_moved(before, after);
+        if let Some(link) = &mut self.link {
+            link.clock_moved(before, after);
+        }
+    }
+
     /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::obey) is asked.
     pub fn obey_alone(
         &mut self,
@@ -111,7 +119,7 @@ impl Member {
     /// Asks for a permit.
     pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
-            return MemberAnswer::Decided(self.circuit.ask(policy, draw, now));
+            return MemberAnswer::Decided(self.by_itself(|circuit| circuit.ask(policy, draw, now)));
         };
         if link.consistency == Consistency::Strict {
             return MemberAnswer::LeaseDue;
@@ -123,7 +131,7 @@ impl Member {
             return MemberAnswer::Decided(refused(Refusal::Judging));
         }
         let record = self.circuit.record();
-        if record.state != State::Closed && record.rebased(draw, now).is_some() {
+        if record.state != State::Closed && record.rebased_in_fleet(draw, now).is_some() {
             // The store's clock seems to have stepped back; it must say so itself.
             return MemberAnswer::LeaseDue;
         }
@@ -173,10 +181,11 @@ impl Member {
                 // The store gave the lease, and only the store can take its result.
                 return Reported::quietly(Settled::LATE);
             }
-            if permit.epoch == self.circuit.epoch() && !permit.is_probe() {
+            if permit.epoch == self.circuit.epoch() && !permit.is_probe() && self.circuit.is_automatic() {
                 link.count(outcome, policy, now);
             }
-            return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
+            let settle = |circuit: &mut Circuit| circuit.settle(permit, outcome, policy, draw, now);
+            return Reported::quietly(self.by_itself(settle));
         }
         let Permit { epoch, kind, .. } = permit;
         if epoch != self.circuit.epoch() {
@@ -212,6 +221,16 @@ impl Member {
             }
             PermitKind::Call => self.count(outcome, policy, now),
         }
+    }
+
+    /// A step that needs nobody's word. If an epoch begins with it, what was counted for the store belongs to the one before.
+    fn by_itself<R>(&mut self, step: impl FnOnce(&mut Circuit) -> R) -> R {
+        let epoch = self.circuit.epoch();
+        let result = step(&mut self.circuit);
+        if let Some(link) = self.link.as_mut().filter(|_| self.circuit.epoch() != epoch) {
+            link.begin_epoch();
+        }
+        result
     }
 
     /// Counts an ordinary outcome here and for the store.

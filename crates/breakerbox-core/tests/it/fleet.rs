@@ -412,3 +412,92 @@ fn without_a_link_it_is_the_circuit_and_nothing_else() {
     fleet.pass(secs(30));
     assert!(fleet.ask(0).unwrap().is_probe());
 }
+
+#[test]
+fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    // It only estimates the store's time, and writes what it estimates.
+    fleet.pass(ms(15));
+    fleet.settle(0, probe, &failed());
+    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 15_000);
+    let version = fleet.store.record.as_ref().unwrap().version;
+    fleet.read(1);
+    assert!(matches!(fleet.answer(1), MemberAnswer::Decided(_)), "there is no need to ask the store");
+    assert!(fleet.take_lease(1).is_err());
+    assert_eq!(fleet.store.record.as_ref().unwrap().version, version, "nor to write anything");
+}
+
+#[test]
+fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_it() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    let permit = fleet.ask(0).unwrap();
+    fleet.report(0, permit, &failed());
+    fleet.members[0].leave();
+    fleet.fail(0, 2);
+    assert_eq!(fleet.status(0), Status::Open, "by itself");
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    assert!(probe.is_probe());
+    fleet.settle(0, probe, &ok());
+    assert_eq!(fleet.status(0), Status::Closed);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.delta(0), None, "its failures belong to an epoch that the fleet never knew");
+}
+
+#[test]
+fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
+    let mut fleet = Fleet::new(2, &simple());
+    let by = operator();
+    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::ForceClosed, &by, at));
+    assert!(fleet.swap(0, &proposal.unwrap()));
+    fleet.members[0].leave();
+    fleet.fail(0, 3);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.delta(0), None, "not when it was alone either");
+}
+
+#[test]
+fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
+    let mut fleet = Fleet::new(3, &simple());
+    // What the third has to say is on its way.
+    let well = fleet.ask(1).unwrap();
+    fleet.report(1, well, &ok());
+    fleet.pass(ms(1));
+    fleet.fail(0, 3);
+    fleet.tell(1);
+    assert_eq!(fleet.store.record, None, "it was told of three failures, and of no success after them");
+    assert!(fleet.ask(1).is_ok(), "and has no reason to refuse");
+    let well = fleet.ask(2).unwrap();
+    fleet.report(2, well, &ok());
+    fleet.tell(2);
+    fleet.pass(ms(1_100));
+    fleet.tell(0);
+    assert!(fleet.ask(0).is_ok());
+    assert_eq!(fleet.store.record, None);
+}
+
+#[test]
+fn who_is_a_little_ahead_of_the_store_knows_its_own_failures_all_the_same() {
+    let mut fleet = Fleet::new(2, &simple().window(secs(60)));
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    let well = fleet.ask(1).unwrap();
+    fleet.settle(1, well, &ok());
+    // The last moment in which the first failure counts in the store. Here it does not any more.
+    fleet.now = breakerbox_core::Timestamp::from_micros((fleet.now.as_micros() / 6_000_000 + 10) * 6_000_000);
+    let calls: Vec<_> = (0..3).map(|_| fleet.ask(0).unwrap()).collect();
+    for permit in calls {
+        fleet.report(0, permit, &failed());
+    }
+    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 15_000);
+    fleet.tell(0);
+    assert_eq!(fleet.store.record, None, "nobody else has failed: it waits for the others' word");
+}

@@ -85,6 +85,12 @@ impl Fleet {
         self.store.merge(&[nothing]).await.unwrap().value[0].totals
     }
 
+    /// Successes and failures that the store knows of.
+    async fn counted(&self) -> (u64, u64) {
+        let totals = self.totals().await;
+        (totals.successes, totals.failures)
+    }
+
     /// Opens the circuit, by failures of the first two.
     async fn trip(&self) {
         for n in [0, 1, 0] {
@@ -346,8 +352,36 @@ async fn nothing_that_was_counted_is_kept_from_the_fleet() {
         sleep(ms(n % 11)).await;
     }
     sleep(Duration::from_secs(3)).await;
-    let totals = fleet.totals().await;
-    assert_eq!((totals.successes, totals.failures), (300 - 43, 43));
+    assert_eq!(fleet.counted().await, (300 - 43, 43));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_all_the_time_keeps_nothing_from_the_fleet() {
+    let fleet = Fleet::new(1, &simple());
+    let process = &fleet.processes[0];
+    process.succeed().await.unwrap();
+    // Nothing happens for a while, so nobody comes for what was counted.
+    sleep(Duration::from_secs(3)).await;
+    for n in 0..100 {
+        let _ = process.circuit.record();
+        sleep(ms(50)).await;
+        if n % 5 == 0 {
+            process.succeed().await.unwrap();
+        }
+    }
+    let (successes, _) = fleet.counted().await;
+    assert!(successes > 15, "{successes} of 21, the last of them five seconds after the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_before_the_store_has_told_its_time_is_not_lost() {
+    let fleet = Fleet::new(1, &simple());
+    let process = &fleet.processes[0];
+    process.way.delay(ms(50));
+    process.circuit.ask().unwrap().success();
+    process.circuit.ask().unwrap().failure();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(fleet.counted().await, (1, 1), "though the clocks are days apart");
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,7 +446,9 @@ async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() 
     for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
         let mut fleet = Fleet::new(0, &simple());
         for n in 0..3 {
-            fleet.processes.push(Process::with(n, &fleet.store, &simple(), on_loss));
+            fleet
+                .processes
+                .push(Process::with(n, &fleet.store, &simple(), |builder| builder.on_store_loss(on_loss)));
         }
         fleet.trip().await;
         for process in &fleet.processes {
@@ -503,16 +539,23 @@ async fn callers_who_do_not_wait_do_not_keep_a_store_away() {
     let fleet = Fleet::with(1, &simple(), |builder| builder.consistency(Consistency::Strict));
     let process = &fleet.processes[0];
     // Between two of the looks that are taken at it anyway.
-    sleep(ms(200)).await;
+    sleep(ms(217)).await;
     process.way.set(Fault::Refuses);
     while process.breakers.store_health() == Some(StoreHealth::Connected) {
         process.fail().await;
     }
     process.way.set(Fault::BlackHole);
-    sleep(ms(550)).await;
     // The one request that is let through is a caller's, who goes away.
-    let circuit = process.breakers.circuit("another").unwrap();
-    assert!(tokio::time::timeout(ms(3), circuit.ask_store()).await.is_err());
+    let is_let_through = async |n: u32| {
+        let circuit = process.breakers.circuit(&format!("e{n}")).unwrap();
+        tokio::time::timeout(ms(3), circuit.ask_store()).await.is_err()
+    };
+    let mut asked = 1;
+    while !is_let_through(asked).await {
+        asked += 1;
+        assert!(asked < 1_000, "somebody else was first");
+        sleep(ms(1)).await;
+    }
     process.way.set(Fault::None);
     sleep(ms(600)).await;
     assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));

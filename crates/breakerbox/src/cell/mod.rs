@@ -44,6 +44,9 @@ const CONTENDED: u32 = 3;
 /// After how long, at the latest, a shared circuit's successes are handed in, so that the fleet hears of them.
 pub(crate) const HANDED_IN: Duration = Duration::from_secs(1);
 
+/// In `until`, at ease: nothing is counted aside, because nobody would come for it.
+const RESTS: u64 = 0;
+
 /// One circuit in this process. What every call touches comes first, and together: among a million circuits it is in no
 /// cache, and each line costs.
 #[repr(C)]
@@ -164,7 +167,7 @@ impl Cell {
     /// Asks the core. Whoever can't wait for a store takes a circuit that nobody has heard of for closed.
     #[cold]
     pub(crate) fn ask(&self, times: &Times, can_wait: bool) -> MemberAnswer {
-        let (answer, here) = self.step(times, |member, at| {
+        let (answer, here) = self.step_of_call(times, |member, at| {
             let answer = if can_wait {
                 member.ask(at.policy, times.draw(), at.there)
             } else {
@@ -213,6 +216,7 @@ impl Cell {
     /// Whether successes may be counted aside as things are.
     pub(crate) fn counts_aside(&self) -> bool {
         Gate(self.gate.load(Ordering::Acquire)).way() == Way::AtEase
+            && self.until.load(Ordering::Acquire) != RESTS
     }
 
     /// Settles a permit by the core.
@@ -223,7 +227,7 @@ impl Cell {
         times: &Times,
         outcome: impl FnOnce(Duration) -> Outcome,
     ) -> Reported {
-        self.step(times, |member, at| {
+        self.step_of_call(times, |member, at| {
             let outcome = outcome(at.here.since(held.started_at()));
             member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.there)
         })
@@ -232,7 +236,7 @@ impl Cell {
     /// Settles a permit whose holder went away.
     #[cold]
     pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> Reported {
-        self.step(times, |member, at| {
+        self.step_of_call(times, |member, at| {
             let permit = held.into_permit();
             let outcome = permit.outcome_of_drop(at.policy, at.here);
             member.settle(permit, &outcome, at.policy, times.draw(), at.there)
@@ -277,25 +281,51 @@ impl Cell {
 
     /// What there is to tell the store. If there is nothing, the circuit rests: the next call takes the lock, and is noticed.
     pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> Option<Delta> {
-        let delta = self.step(times, |member, at| {
+        let take = |member: &mut Member, at: At<'_>| {
             let delta = member.take_delta(store_key, at.policy, at.there);
             (delta.is_some() || member.has_something_to_tell(at.there)).then_some(delta)
-        });
-        if delta.is_none() {
-            self.until.store(0, Ordering::Release);
-        }
-        delta.flatten()
+        };
+        self.under_lock(times, take, |delta, _| delta.is_none()).flatten()
     }
 
-    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
+    /// One step of the circuit. If it rests it goes on resting: nobody will see to it that it is visited.
     pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
+        self.under_lock(times, step, |_, rested| rested)
+    }
+
+    /// The same for a caller, who sees to it.
+    fn step_of_call<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
+        self.under_lock(times, step, |_, _| false)
+    }
+
+    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate. `rests` is told
+    /// what came of it and whether the circuit rested before.
+    fn under_lock<R>(
+        &self,
+        times: &Times,
+        step: impl FnOnce(&mut Member, At<'_>) -> R,
+        rests: impl FnOnce(&R, bool) -> bool,
+    ) -> R {
         let mut cold = self.lock();
         let here = times.now();
+        let rested = times.shared.is_some() && self.until.load(Ordering::Relaxed) == RESTS;
         self.hand_in(&mut cold, here, times);
         let (member, policy) = cold.member(times);
         let result = step(member, At { policy, here, there: times.there(here) });
         self.publish(&mut cold, here, times);
+        if rests(&result, rested) && Gate(self.gate.load(Ordering::Relaxed)).way() == Way::AtEase {
+            self.until.store(RESTS, Ordering::Release);
+        }
         result
+    }
+
+    /// The store's clock says `after` where it said `before`. What was counted by it moves along.
+    pub(crate) fn clock_moved(&self, times: &Times, before: Timestamp, after: Timestamp) {
+        if let Some(member) = &mut self.lock().circuit {
+            member.clock_moved(before, after);
+        }
+        // What is published at the gate goes by the clock as it was.
+        self.step(times, |_, _| ());
     }
 
     /// Gives the core what was counted aside.
@@ -312,8 +342,11 @@ impl Cell {
             return;
         }
         // They belong to the bucket that was current, which may have ended since.
-        let last_moment = Timestamp::from_micros(self.until.load(Ordering::Relaxed).saturating_sub(1));
-        let at = if gate.way() == Way::AtEase { here.min(last_moment) } else { here };
+        let at = match self.until.load(Ordering::Relaxed) {
+            RESTS => here,
+            _ if gate.way() != Way::AtEase => here,
+            until => here.min(Timestamp::from_micros(until - 1)),
+        };
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
         let (member, policy) = cold.member(times);
         member.count_aside(successes, Duration::from_micros(micros), policy, times.there(at));

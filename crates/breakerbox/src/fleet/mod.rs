@@ -154,11 +154,13 @@ impl Shared {
             Ok(answer) => answer,
             Err(_) => Err(StoreError::TimedOut { limit }),
         };
-        if let Ok(answer) = &answer
-            && self.times.note(answer.now, asked_at) > A_STEP
-        {
-            // What is published at the gates goes by the clock as it was.
-            self.registry.for_each(|cell| cell.step(&self.times, |_, _| ()));
+        if let Ok(answer) = &answer {
+            let here = self.times.now();
+            let before = self.times.there(here);
+            if self.times.note(answer.now, asked_at) > A_STEP {
+                let after = self.times.there(here);
+                self.registry.for_each(|cell| cell.clock_moved(&self.times, before, after));
+            }
         }
         if let Some(news) = permit.settle(answer.as_ref().err()) {
             self.store_went(news);

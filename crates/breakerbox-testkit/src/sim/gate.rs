@@ -1,0 +1,89 @@
+//! Pauses and kills all tasks of one worker, and nobody else's, as SIGSTOP and SIGKILL do.
+//!
+//! A paused task is not polled; time goes on meanwhile, and whatever was due is due at once when it goes on. A killed task is
+//! dropped where it stands. What the worker sent before is under way on the network, which is none of its tasks.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use breakerbox::BackgroundTask;
+use tokio::task::AbortHandle;
+
+/// What all tasks of one life of a worker go through.
+#[derive(Default)]
+pub(super) struct Gate(Mutex<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    paused: bool,
+    dead: bool,
+    /// Tasks that somebody wanted to go on while they were paused.
+    waiting: Vec<Waker>,
+    tasks: Vec<AbortHandle>,
+    /// From how many tasks on those that have ended are cleared away.
+    crowded: usize,
+}
+
+impl Gate {
+    /// Runs a task as one of this worker's.
+    pub(super) fn spawn(self: &Arc<Self>, task: BackgroundTask) {
+        if self.lock().dead {
+            return;
+        }
+        let handle = tokio::spawn(Gated { gate: Arc::clone(self), task }).abort_handle();
+        let mut inside = self.lock();
+        if inside.tasks.len() >= inside.crowded {
+            inside.tasks.retain(|task| !task.is_finished());
+            inside.crowded = 2 * inside.tasks.len() + 16;
+        }
+        inside.tasks.push(handle);
+    }
+
+    pub(super) fn pause(&self) {
+        self.lock().paused = true;
+    }
+
+    pub(super) fn resume(&self) {
+        let mut inside = self.lock();
+        inside.paused = false;
+        let waiting = std::mem::take(&mut inside.waiting);
+        drop(inside);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn kill(&self) {
+        let mut inside = self.lock();
+        inside.dead = true;
+        let tasks = std::mem::take(&mut inside.tasks);
+        drop(inside);
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.lock().paused
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Gated {
+    gate: Arc<Gate>,
+    task: BackgroundTask,
+}
+
+impl Future for Gated {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut inside = self.gate.lock();
+        if inside.paused {
+            inside.waiting.push(context.waker().clone());
+            return Poll::Pending;
+        }
+        drop(inside);
+        self.task.as_mut().poll(context)
+    }
+}

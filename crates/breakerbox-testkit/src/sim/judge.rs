@@ -1,0 +1,319 @@
+//! Judges every verb that the store applies, there and then.
+
+use std::time::Duration;
+
+use breakerbox::store::{Delta, Merged, Swap};
+use breakerbox::{Cause, Command, Lease, Mode, OutcomeKind, Record, State, Timestamp};
+
+use super::books::{Books, Counts, Grant, Invariant, Probe, Who};
+
+/// What is known about a swap that took place.
+pub(super) struct Seen<'s> {
+    pub(super) who: Who,
+    pub(super) key: usize,
+    pub(super) was: Option<&'s Record>,
+    pub(super) swap: &'s Swap,
+    pub(super) now: Timestamp,
+    pub(super) at: Duration,
+}
+
+/// What a swap means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Meaning {
+    Trip,
+    Lease,
+    Result(OutcomeKind),
+    Order(Command),
+    /// A record that the store had before, or the same one once more.
+    Again,
+}
+
+impl Seen<'_> {
+    fn had_lease(&self) -> Option<Lease> {
+        self.was.and_then(|was| was.lease)
+    }
+
+    fn stays_in_epoch(&self) -> bool {
+        self.was.is_some_and(|was| was.epoch == self.swap.record.epoch)
+    }
+
+    fn is_overridden(&self) -> bool {
+        self.was.is_some_and(|was| was.mode != Mode::Automatic)
+    }
+
+    fn meaning(&self, is_known: bool) -> Meaning {
+        let record = &self.swap.record;
+        if self.stays_in_epoch() {
+            let was_successes = self.was.map_or(0, |was| was.probe_successes);
+            return match (self.had_lease(), record.lease) {
+                (Some(_), None) if record.probe_successes > was_successes => {
+                    Meaning::Result(OutcomeKind::Success)
+                }
+                (Some(_), None) => Meaning::Result(OutcomeKind::Ignored),
+                (had, Some(lease)) if had.map(|had| had.nonce) != Some(lease.nonce) => Meaning::Lease,
+                _ => Meaning::Again,
+            };
+        }
+        match &record.cause {
+            _ if is_known => Meaning::Again,
+            Some(Cause::Rule(_)) => Meaning::Trip,
+            Some(Cause::CoolOffOver) => Meaning::Lease,
+            Some(Cause::ProbesSucceeded) => Meaning::Result(OutcomeKind::Success),
+            Some(Cause::ProbeFailed) => Meaning::Result(OutcomeKind::Failure),
+            Some(Cause::Command { command, .. }) => Meaning::Order(*command),
+            _ => Meaning::Again,
+        }
+    }
+}
+
+impl Books {
+    /// A worker was told something about a key, at this time of the store's.
+    pub(super) fn told(&mut self, who: Who, key: usize, was: Option<&Record>, now: Timestamp, at: Duration) {
+        self.tally.requests += 1;
+        let book = &mut self.keys[key];
+        book.told_at.insert(who, now);
+        let epoch = was.map_or(0, |was| was.epoch.0);
+        let known = book.history.last().map_or(0, |(_, epoch)| *epoch);
+        if epoch != known {
+            // It expired. Whatever else changes it is seen as it happens.
+            book.forgotten = true;
+            book.history.push((at, epoch));
+        }
+    }
+
+    pub(super) fn merged(
+        &mut self,
+        who: Who,
+        key: usize,
+        was: Option<&Record>,
+        (delta, merged): (&Delta, &Merged),
+        at: Duration,
+    ) {
+        let epoch = was.map_or(0, |was| was.epoch.0);
+        if merged.late == (delta.epoch.0 == epoch) {
+            let what = format!(
+                "{who:?}, e{key}: counts of epoch {}, in {epoch}, late is {}",
+                delta.epoch.0, merged.late
+            );
+            self.violate(Invariant::NothingDoubled, at, what);
+        }
+        if merged.late {
+            return;
+        }
+        let mut more = Counts::default();
+        for bucket in &delta.buckets {
+            more.add(Counts { successes: bucket.successes, failures: bucket.failures });
+        }
+        let book = &mut self.keys[key];
+        let counted = book.counts.entry(who).or_default();
+        counted.told.entry(epoch).or_default().add(more);
+        let (mut told, mut known) = (Counts::default(), Counts::default());
+        let counts = |epochs: &std::collections::BTreeMap<u64, Counts>, sum: &mut Counts| {
+            epochs
+                .iter()
+                .filter(|(of, _)| book.forgotten || **of == epoch)
+                .for_each(|(_, more)| sum.add(*more));
+        };
+        counts(&counted.told, &mut told);
+        counts(&counted.counted, &mut known);
+        if told.exceeds(known) {
+            let what = format!("{who:?}, e{key}: told {told:?} in epoch {epoch}, counted {known:?}");
+            self.violate(Invariant::NothingDoubled, at, what);
+            return;
+        }
+        let holds = Counts { successes: merged.totals.successes, failures: merged.totals.failures };
+        if let Some(applied) = &mut book.applied {
+            applied.add(more);
+            if holds.exceeds(*applied) {
+                let what = format!("e{key}: the window holds {holds:?}, and was told {applied:?}");
+                self.violate(Invariant::NothingDoubled, at, what);
+            }
+        }
+    }
+
+    /// A record was swapped in.
+    pub(super) fn swapped(&mut self, seen: &Seen<'_>) -> Meaning {
+        let (who, key, at) = (seen.who, seen.key, seen.at);
+        let record = &seen.swap.record;
+        let is_known = self.keys[key].epochs.contains(&record.epoch.0) && !seen.stays_in_epoch();
+        let meaning = seen.meaning(is_known);
+        self.tally.swaps += 1;
+        self.judge_write(seen, meaning);
+        match meaning {
+            Meaning::Lease => self.judge_lease(seen),
+            Meaning::Result(kind) => self.judge_result(seen, kind),
+            Meaning::Trip => self.judge_trip(seen),
+            Meaning::Order(command) => {
+                self.tally.orders += 1;
+                if !self.orders.contains(&(who.worker, key, command)) {
+                    self.violate(
+                        Invariant::OverridesHold,
+                        at,
+                        format!("{who:?}: nobody said {command:?} to e{key}"),
+                    );
+                }
+            }
+            Meaning::Again => {
+                self.tally.publications += 1;
+                if self.last_loss.is_none() && !self.is_excused(who, at) {
+                    let what =
+                        format!("{who:?}, e{key}: a record of before, though nothing was lost: {record:?}");
+                    self.violate(Invariant::CompareAndSwap, at, what);
+                }
+            }
+        }
+        let book = &mut self.keys[key];
+        book.versions.insert(record.version.0);
+        book.epochs.insert(record.epoch.0);
+        if !seen.stays_in_epoch() {
+            book.history.push((at, record.epoch.0));
+            book.applied = Some(Counts::default());
+            book.grants
+                .iter_mut()
+                .for_each(|grant| grant.over |= Some(grant.nonce) != record.lease.map(|lease| lease.nonce));
+            self.tally.closings += u64::from(record.state == State::Closed && meaning != Meaning::Again);
+        }
+        book.overridden = match (&record.mode, book.overridden.take()) {
+            (Mode::Automatic, _) => None,
+            (mode, Some((since, before))) if *mode == before => Some((since, before)),
+            (mode, _) => Some((at, mode.clone())),
+        };
+        meaning
+    }
+
+    /// What must hold for any of them.
+    fn judge_write(&mut self, seen: &Seen<'_>, meaning: Meaning) {
+        let (who, key, at, swap) = (seen.who, seen.key, seen.at, seen.swap);
+        let record = &swap.record;
+        let mut wrong = Vec::new();
+        if seen.was.map(|was| was.version) != swap.expected {
+            wrong.push((Invariant::CompareAndSwap, "replaced a record that it had not seen".to_owned()));
+        }
+        if seen.now > swap.not_after {
+            let late = seen.now.since(swap.not_after);
+            wrong.push((Invariant::NoLateSwap, format!("was {late:?} too late ({meaning:?})")));
+        }
+        let book = &self.keys[key];
+        if book.versions.contains(&record.version.0) {
+            wrong.push((Invariant::CompareAndSwap, "used a version twice".to_owned()));
+        }
+        let highest = book.epochs.last().copied().unwrap_or(0);
+        let was = seen.was.map_or(0, |was| was.epoch.0);
+        if record.epoch.0 < was || (self.last_loss.is_none() && record.epoch.0 < highest) {
+            wrong.push((
+                Invariant::CompareAndSwap,
+                format!("went back from epoch {highest} to {}", record.epoch.0),
+            ));
+        }
+        let said = matches!(meaning, Meaning::Order(_));
+        if seen.is_overridden() && !said && self.last_loss.is_none() {
+            wrong.push((Invariant::OverridesHold, format!("put aside what an operator said ({meaning:?})")));
+        }
+        if let (Meaning::Trip | Meaning::Lease, Some(told)) = (meaning, book.told_at.get(&who)) {
+            let latest = *told + self.store_timeout;
+            if swap.not_after > latest && !self.is_excused(who, at) {
+                let over = swap.not_after.since(latest);
+                wrong
+                    .push((Invariant::NoLateSwap, format!("took {over:?} longer than it may ({meaning:?})")));
+            }
+        }
+        for (invariant, what) in wrong {
+            self.violate(invariant, at, format!("{who:?} {what}: e{key}, {record:?}"));
+        }
+    }
+
+    fn judge_lease(&mut self, seen: &Seen<'_>) {
+        let Some(lease) = seen.swap.record.lease else { return };
+        let (who, key, at, now) = (seen.who, seen.key, seen.at, seen.now);
+        let excused = self.is_excused(who, at);
+        let book = &mut self.keys[key];
+        let other = book.grants.iter().find(|grant| !grant.over && now < grant.expires_at);
+        let is_early = seen.was.and_then(|was| was.retry_at).is_some_and(|retry_at| now < retry_at);
+        let what = match other {
+            Some(other) => Some(format!("{who:?} got a lease of e{key} beside {:?}", other.who)),
+            None if is_early => Some(format!("{who:?} got a lease of e{key} before its cool-off was over")),
+            None => None,
+        };
+        book.grants.push(Grant {
+            nonce: lease.nonce,
+            who,
+            expires_at: lease.expires_at,
+            over: false,
+            taken: false,
+        });
+        self.tally.leases += 1;
+        if let Some(what) = what.filter(|_| !excused) {
+            self.violate(Invariant::OneLease, at, what);
+        }
+    }
+
+    fn judge_result(&mut self, seen: &Seen<'_>, kind: OutcomeKind) {
+        let (who, key, at, now) = (seen.who, seen.key, seen.at, seen.now);
+        let excused = self.is_excused(who, at);
+        let lease = seen.had_lease();
+        let book = &mut self.keys[key];
+        // Somebody must have made that probe, and must have said this of it.
+        let reported = |probe: &&mut Probe| {
+            let said = probe.settled.is_some_and(|(_, said)| said == kind);
+            probe.who == who && said && !probe.applied
+        };
+        let nonce = lease.map(|lease| lease.nonce);
+        let holds = book.grants.iter().any(|grant| Some(grant.nonce) == nonce && grant.who == who);
+        let in_time =
+            lease.is_some_and(|lease| now < lease.expires_at && seen.swap.not_after < lease.expires_at);
+        let mut reports = book.probes.iter_mut().rev().filter(reported);
+        let wrong = match reports.find(|probe| probe.nonce.is_none() || probe.nonce == nonce) {
+            None => Some("that nobody reported"),
+            Some(probe) => {
+                probe.applied = true;
+                // While the store is away, a worker probes by itself.
+                match (holds, in_time) {
+                    _ if excused && probe.nonce.is_none() => None,
+                    (false, _) => Some("that has no lease"),
+                    (true, false) => Some("after its lease had ended"),
+                    (true, true) => None,
+                }
+            }
+        };
+        if in_time {
+            book.grants
+                .iter_mut()
+                .filter(|grant| Some(grant.nonce) == nonce)
+                .for_each(|grant| grant.over = true);
+        }
+        self.tally.results += 1;
+        if let Some(wrong) = wrong {
+            let what = format!("{who:?}, e{key}: a result ({kind:?}) {wrong}");
+            self.violate(Invariant::NoStaleResult, at, what);
+        }
+    }
+
+    fn judge_trip(&mut self, seen: &Seen<'_>) {
+        let (who, key, at) = (seen.who, seen.key, seen.at);
+        self.tally.trips += 1;
+        if self.one_is_broken {
+            let what = format!("{who:?} opened e{key}, which is well");
+            self.violate(Invariant::OneBrokenOpensNothing, at, what);
+        }
+        let was_closed = seen.was.is_none_or(|was| was.state == State::Closed);
+        if !was_closed && !self.is_excused(who, at) {
+            let what = format!("{who:?} tripped e{key}, which was not closed");
+            self.violate(Invariant::CompareAndSwap, at, what);
+        }
+    }
+
+    /// The store lost writes: this is what it has left.
+    pub(super) fn lost(&mut self, at: Duration, left: &[Option<Record>]) {
+        self.last_loss = Some(at);
+        for (book, record) in self.keys.iter_mut().zip(left) {
+            book.forgotten = true;
+            book.applied = None;
+            book.history.push((at, record.as_ref().map_or(0, |record| record.epoch.0)));
+            book.grants.iter_mut().for_each(|grant| grant.over = true);
+            book.overridden = match record.as_ref().map(|record| &record.mode) {
+                None | Some(Mode::Automatic) => None,
+                Some(mode) => Some((at, mode.clone())),
+            };
+        }
+    }
+}

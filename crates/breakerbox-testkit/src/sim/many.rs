@@ -1,0 +1,61 @@
+//! Many seeds, one for each core at a time.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::books::{Tally, Violation};
+use super::run::run;
+use super::sabotage::Sabotage;
+
+/// What came of many runs.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How many runs there were.
+    pub runs: u64,
+    /// What happened in all of them.
+    pub tally: Tally,
+    /// How much virtual time they took.
+    pub lasted: Duration,
+    /// Runs in which something did not hold, by their seeds.
+    pub failed: BTreeMap<u64, Vec<Violation>>,
+}
+
+/// Runs these seeds, all of them or until something does not hold.
+///
+/// # Panics
+/// If the system has no thread left to start.
+#[must_use]
+pub fn run_many(seeds: Range<u64>, sabotage: Sabotage, all: bool, progress: impl Fn(u64) + Sync) -> Summary {
+    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let summary = Mutex::new(Summary::default());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let report = run(seed, sabotage, false);
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.runs += 1;
+            summary.tally.add(&report.tally);
+            summary.lasted += report.lasted;
+            progress(summary.runs);
+            if !report.violations.is_empty() {
+                stop.fetch_or(!all, Ordering::Relaxed);
+                summary.failed.insert(seed, report.violations);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,269 @@
+//! The way from one worker to the store, and back: slow, lossy, cut. What was sent travels by itself, whatever becomes of
+//! the sender.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Nonce, Record};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, sleep_until};
+
+use super::arbiter::Arbiter;
+use super::books::Who;
+use super::sabotage::Sabotage;
+use super::scenario::Cut;
+use super::world::World;
+
+/// All ways.
+pub(super) struct Network {
+    pub(super) world: Arc<World>,
+    pub(super) arbiter: Arbiter,
+    ways: Vec<Mutex<Way>>,
+    /// Until when the store does nothing.
+    stalled_until: Mutex<Duration>,
+}
+
+/// One worker's way, through all its lives.
+struct Way {
+    chance: SmallRng,
+    cut: Option<Cut>,
+    /// Where this life of the worker hears of changes.
+    announcer: Arc<Announcer>,
+    /// Changes arrive in their order.
+    last_push: Duration,
+}
+
+/// What becomes of one request.
+struct Fate {
+    out: Duration,
+    back: Duration,
+    arrives: bool,
+    is_answered: bool,
+    is_repeated: bool,
+}
+
+impl Network {
+    pub(super) fn new(world: &Arc<World>, sabotage: Sabotage) -> Arc<Self> {
+        let way = |worker: usize| {
+            let chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0xA11 + worker as u64) << 32);
+            let announcer = Arc::new(Announcer::new());
+            Mutex::new(Way { chance, cut: None, announcer, last_push: Duration::ZERO })
+        };
+        Arc::new(Self {
+            arbiter: Arbiter::new(world, sabotage),
+            ways: (0..world.scenario.workers.len()).map(way).collect(),
+            stalled_until: Mutex::new(Duration::ZERO),
+            world: Arc::clone(world),
+        })
+    }
+
+    /// Cuts a worker off, or no longer.
+    pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
+        let mut way = self.way(worker);
+        let was_cut = way.cut.is_some();
+        way.cut = how;
+        if how.is_none() && was_cut && way.chance.random() {
+            // Real stores say so when they connect again. If ours does not, reading again must do.
+            way.announcer.announce(Heard::Missed);
+        }
+    }
+
+    pub(super) fn stall(&self, until: Duration) {
+        *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn way(&self, worker: usize) -> MutexGuard<'_, Way> {
+        self.ways[worker].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cut(&self, worker: usize, how: &[Cut]) -> bool {
+        self.way(worker).cut.is_some_and(|cut| how.contains(&cut))
+    }
+
+    fn latency(&self, chance: &mut SmallRng) -> Duration {
+        let most = u64::try_from(self.world.scenario.settings.latency.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(chance.random_range(0..=most))
+    }
+
+    fn fate(&self, worker: usize) -> Fate {
+        let losses = if self.world.has_healed() { Default::default() } else { self.world.scenario.losses };
+        let mut way = self.way(worker);
+        let chance = &mut way.chance;
+        let (out, back) = (self.latency(chance), self.latency(chance));
+        let mut happens = |thousandths: u32| chance.random_range(0..1_000) < thousandths;
+        let (arrives, is_answered) = (!happens(losses.requests), !happens(losses.answers));
+        let (slow_out, slow_back) = (happens(losses.spikes), happens(losses.spikes));
+        let spike = self.world.scenario.settings.store_timeout * 2;
+        let is_repeated = self.arbiter.sabotage() == Sabotage::RepeatsMerges && happens(100);
+        Fate {
+            out: if slow_out { spike } else { out },
+            back: if slow_back { spike } else { back },
+            arrives,
+            is_answered,
+            is_repeated,
+        }
+    }
+
+    /// Everybody hears of a change, sooner or later, or not at all.
+    fn push(self: &Arc<Self>, swap: &Swap) {
+        let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
+        for worker in 0..self.ways.len() {
+            let mut way = self.way(worker);
+            let delay = self.latency(&mut way.chance);
+            if way.chance.random_range(0..1_000) < losses {
+                continue;
+            }
+            let at = way.last_push.max(self.world.at() + delay);
+            way.last_push = at;
+            let announcer = Arc::clone(&way.announcer);
+            drop(way);
+            let heard = Heard::Changed { key: Arc::clone(&swap.key), record: Arc::new(swap.record.clone()) };
+            let network = Arc::clone(self);
+            tokio::spawn(async move {
+                sleep_until(network.world.instant(at)).await;
+                if !network.is_cut(worker, &[Cut::Refuses, Cut::BlackHole, Cut::LosesAnswers]) {
+                    announcer.announce(heard);
+                }
+            });
+        }
+    }
+
+    async fn stalled(&self) {
+        let until = *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.world.at() < until {
+            sleep_until(self.world.instant(until)).await;
+        }
+    }
+}
+
+/// What one life of a worker takes for the store.
+pub(super) struct Link {
+    network: Arc<Network>,
+    who: Who,
+    announcer: Arc<Announcer>,
+}
+
+impl Link {
+    /// A worker begins, and hears what is announced from now on.
+    pub(super) fn new(network: &Arc<Network>, who: Who) -> Self {
+        let announcer = Arc::new(Announcer::new());
+        network.way(who.worker).announcer = Arc::clone(&announcer);
+        Self { network: Arc::clone(network), who, announcer }
+    }
+
+    /// Sends a request; `apply` is what the store does when it arrives.
+    async fn pass<T, F>(
+        &self,
+        what: &'static str,
+        apply: impl Fn(Arc<Network>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let Self { network, who, .. } = self;
+        let worker = who.worker;
+        let fate = network.fate(worker);
+        network.world.note(|| format!("{who:?} asks: {what}"));
+        let mut waiting = Waiting { world: &network.world, who: *who, what, is_answered: false };
+        if network.is_cut(worker, &[Cut::Refuses]) {
+            sleep(fate.out).await;
+            return Err(StoreError::Unavailable("connection refused".into()));
+        }
+        let (sender, receiver) = oneshot::channel();
+        let network = Arc::clone(network);
+        tokio::spawn(async move {
+            sleep(fate.out).await;
+            if !fate.arrives || network.is_cut(worker, &[Cut::Refuses, Cut::BlackHole]) {
+                return;
+            }
+            network.stalled().await;
+            if fate.is_repeated && what == "merge" {
+                let _ = apply(Arc::clone(&network)).await;
+            }
+            let answer = apply(Arc::clone(&network)).await;
+            sleep(fate.back).await;
+            if fate.is_answered && network.way(worker).cut.is_none() {
+                let _ = sender.send(answer);
+            }
+        });
+        let Ok(answer) = receiver.await else {
+            // Nobody will ever answer.
+            return std::future::pending().await;
+        };
+        waiting.is_answered = true;
+        answer
+    }
+}
+
+/// Somebody waits for an answer, and the books say so if it does not come.
+struct Waiting<'w> {
+    world: &'w World,
+    who: Who,
+    what: &'static str,
+    is_answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let at = self.world.at();
+            self.world.note(|| format!("{:?} gets no answer: {}", self.who, self.what));
+            self.world.write(|books| books.got_no_answer(self.who, at));
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Link {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+        let (deltas, who): (Arc<[Delta]>, _) = (deltas.into(), self.who);
+        self.pass("merge", move |network| {
+            let deltas = Arc::clone(&deltas);
+            async move { network.arbiter.merge(who, &deltas).await }
+        })
+        .await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+        let (keys, who): (Arc<[Arc<str>]>, _) = (keys.into(), self.who);
+        self.pass("read", move |network| {
+            let keys = Arc::clone(&keys);
+            async move { network.arbiter.read(who, &keys).await }
+        })
+        .await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        let (swap, who) = (Arc::new(swap.clone()), self.who);
+        self.pass("swap", move |network| {
+            let swap = Arc::clone(&swap);
+            async move {
+                let (answer, is_news) = network.arbiter.swap_if(who, &swap).await?;
+                if is_news {
+                    network.push(&swap);
+                }
+                Ok(answer)
+            }
+        })
+        .await
+    }
+
+    fn changes(&self) -> Changes {
+        self.announcer.listen()
+    }
+
+    async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
+        Ok(Page::default())
+    }
+
+    async fn lead(&self, _name: &str, _candidate: Nonce, _ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        Err(StoreError::Unavailable("nobody leads here".into()))
+    }
+}

@@ -1,0 +1,318 @@
+//! One run: the timeline, and what must hold at its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use breakerbox::store::MemorySnapshot;
+use breakerbox::{Command, Mode, Record, Status};
+use tokio::time::timeout_at;
+
+use super::books::{Invariant, Tally, Violation, Who};
+use super::network::Network;
+use super::sabotage::Sabotage;
+use super::scenario::{Cut, Event, Flavour, Scenario};
+use super::worker::Worker;
+use super::world::World;
+
+/// How often it is looked at whether all agree, once they must.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// What it began with.
+    pub seed: u64,
+    /// What did not hold. The run ends with the first.
+    pub violations: Vec<Violation>,
+    /// What happened.
+    pub tally: Tally,
+    /// How much virtual time it took.
+    pub lasted: Duration,
+    /// Everything, line by line, if it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed, in virtual time.
+///
+/// # Panics
+/// If the system has no memory for a runtime.
+#[must_use]
+pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without IO needs nothing from the system");
+    runtime.block_on(async {
+        let scenario = Scenario::new(seed);
+        let world = World::new(scenario, traced);
+        world.note(|| format!("{:#?}", world.scenario));
+        let network = Network::new(&world, sabotage);
+        Run::new(&world, network).go().await;
+        let mut books = world.books();
+        Report {
+            seed,
+            violations: std::mem::take(&mut books.violations),
+            tally: books.tally,
+            lasted: world.at(),
+            trace: world.take_trace(),
+        }
+    })
+}
+
+/// What is done at some moment.
+enum Act {
+    Pause(usize),
+    Resume(usize),
+    Kill(usize),
+    Start(usize),
+    Cut(usize, Option<Cut>),
+    Stall(Duration),
+    Flush,
+    Copy(usize),
+    Restore(usize),
+    Order(usize, usize, Command),
+    Remember,
+    Heal,
+    Look,
+    CloseTheBooks,
+    End,
+}
+
+struct Run {
+    world: Arc<World>,
+    network: Arc<Network>,
+    workers: Vec<Option<Worker>>,
+    lives: Vec<u32>,
+    copies: Vec<Option<MemorySnapshot>>,
+}
+
+impl Run {
+    fn new(world: &Arc<World>, network: Arc<Network>) -> Self {
+        let count = world.scenario.workers.len();
+        let workers = (0..count).map(|_| None).collect();
+        Self { world: Arc::clone(world), network, workers, lives: vec![0; count], copies: Vec::new() }
+    }
+
+    async fn go(&mut self) {
+        for worker in 0..self.workers.len() {
+            self.start(worker);
+        }
+        for (at, act) in self.timeline() {
+            let broken = self.world.broken.notified();
+            if timeout_at(self.world.instant(at), broken).await.is_ok() {
+                return;
+            }
+            self.act(act).await;
+        }
+    }
+
+    /// All that is done, in order of time.
+    fn timeline(&mut self) -> Vec<(Duration, Act)> {
+        let scenario = &self.world.scenario;
+        let mut acts = vec![(Duration::from_secs(5), Act::Remember)];
+        for &(at, event) in &scenario.events {
+            match event {
+                Event::Pause { worker, lasts } => {
+                    acts.extend([(at, Act::Pause(worker)), (at + lasts, Act::Resume(worker))]);
+                }
+                Event::Crash { worker, back_after } => {
+                    acts.extend([(at, Act::Kill(worker)), (at + back_after, Act::Start(worker))]);
+                }
+                Event::Cut { worker, how, lasts } => {
+                    acts.extend([(at, Act::Cut(worker, Some(how))), (at + lasts, Act::Cut(worker, None))]);
+                }
+                Event::CutAll { how, lasts } => {
+                    for worker in 0..scenario.workers.len() {
+                        acts.extend([
+                            (at, Act::Cut(worker, Some(how))),
+                            (at + lasts, Act::Cut(worker, None)),
+                        ]);
+                    }
+                }
+                Event::Stall { lasts } => acts.push((at, Act::Stall(at + lasts))),
+                Event::Flush => acts.push((at, Act::Flush)),
+                Event::Failover { lost } => {
+                    let copy = self.copies.len();
+                    self.copies.push(None);
+                    acts.extend([(at.saturating_sub(lost), Act::Copy(copy)), (at, Act::Restore(copy))]);
+                }
+                Event::Order { worker, endpoint, command } => {
+                    acts.push((at, Act::Order(worker, endpoint, command)))
+                }
+            }
+        }
+        let (settings, called_every) = (scenario.settings, scenario.called_every());
+        let healed_at = scenario.healed_at;
+        acts.push((healed_at, Act::Heal));
+        // A call that hangs when all is well again has to be given up first.
+        let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within(called_every);
+        let closed_at =
+            healed_at + Duration::from_secs(1) + settings.closed_within(&scenario.policy, called_every);
+        let mut look_at = agree_at;
+        while look_at < closed_at {
+            acts.push((look_at, Act::Look));
+            look_at += LOOK;
+        }
+        acts.push((closed_at, Act::CloseTheBooks));
+        acts.push((closed_at + Duration::from_secs(1) + settings.told_within(), Act::End));
+        acts.sort_by_key(|(at, _)| *at);
+        acts
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Pause(worker) => self.pause(worker),
+            Act::Resume(worker) => self.resume(worker),
+            Act::Kill(worker) => self.kill(worker),
+            Act::Start(worker) => self.start(worker),
+            Act::Cut(worker, how) => {
+                self.world.note(|| format!("w{worker} cut: {how:?}"));
+                self.network.cut(worker, how);
+            }
+            Act::Stall(until) => {
+                self.world.note(|| format!("store  stalls until {until:?}"));
+                self.network.stall(until);
+            }
+            Act::Flush => self.network.arbiter.lose(MemorySnapshot::default()).await,
+            Act::Copy(copy) => self.copies[copy] = Some(self.network.arbiter.snapshot()),
+            Act::Restore(copy) => {
+                let copy = self.copies[copy].take().unwrap_or_default();
+                self.network.arbiter.lose(copy).await;
+            }
+            Act::Order(worker, endpoint, command) => {
+                if let Some(worker) = &self.workers[worker] {
+                    worker.order(endpoint, command, 1);
+                }
+            }
+            Act::Remember => self.network.arbiter.remember().await,
+            Act::Heal => self.heal(),
+            Act::Look => self.look(false).await,
+            Act::CloseTheBooks => {
+                self.look(true).await;
+                self.world.is_over.store(true, Ordering::Relaxed);
+            }
+            Act::End => self.audit(),
+        }
+    }
+
+    fn start(&mut self, worker: usize) {
+        if self.workers[worker].is_none() {
+            self.lives[worker] += 1;
+            let who = Who { worker, life: self.lives[worker] };
+            self.workers[worker] = Some(Worker::start(&self.network, who));
+        }
+    }
+
+    fn kill(&mut self, worker: usize) {
+        if let Some(worker) = self.workers[worker].take() {
+            self.world.note(|| format!("{:?} KILLED", worker.who));
+            self.world.write(|books| books.workers[worker.who.worker].alive = false);
+            worker.gate.kill();
+        }
+    }
+
+    fn pause(&mut self, worker: usize) {
+        if let Some(worker) = self.workers[worker].as_mut().filter(|worker| !worker.gate.is_paused()) {
+            self.world.note(|| format!("{:?} PAUSED", worker.who));
+            worker.paused_at = Some(self.world.at());
+            worker.gate.pause();
+        }
+    }
+
+    fn resume(&mut self, worker: usize) {
+        let Some(worker) = &mut self.workers[worker] else { return };
+        if let Some(paused_at) = worker.paused_at.take() {
+            self.world.note(|| format!("{:?} goes on", worker.who));
+            self.world.write(|books| books.resumed(worker.who, paused_at, self.world.at()));
+            worker.gate.resume();
+        }
+    }
+
+    /// From now on all is well, and operators let go.
+    fn heal(&mut self) {
+        self.world.note(|| "ALL IS WELL".to_owned());
+        for worker in 0..self.workers.len() {
+            self.network.cut(worker, None);
+            self.resume(worker);
+            self.start(worker);
+        }
+        self.network.stall(Duration::ZERO);
+        if let Some(worker) = &self.workers[0] {
+            for key in 0..worker.circuits.len() {
+                worker.order(key, Command::Enable, 20);
+            }
+        }
+    }
+
+    /// Looks whether all agree, and whether all is closed if it must be.
+    async fn look(&self, must_be_closed: bool) {
+        let at = self.world.at();
+        let records = self.network.arbiter.records().await;
+        for worker in self.workers.iter().flatten() {
+            for (key, (circuit, there)) in worker.circuits.iter().zip(&records).enumerate() {
+                let here = circuit.record();
+                let wrong = self.disagrees(key, &here, there.as_ref(), at);
+                if let Some(wrong) = wrong {
+                    let what = format!("{:?}, e{key}: {wrong}", worker.who);
+                    self.world.write(|books| books.violate(Invariant::AllAgree, at, what));
+                }
+                if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
+                    let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
+                    self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
+                }
+            }
+        }
+    }
+
+    fn disagrees(&self, key: usize, here: &Record, there: Option<&Record>, at: Duration) -> Option<String> {
+        let books = self.world.books();
+        let long_ago = at.saturating_sub(books.agree_within);
+        let history = &books.keys[key].history;
+        let known = history.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
+        let has_lived = here.cause.is_some();
+        if known > 0 && (!has_lived || here.epoch.0 < known) {
+            return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
+        }
+        match there {
+            Some(there) if has_lived && here.epoch > there.epoch => {
+                Some(format!("knows epoch {}, and the store only {}", here.epoch.0, there.epoch.0))
+            }
+            Some(there) if here.epoch == there.epoch && here.status() != there.status() => {
+                Some(format!("is {}, and the store {}", here.status(), there.status()))
+            }
+            None if here.status() != Status::Closed => {
+                Some(format!("is {}, and the store knows nothing", here.status()))
+            }
+            _ => None,
+        }
+    }
+
+    /// All has been told by now.
+    fn audit(&self) {
+        if self.world.scenario.flavour == Flavour::Faulty {
+            return;
+        }
+        let mut wrong = Vec::new();
+        for (key, book) in self.world.books().keys.iter().enumerate() {
+            for (who, counts) in book.counts.iter().filter(|_| !book.forgotten) {
+                let of = |epochs: &std::collections::BTreeMap<u64, _>| {
+                    epochs.get(&counts.epoch).copied().unwrap_or_default()
+                };
+                let (counted, told) = (of(&counts.counted), of(&counts.told));
+                if counted != told {
+                    wrong.push(format!(
+                        "{who:?}, e{key}: counted {counted:?} in epoch {}, told {told:?}",
+                        counts.epoch
+                    ));
+                }
+            }
+        }
+        for what in wrong {
+            self.world.write(|books| books.violate(Invariant::NothingLost, self.world.at(), what));
+        }
+    }
+}
+
+fn is_disabled(record: &Record) -> bool {
+    matches!(record.mode, Mode::Disabled(_))
+}

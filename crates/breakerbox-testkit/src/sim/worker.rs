@@ -1,0 +1,250 @@
+//! One worker: the real library with its own clock, and callers who behave as callers do, well or badly.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use breakerbox::{Attribution, Breakerbox, Circuit, Command, OutcomeKind, Permit, Settlement};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::sleep;
+
+use super::arbiter::{index, name};
+use super::books::{Invariant, Who};
+use super::gate::Gate;
+use super::network::{Link, Network};
+use super::scenario::{Behaviour, Flavour};
+use super::world::World;
+
+/// How long a caller waits for a call that is no probe.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) struct Worker {
+    pub(super) who: Who,
+    pub(super) gate: Arc<Gate>,
+    pub(super) circuits: Vec<Circuit>,
+    pub(super) paused_at: Option<Duration>,
+    world: Arc<World>,
+}
+
+impl Worker {
+    /// Begins a life that remembers nothing.
+    pub(super) fn start(network: &Arc<Network>, who: Who) -> Self {
+        let world = Arc::clone(&network.world);
+        let (scenario, settings) = (&world.scenario, world.scenario.settings);
+        let gate = Arc::new(Gate::default());
+        let (spawner, books) = (Arc::clone(&gate), Arc::clone(&world));
+        let seed = scenario.seed ^ ((who.worker as u64) << 40) ^ (u64::from(who.life) << 50);
+        world.note(|| format!("{who:?} begins"));
+        world.write(|books| books.began(who, world.at()));
+        let healthy = Arc::clone(&world);
+        let breakers = Breakerbox::builder()
+            .policy(scenario.policy.clone())
+            .clock(world.worker_clock(who.worker))
+            .store(Link::new(network, who))
+            .on_store_loss(scenario.workers[who.worker].on_loss)
+            .flush_every(settings.flush_every)
+            .store_timeout(settings.store_timeout)
+            .reread_every(settings.reread_every)
+            .observer(move |heard| {
+                let key = index(&heard.key);
+                books.note(|| {
+                    format!("{who:?} e{key} is {} in epoch {}", heard.change.to, heard.change.epoch.0)
+                });
+                books.write(|books| books.heard(who, key, heard.change.epoch.0));
+            })
+            .store_observer(move |health| healthy.note(|| format!("{who:?} store {health}")))
+            .seed(seed)
+            .spawner(move |task| spawner.spawn(task))
+            .build();
+        let circuits = (0..scenario.endpoints.len())
+            .map(|endpoint| breakers.circuit(&name(endpoint)).expect("a short key"))
+            .collect::<Vec<_>>();
+        for (key, circuit) in circuits.iter().enumerate() {
+            let chance = SmallRng::seed_from_u64(seed ^ (0xCA11 + key as u64));
+            let caller = Caller { world: Arc::clone(&world), who, key, circuit: circuit.clone(), chance };
+            gate.spawn(Box::pin(caller.keep_calling()));
+        }
+        Self { who, gate, circuits, paused_at: None, world }
+    }
+
+    /// Does what an operator says, again and again if need be.
+    pub(super) fn order(&self, key: usize, command: Command, tries: u32) {
+        let (world, who, circuit) = (Arc::clone(&self.world), self.who, self.circuits[key].clone());
+        self.gate.spawn(Box::pin(async move {
+            let by = Attribution::new("operator", "simulation").expect("short");
+            for _ in 0..tries {
+                world.note(|| format!("{who:?} e{key}: an operator says {command:?}"));
+                world.write(|books| books.orders.insert((who.worker, key, command)));
+                match circuit.obey_store(command, &by).await {
+                    Ok(change) => {
+                        world.note(|| format!("{who:?} e{key}: {command:?} is done"));
+                        let was_written = |epoch| world.books().keys[key].epochs.contains(&epoch);
+                        if let Some(change) = change.filter(|change| !was_written(change.epoch.0)) {
+                            let what =
+                                format!("{who:?} e{key}: {command:?} is done, but not written: {change:?}");
+                            world.write(|books| books.violate(Invariant::OverridesHold, world.at(), what));
+                        }
+                        return;
+                    }
+                    Err(error) => world.note(|| format!("{who:?} e{key}: {command:?}: {error}")),
+                }
+                sleep(Duration::from_millis(200)).await;
+            }
+        }));
+    }
+}
+
+/// Calls one endpoint, again and again.
+struct Caller {
+    world: Arc<World>,
+    who: Who,
+    key: usize,
+    circuit: Circuit,
+    chance: SmallRng,
+}
+
+/// How a call goes.
+struct Course {
+    takes: Duration,
+    kind: OutcomeKind,
+}
+
+impl Caller {
+    async fn keep_calling(mut self) {
+        let every = self.world.scenario.workers[self.who.worker].every[self.key];
+        loop {
+            let wait = every.mul_f64(self.chance.random_range(0.2..1.8));
+            sleep(wait).await;
+            if self.world.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let circuit = self.circuit.clone();
+            self.call(&circuit).await;
+        }
+    }
+
+    async fn call(&mut self, circuit: &Circuit) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let asked_at = world.at();
+        let limit = Duration::from_millis(self.chance.random_range(50..1_000));
+        let answer = match self.chance.random_range(0..10) {
+            0..=6 => circuit.ask_store().await,
+            7 | 8 => circuit.ask(),
+            _ => circuit.ask_within(limit).await,
+        };
+        world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
+        match answer {
+            Ok(permit) if permit.is_probe() => self.probe(permit).await,
+            Ok(permit) => self.ordinary(permit).await,
+            Err(refusal) => world.note(|| format!("{who:?} e{key}: {}", refusal.name())),
+        }
+    }
+
+    /// How a call would go that is made now.
+    fn course(&mut self) -> Course {
+        let at = self.world.at();
+        let phases = &self.world.scenario.endpoints[self.key];
+        let behaviour =
+            phases.iter().rfind(|phase| phase.from <= at).map_or(Behaviour::Well, |phase| phase.behaviour);
+        let quickly = Duration::from_millis(self.chance.random_range(0..30));
+        let is_broken = self.world.scenario.workers[self.who.worker].broken;
+        let (takes, is_well) = match behaviour {
+            _ if is_broken => (quickly, false),
+            Behaviour::Well => (quickly, true),
+            Behaviour::Dead => (quickly, false),
+            Behaviour::Flaky(percent) => (quickly, self.chance.random_range(0..100) >= percent),
+            Behaviour::Slow(ms) => (Duration::from_millis(self.chance.random_range(ms / 2..=ms)), true),
+            Behaviour::Hangs => (Duration::from_secs(3_600), false),
+        };
+        let says_nothing = !self.world.has_healed() && self.chance.random_range(0..30) == 0;
+        let kind = match is_well {
+            _ if says_nothing => OutcomeKind::Ignored,
+            true => OutcomeKind::Success,
+            false => OutcomeKind::Failure,
+        };
+        Course { takes, kind }
+    }
+
+    async fn probe(&mut self, permit: Permit<'_>) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let (began, left) = (world.at(), permit.time_left().unwrap_or_default());
+        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
+        world.note(|| format!("{who:?} e{key}: probes"));
+        let mut course = self.course();
+        let manners = if world.has_healed() { 0 } else { self.chance.random_range(0..12) };
+        if manners < 9 {
+            if course.takes >= left {
+                course = Course { takes: left, kind: OutcomeKind::Failure };
+            }
+        } else {
+            // Rude ones stay as long as they like, and then say what they like.
+            let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
+            course.takes =
+                course.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
+        }
+        sleep(course.takes).await;
+        let drops = manners == 11;
+        if drops {
+            let age = world.scenario.policy.probe_timeout().saturating_sub(left) + (world.at() - began);
+            let in_grace = age < world.scenario.policy.cancel_grace();
+            course.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
+        }
+        world.write(|books| books.settled_probe(key, number, world.at(), course.kind));
+        world.note(|| format!("{who:?} e{key}: the probe is a {:?}", course.kind));
+        if drops {
+            drop(permit);
+            return;
+        }
+        let settlement = match course.kind {
+            OutcomeKind::Success => permit.success(),
+            OutcomeKind::Failure => self.fail(permit),
+            OutcomeKind::Ignored => permit.ignored(),
+        };
+        if settlement == Settlement::Late {
+            world.note(|| format!("{who:?} e{key}: the probe was late"));
+            world.write(|books| books.tally.late += 1);
+        }
+    }
+
+    async fn ordinary(&mut self, permit: Permit<'_>) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let began = world.at();
+        let mut course = self.course();
+        if course.takes >= PATIENCE {
+            course = Course { takes: PATIENCE, kind: OutcomeKind::Failure };
+        }
+        sleep(course.takes).await;
+        let epoch = world.write(|books| books.epoch_of(who, key));
+        let drops = world.scenario.flavour == Flavour::Faulty && self.chance.random_range(0..20) == 0;
+        if drops {
+            // It can't be known from outside whether it counts.
+            if world.at() - began >= world.scenario.policy.cancel_grace() {
+                world.write(|books| books.counted(who, key, epoch, true));
+            }
+            drop(permit);
+            return;
+        }
+        let settlement = match course.kind {
+            OutcomeKind::Success => permit.success(),
+            OutcomeKind::Failure => self.fail(permit),
+            OutcomeKind::Ignored => permit.ignored(),
+        };
+        world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", course.kind));
+        match settlement {
+            Settlement::Counted => {
+                world.write(|books| books.counted(who, key, epoch, course.kind == OutcomeKind::Failure));
+            }
+            Settlement::Late => world.write(|books| books.tally.late += 1),
+            Settlement::Uncounted | Settlement::Unheard => {}
+        }
+    }
+
+    fn fail(&mut self, permit: Permit<'_>) -> Settlement {
+        if self.chance.random_range(0..10) == 0 {
+            return permit
+                .failure_with_retry_after(Duration::from_millis(self.chance.random_range(0..4_000)));
+        }
+        permit.failure()
+    }
+}

@@ -1,0 +1,125 @@
+//! What everybody in a run shares: the time, the books, and the trace.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakerbox::{Clock, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::books::{Books, Counts, KeyBook, WorkerBook};
+use super::scenario::{Flavour, Scenario};
+
+/// What the store's clock says when a run begins.
+const STORE_BEGINS: Duration = Duration::from_secs(1_700_000_000);
+
+pub(super) struct World {
+    pub(super) scenario: Scenario,
+    start: Instant,
+    books: Mutex<Books>,
+    trace: Option<Mutex<Vec<String>>>,
+    /// Nobody calls any more.
+    pub(super) is_over: AtomicBool,
+    /// Somebody wrote down a violation.
+    pub(super) broken: Notify,
+}
+
+impl World {
+    pub(super) fn new(scenario: Scenario, traced: bool) -> Arc<Self> {
+        let mut books = Books {
+            agree_within: scenario.settings.agree_within(scenario.called_every()),
+            store_timeout: scenario.settings.store_timeout,
+            one_is_broken: scenario.flavour == Flavour::OneBroken,
+            ..Books::default()
+        };
+        let key = || KeyBook { applied: Some(Counts::default()), ..KeyBook::default() };
+        books.keys.resize_with(scenario.endpoints.len(), key);
+        books.workers.resize_with(scenario.workers.len(), WorkerBook::default);
+        Arc::new(Self {
+            scenario,
+            start: Instant::now(),
+            books: Mutex::new(books),
+            trace: traced.then(Mutex::default),
+            is_over: AtomicBool::new(false),
+            broken: Notify::new(),
+        })
+    }
+
+    /// How long the run has been going.
+    pub(super) fn at(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn worker_clock(&self, worker: usize) -> WorkerClock {
+        WorkerClock { start: self.start, skew: self.scenario.workers[worker].skew }
+    }
+
+    pub(super) fn instant(&self, at: Duration) -> Instant {
+        self.start + at
+    }
+
+    /// What the store's clock says.
+    pub(super) fn store_time(&self) -> Timestamp {
+        Timestamp::ZERO + STORE_BEGINS + self.at()
+    }
+
+    pub(super) fn has_healed(&self) -> bool {
+        self.at() >= self.scenario.healed_at
+    }
+
+    /// Writes into the books, and says so if something is wrong.
+    pub(super) fn write<R>(&self, write: impl FnOnce(&mut Books) -> R) -> R {
+        let mut books = self.books();
+        let before = books.violations.len();
+        let result = write(&mut books);
+        let new: Vec<_> = books.violations[before..].iter().map(ToString::to_string).collect();
+        drop(books);
+        for violation in new {
+            self.note(|| format!("VIOLATION {violation}"));
+            self.broken.notify_one();
+        }
+        result
+    }
+
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line to the trace, if there is one.
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            let line = format!("{:>11.6} {}", self.at().as_secs_f64(), line());
+            trace.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    }
+
+    pub(super) fn take_trace(&self) -> Vec<String> {
+        let take = |trace: &Mutex<Vec<String>>| {
+            std::mem::take(&mut *trace.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.trace.as_ref().map(take).unwrap_or_default()
+    }
+}
+
+/// The store's clock.
+pub(super) struct StoreClock(pub(super) Arc<World>);
+
+impl Clock for StoreClock {
+    fn now(&self) -> Timestamp {
+        self.0.store_time()
+    }
+}
+
+/// A worker's clock: as fast as everybody's, and somewhere else.
+#[derive(Clone, Copy)]
+pub(super) struct WorkerClock {
+    start: Instant,
+    skew: Duration,
+}
+
+impl Clock for WorkerClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO + self.skew + self.start.elapsed()
+    }
+}
