@@ -132,6 +132,14 @@ impl Member {
             return change.clone();
         }
         link.seen = Some(Seen::of(Some(record)));
+        if let Some(left_in) = &mut link.alone_since {
+            if self.circuit.epoch() > record.epoch {
+                // What was decided alone since then is newer, and is proposed on return.
+                return change.clone();
+            }
+            // This the store knows: on return it need not be told.
+            *left_in = record.epoch;
+        }
         if change.is_some() {
             link.begin_epoch();
         }

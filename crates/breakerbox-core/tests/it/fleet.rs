@@ -501,3 +501,44 @@ fn who_is_a_little_ahead_of_the_store_knows_its_own_failures_all_the_same() {
     fleet.tell(0);
     assert_eq!(fleet.store.record, None, "nobody else has failed: it waits for the others' word");
 }
+
+#[test]
+fn what_was_swapped_in_while_it_went_alone_is_not_swapped_in_again_on_return() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.members[0].leave();
+    let by = operator();
+    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::ForceOpen, &by, at));
+    assert!(fleet.swap(0, &proposal.unwrap()));
+    assert_eq!(fleet.status(0), Status::Open);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert_eq!(learnt.publish, None);
+}
+
+#[test]
+fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    fleet.fail(1, 1);
+    fleet.pass(ms(1));
+    let permit = fleet.ask(0).unwrap();
+    fleet.report(0, permit, &failed());
+    let delta = fleet.delta(0).unwrap();
+    let merged = fleet.store.merge(&delta, fleet.now);
+    let Tell::Swap(trip) = fleet.step(0, |member, at| member.told(&merged, at)).tell else {
+        panic!("a trip")
+    };
+    assert!(fleet.store.swap(&trip, fleet.now), "but nobody hears of it");
+    fleet.members[0].leave();
+    fleet.pass(ms(1));
+    fleet.fail(0, 1);
+    assert_eq!(fleet.status(0), Status::Open, "by itself, a moment later");
+    let alone = fleet.members[0].circuit().epoch();
+    fleet.step(0, |member, at| member.won(&trip, at.policy, at.now));
+    assert_eq!(fleet.members[0].circuit().epoch(), alone, "epochs only grow");
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
+}

@@ -15,6 +15,9 @@ use super::scenario::{Cut, Event, Flavour, Scenario};
 use super::worker::Worker;
 use super::world::World;
 
+/// After how long operators let go once more.
+const LET_GO_AGAIN: Duration = Duration::from_secs(2);
+
 /// How often it is looked at whether all agree, once they must.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -73,6 +76,7 @@ enum Act {
     Order(usize, usize, Command),
     Remember,
     Heal,
+    LetGo,
     Look,
     CloseTheBooks,
     End,
@@ -144,10 +148,11 @@ impl Run {
         let (settings, called_every) = (scenario.settings, scenario.called_every());
         let healed_at = scenario.healed_at;
         acts.push((healed_at, Act::Heal));
+        // Twice, since what an operator said just before may come later than this.
+        acts.extend([(healed_at, Act::LetGo), (healed_at + LET_GO_AGAIN, Act::LetGo)]);
         // A call that hangs when all is well again has to be given up first.
         let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within(called_every);
-        let closed_at =
-            healed_at + Duration::from_secs(1) + settings.closed_within(&scenario.policy, called_every);
+        let closed_at = healed_at + LET_GO_AGAIN + settings.closed_within(&scenario.policy, called_every);
         let mut look_at = agree_at;
         while look_at < closed_at {
             acts.push((look_at, Act::Look));
@@ -186,6 +191,7 @@ impl Run {
             }
             Act::Remember => self.network.arbiter.remember().await,
             Act::Heal => self.heal(),
+            Act::LetGo => self.let_go(),
             Act::Look => self.look(false).await,
             Act::CloseTheBooks => {
                 self.look(true).await;
@@ -228,7 +234,7 @@ impl Run {
         }
     }
 
-    /// From now on all is well, and operators let go.
+    /// From now on all is well.
     fn heal(&mut self) {
         self.world.note(|| "ALL IS WELL".to_owned());
         for worker in 0..self.workers.len() {
@@ -237,6 +243,10 @@ impl Run {
             self.start(worker);
         }
         self.network.stall(Duration::ZERO);
+    }
+
+    /// Operators let go.
+    fn let_go(&self) {
         if let Some(worker) = &self.workers[0] {
             for key in 0..worker.circuits.len() {
                 worker.order(key, Command::Enable, 20);

@@ -216,7 +216,8 @@ impl Caller {
         }
         sleep(course.takes).await;
         let epoch = world.write(|books| books.epoch_of(who, key));
-        let drops = world.scenario.flavour == Flavour::Faulty && self.chance.random_range(0..20) == 0;
+        let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
+        let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {
             // It can't be known from outside whether it counts.
             if world.at() - began >= world.scenario.policy.cancel_grace() {
