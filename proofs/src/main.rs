@@ -4,7 +4,7 @@ mod sim;
 
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
-use breakerbox_proofs::fleet::{self, Kind, Latency, Plan, Recoveries};
+use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
 use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
@@ -64,6 +64,9 @@ struct Fleet {
     /// How many recoveries for each row, side by side on 20 endpoints
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
     rounds: u32,
+    /// How many rounds for each fault of a prober, side by side in ten places
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
+    faults: u32,
     /// How many processes
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..))]
     processes: u32,
@@ -131,17 +134,20 @@ fn outages(arguments: &Outages) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// In how many places a fault befalls processes side by side.
+const LANES: u32 = 10;
+
 #[tokio::main]
 async fn fleet(arguments: &Fleet) -> anyhow::Result<()> {
     let program = std::env::current_exe()?;
     let kinds = arguments.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
     let mut faulty = Vec::new();
     println!("{}", Recoveries::head());
-    for kind in kinds {
+    for kind in &kinds {
         for (latency, probes) in
             [(Latency::None, 1), (Latency::Varying, 1), (Latency::None, 3), (Latency::Varying, 3)]
         {
-            let rounds = arguments.rounds / ENDPOINTS;
+            let (kind, rounds) = (*kind, arguments.rounds / ENDPOINTS);
             let plan =
                 Plan { kind, latency, probes, processes: arguments.processes, endpoints: ENDPOINTS, rounds };
             let recoveries = fleet::recover(&program, plan).await?;
@@ -150,6 +156,16 @@ async fn fleet(arguments: &Fleet) -> anyhow::Result<()> {
                 faulty.push(format!("recoveries over {}", kind.name()));
             } else if !recoveries.is_worth_something() {
                 bail!("the processes hardly ever met; try again when the machine has cores to spare");
+            }
+        }
+    }
+    println!("\n{}", Befallen::head());
+    for kind in kinds {
+        for fault in Fault::ALL {
+            let befallen = fleet::befall(&program, kind, fault, LANES, arguments.faults / LANES).await?;
+            println!("{befallen}");
+            if !befallen.faults().is_empty() {
+                faulty.push(format!("{fault}, over {}", kind.name()));
             }
         }
     }

@@ -11,12 +11,18 @@
 //! | `traffic`, `caller` | what a worker does by itself: calls at a rate, or asks as fast as it can |
 //! | `watched` | how often two processes wanted the same lease at once |
 //! | [`recover`] | recoveries by all processes at once; [`judge`] says whether one is as promised, [`Recoveries`] adds up |
+//! | [`befall`] | faults of single processes ([`Fault`]), round by round; [`Befallen`] adds up |
+//! | `lane` | what all faults have in common: three processes, a short cool-off, and a long one after it |
 //!
 //! A worker is killed with its handle, and ends with its proof, however that ends.
 
 mod backing;
+mod befall;
+mod befallen;
 mod caller;
+mod fault;
 mod judge;
+mod lane;
 mod process;
 mod receiver;
 mod recoveries;
@@ -28,6 +34,8 @@ pub mod words;
 pub mod worker;
 
 pub use self::backing::{Backing, Kind, Server};
+pub use self::befallen::{Befallen, befall};
+pub use self::fault::Fault;
 pub use self::judge::{Seen, judge};
 pub use self::process::{Asked, PATIENCE, Pending, Process};
 pub use self::receiver::{Manner, Receiver, Visit};

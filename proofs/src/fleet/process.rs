@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -56,14 +58,11 @@ impl Process {
     /// # Errors
     /// If it does not start.
     pub async fn start(program: &Path, settings: &Settings) -> Result<Self> {
-        let mut child = Command::new(program)
-            .arg("worker")
-            .args(arguments(settings))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("{} can't be run", program.display()))?;
+        let mut command = Command::new(program);
+        command.arg("worker").args(arguments(settings)).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = spawn(command).await.with_context(|| format!("{} can't be run", program.display()));
+        let mut child = child?;
         let (orders, answers) = child.stdin.take().zip(child.stdout.take()).context("it has no pipes")?;
         let (ready, is_ready) = oneshot::channel();
         let waiting = Waiting::new(Mutex::new(HashMap::from([(0, ready)])));
@@ -252,6 +251,24 @@ impl Pending {
             other => unexpected(&other),
         }
     }
+}
+
+/// Starts a process on a thread that lives as long as the program: a worker ends with the thread that started it, and those of
+/// a runtime come and go.
+async fn spawn(mut command: Command) -> Result<Child> {
+    static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
+        let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        thread::spawn(move || to_start.into_iter().for_each(|start| start()));
+        starts
+    });
+    let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
+    let start = move || {
+        let _within = runtime.enter();
+        // Whoever does not wait any more has no use for it, and it is killed.
+        let _ = tell.send(command.spawn());
+    };
+    STARTER.send(Box::new(start)).map_err(|_| anyhow!("nobody is there to start it"))?;
+    Ok(told.await??)
 }
 
 fn known(answer: Answer) -> Result<Known> {

@@ -17,6 +17,8 @@ use breakerbox::{Nonce, Record};
 pub(super) struct Watched {
     inner: Arc<dyn Store>,
     requests: AtomicU64,
+    /// Merges that were answered.
+    merges: AtomicU64,
     leases: Mutex<HashMap<Arc<str>, Leases>>,
 }
 
@@ -29,11 +31,20 @@ pub(super) struct Leases {
 
 impl Watched {
     pub(super) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, requests: AtomicU64::new(0), leases: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            requests: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
+            leases: Mutex::default(),
+        })
     }
 
     pub(super) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn merges(&self) -> u64 {
+        self.merges.load(Ordering::Relaxed)
     }
 
     pub(super) fn leases(&self, key: &str) -> Leases {
@@ -50,7 +61,9 @@ impl Watched {
 #[async_trait]
 impl Store for Watched {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
-        self.count().merge(deltas).await
+        let answer = self.count().merge(deltas).await;
+        self.merges.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
+        answer
     }
 
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {

@@ -237,6 +237,8 @@ pub struct Health {
     pub returns: u64,
     /// Requests to the store so far.
     pub requests: u64,
+    /// How often the store took note of counts.
+    pub merges: u64,
     /// Results that came too late, and changed nothing.
     pub late_results: u64,
     /// How often counts were told to a store that did not answer.

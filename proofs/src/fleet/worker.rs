@@ -319,6 +319,7 @@ impl Worker {
             losses: self.news[0].load(Ordering::Relaxed),
             returns: self.news[1].load(Ordering::Relaxed),
             requests: self.store.requests(),
+            merges: self.store.merges(),
             late_results: counts.late_results,
             unheard: counts.unheard,
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fleet;
 mod outages;
 mod rig;
 

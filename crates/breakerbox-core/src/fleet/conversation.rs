@@ -127,8 +127,13 @@ impl Member {
     pub fn won(&mut self, proposal: &Proposal, policy: &Policy, now: Timestamp) -> Option<Change> {
         let Some(link) = &mut self.link else { return None };
         let Step { record, change } = &proposal.step;
-        if link.seen.is_some_and(|seen| seen.epoch > record.epoch) {
-            // Somebody has moved on since, and was heard of first.
+        let is_news = |seen: Seen| {
+            seen.epoch < record.epoch
+                || seen.epoch == record.epoch
+                    && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
+        };
+        if !link.seen.is_none_or(is_news) {
+            // Somebody has moved on since, this process perhaps, and was heard of first.
             return change.clone();
         }
         link.seen = Some(Seen::of(Some(record)));

@@ -189,10 +189,23 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
         (Status::Closed, Status::Closed)
     );
 
-    // A lease that has ended protects nothing: somebody else's is news.
+    // The same for the answer to a swap of its own, which others heard of before.
     fleet.all_read();
     fleet.trip();
     fleet.pass(secs(60));
+    let first = fleet.ask(1).unwrap();
+    let Reported { tell: Tell::Swap(result), .. } = fleet.report(1, first, &ok()) else { panic!("a result") };
+    assert!(fleet.store.swap(&result, fleet.now));
+    fleet.read(1);
+    let second = fleet.ask(1).unwrap();
+    assert_eq!(fleet.step(1, |member, at| member.won(&result, at.policy, at.now)), None);
+    assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
+    assert_eq!(fleet.status(1), Status::Closed);
+
+    // A lease that has ended protects nothing: somebody else's is news.
+    fleet.all_read();
+    fleet.trip();
+    fleet.pass(secs(120));
     let slow = fleet.ask(1).unwrap();
     fleet.pass(secs(12));
     let quick = fleet.ask(2).unwrap();
