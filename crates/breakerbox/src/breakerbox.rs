@@ -38,6 +38,7 @@ pub(crate) struct Shared {
     late: AtomicU64,
     uncontrolled: AtomicU64,
     unheard: AtomicU64,
+    overlaps: AtomicU64,
 }
 
 impl Breakerbox {
@@ -194,6 +195,7 @@ impl Breakerbox {
             uncontrolled: self.0.uncontrolled.load(Ordering::Relaxed),
             observer_panics: self.0.observers.panics(),
             unheard: self.0.unheard.load(Ordering::Relaxed),
+            overlaps: self.0.overlaps.load(Ordering::Relaxed),
         }
     }
 }
@@ -219,6 +221,7 @@ impl Shared {
             late: AtomicU64::new(0),
             uncontrolled: AtomicU64::new(0),
             unheard: AtomicU64::new(0),
+            overlaps: AtomicU64::new(0),
         }
     }
 
@@ -233,6 +236,10 @@ impl Shared {
     #[cold]
     pub(crate) fn count_uncontrolled(&self) {
         self.uncontrolled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_overlap(&self) {
+        self.overlaps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unheard(&self) {
@@ -254,6 +261,9 @@ pub struct Counts {
     pub uncontrolled: u64,
     /// Observers that panicked.
     pub observer_panics: u64,
+    /// Probes beside which somebody else was given one. It takes a store that lost writes, or whose clock stepped; while a
+    /// store is away nobody can tell.
+    pub overlaps: u64,
     /// How often counts of a circuit were told to a store that did not answer. They may be lost; they are not told again.
     pub unheard: u64,
 }

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told};
+use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told, is_of_another_probe};
 use super::delta::{Delta, Merged};
 use super::link::Seen;
 use super::member::{Member, refused};
@@ -186,12 +186,15 @@ impl Member {
     /// Makes the store's record this process's own.
     fn adopt(&mut self, record: Record, policy: &Policy, now: Timestamp) -> Learnt {
         let change = Change::to(&record, self.circuit.status());
+        let own = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
+        let overlapped =
+            own.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(Some(&record)));
             link.begin_epoch();
         }
         self.circuit = Circuit::from_record(record, policy, now);
-        Learnt { change, publish: None }
+        Learnt { change, publish: None, overlapped }
     }
 
     /// The store let go of a record that nobody needed any more.
@@ -211,7 +214,7 @@ impl Member {
         let Moment { policy, draw, .. } = at;
         let step = Step::within_epoch(self.circuit.record(), draw);
         let proposal = Proposal::new(there, step, at.swap_by(), policy);
-        Learnt { change: None, publish: Some(Box::new(proposal)) }
+        Learnt { publish: Some(Box::new(proposal)), ..Learnt::default() }
     }
 
     /// The store is away: from now on this process decides for itself, starting from what it knows.

@@ -8,7 +8,7 @@ use super::delta::Delta;
 use crate::circuit::Circuit;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
-use crate::record::Record;
+use crate::record::{Lease, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, Version};
 use crate::window::{Totals, Window};
@@ -178,9 +178,14 @@ impl Link {
         record: Option<&Record>,
         now: Timestamp,
     ) -> bool {
-        let own = circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now));
+        let own = self.own_lease(circuit, now);
         let theirs = record.and_then(|record| record.lease);
         own.is_some_and(|own| theirs.is_none_or(|theirs| theirs.nonce != own.nonce))
+    }
+
+    /// The lease of this process's own probe, while it is under way and in time.
+    pub(super) fn own_lease(&self, circuit: &Circuit, now: Timestamp) -> Option<Lease> {
+        circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
     /// Another epoch begins: whatever was counted belongs to the one before.

@@ -208,8 +208,10 @@ impl Member {
                 };
                 // At the expiry itself the lease is somebody else's to take.
                 let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
-                let proposal =
-                    Proposal { is_result: true, ..Proposal::new(expected, step, not_after, policy) };
+                let proposal = Proposal {
+                    result_of: Some((epoch, nonce)),
+                    ..Proposal::new(expected, step, not_after, policy)
+                };
                 Reported {
                     settled: Settled { settlement, change: None },
                     tell: Tell::Swap(Box::new(proposal)),

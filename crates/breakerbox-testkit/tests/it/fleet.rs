@@ -560,3 +560,26 @@ async fn callers_who_do_not_wait_do_not_keep_a_store_away() {
     sleep(ms(600)).await;
     assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
 }
+
+#[tokio::test(start_paused = true)]
+async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
+    let fleet = Fleet::new(2, &simple());
+    fleet.trip().await;
+    sleep(Duration::from_secs(31)).await;
+    let before = fleet.store.snapshot();
+    let [first, second] = &fleet.processes[..] else { panic!("two") };
+    let probe = first.circuit.ask_store().await.unwrap();
+    assert!(probe.is_probe());
+    fleet.store.restore(before);
+    // The other has not heard of the lease, as happens where messages are lost with the writes.
+    let third = Process::new(5, &fleet.store, &simple());
+    let beside = third.circuit.ask_store().await.unwrap();
+    assert!(beside.is_probe());
+    beside.success();
+    sleep(ms(100)).await;
+    probe.success();
+    sleep(ms(100)).await;
+    let counts =
+        |process: &Process| (process.breakers.counts().overlaps, process.breakers.counts().late_results);
+    assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
+}

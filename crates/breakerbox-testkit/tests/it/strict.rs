@@ -237,3 +237,23 @@ async fn a_store_that_forgot_everything_is_told_before_anybody_is_admitted() {
         assert!(matches!(refused, Err(CallError::Refused(Refusal::Open { .. }))), "{refused:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_overlap_shows_when_the_result_is_refused_though_nobody_told_of_it() {
+    let fleet = Fleet::with(1, &simple(), strictly);
+    let other = &fleet.processes[0];
+    let way = FaultyStore::deaf(Arc::clone(&fleet.store) as Arc<dyn Store>);
+    let breakers = strictly(Breakerbox::builder()).policy(simple().build().unwrap()).store(way).build();
+    let circuit = breakers.circuit("e1").unwrap();
+    for _ in 0..3 {
+        other.fail().await;
+    }
+    sleep(Duration::from_secs(31)).await;
+    let before = fleet.store.snapshot();
+    let probe = circuit.ask_store().await.unwrap();
+    fleet.store.restore(before);
+    let late = Process::with(3, &fleet.store, &simple(), strictly);
+    late.succeed().await.unwrap();
+    assert_eq!(probe.settle_store(Judgement::SUCCESS).await, Settlement::Late);
+    assert_eq!(breakers.counts().overlaps, 1);
+}

@@ -174,6 +174,9 @@ impl Shared {
             self.observers.tell(cell.key(), change);
             self.waiters.wake_one(cell);
         }
+        if learnt.overlapped {
+            self.count_overlap();
+        }
         if let Some(proposal) = learnt.publish {
             self.swap_later(cell, *proposal);
         }

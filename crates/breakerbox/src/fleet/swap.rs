@@ -9,6 +9,7 @@ use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::circuit::ObeyError;
+use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Swap, Swapped};
 
@@ -46,8 +47,11 @@ impl Shared {
         match ended {
             Ended::Won => _ = self.won(cell, proposal),
             Ended::Lost(record) => {
-                if proposal.is_result {
+                if proposal.result_of.is_some() {
                     self.count_late();
+                }
+                if proposal.was_overlapped((*record).as_ref(), self.times.there(self.times.now())) {
+                    self.count_overlap();
                 }
                 self.lost(cell, *record);
             }
