@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -38,11 +38,11 @@ impl<S> TimedStore<S> {
 
 #[async_trait]
 impl<S: Store> Store for TimedStore<S> {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         self.inner.merge(deltas).await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         let start = Instant::now();
         let answer = self.inner.read(keys).await;
         (self.on_read)(keys.len(), start, start.elapsed());

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
+    Term,
 };
 use breakerbox::{Nonce, Record};
 use tokio::time::timeout;
@@ -68,11 +69,11 @@ impl PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         self.verbs.merge(deltas).await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         self.verbs.read(keys).await
     }
 

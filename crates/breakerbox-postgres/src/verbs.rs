@@ -11,7 +11,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{Answer, Cursor, Delta, ListQuery, Merged, Page, StoreError, Swap, Swapped, Term};
+use breakerbox::store::{
+    Answer, Cursor, Delta, ListQuery, Merged, Page, Readable, StoreError, Swap, Swapped, Term,
+};
 use breakerbox::{Nonce, Record, Status, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -61,11 +63,11 @@ impl Verbs {
             .await
     }
 
-    pub(crate) async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    pub(crate) async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         for delta in deltas {
             record::key(&delta.key)?;
         }
-        let mut answers: Vec<Option<Merged>> = vec![None; deltas.len()];
+        let mut answers: Vec<Option<Readable<Merged>>> = vec![None; deltas.len()];
         let mut now = None;
         for round in rounds(deltas) {
             let batch = Batch::of(round.iter().map(|place| &deltas[*place]));
@@ -85,7 +87,10 @@ impl Verbs {
         }
     }
 
-    pub(crate) async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    pub(crate) async fn read(
+        &self,
+        keys: &[Arc<str>],
+    ) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         let mut value = Vec::with_capacity(keys.len());
         let mut now = None;
         loop {
@@ -97,7 +102,7 @@ impl Verbs {
             }
             now = now.or(rows.first().map(now_in).transpose()?);
             for (key, row) in some.iter().zip(&rows) {
-                value.push(record::read(key, column(row, "record")?)?);
+                value.push(record::read(key, column(row, "record")?));
             }
             if value.len() == keys.len() {
                 let now = now.ok_or_else(|| unavailable("the time is missing"))?;
@@ -108,7 +113,7 @@ impl Verbs {
 
     pub(crate) async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         let row = self.database.within(self.swap_once(swap)).await?;
-        let there = || record::read(&swap.key, column(&row, "record")?);
+        let there = || Ok::<_, StoreError>(record::read(&swap.key, column(&row, "record")?)?);
         let value = match (column(&row, "won")?, column(&row, "expected")?) {
             // What it replaced need not have made sense.
             (true, _) => Swapped::Won,
@@ -179,16 +184,20 @@ impl Verbs {
                 self.query(&self.statements.list_by_status, &[&from, &before, &one_more, &status]).await?
             }
         };
-        let mut circuits = Vec::with_capacity(limit.min(rows.len()));
+        let mut page = Page::default();
+        let mut last = None;
         for row in rows.iter().take(limit) {
             let key = record::read_key(column(row, "key")?)?;
-            if let Some(record) = record::read(&key, column(row, "record")?)? {
-                circuits.push((key, record));
+            last = Some(Arc::clone(&key));
+            match record::read(&key, column(row, "record")?) {
+                Ok(Some(record)) => page.circuits.push((key, record)),
+                Ok(None) => {}
+                Err(unreadable) => page.unreadable.push(unreadable),
             }
         }
         let more = rows.len() > limit;
-        let next = circuits.last().filter(|_| more).map(|(key, _)| Cursor(key.to_string()));
-        Ok(Page { circuits, next })
+        page.next = last.filter(|_| more).map(|key| Cursor(key.to_string()));
+        Ok(page)
     }
 
     pub(crate) async fn lead(

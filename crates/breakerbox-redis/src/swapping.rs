@@ -47,7 +47,7 @@ pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Sw
     let mut answered = Answered::new(answer)?;
     let now = answered.time()?;
     let outcome = answered.word()?;
-    let current = answered.maybe_record(layout, &swap.key)?;
+    let current = answered.maybe_record(layout, &swap.key)??;
     let value = match outcome.as_str() {
         "won" => Swapped::Won,
         "lost" => Swapped::Lost(current),

@@ -5,14 +5,18 @@
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
 //! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
+//! | [`Held`] | a store together with the server that it is on |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
 pub mod conformance;
 pub mod faults;
+mod held;
 pub mod overload;
 pub mod proxy;
 pub mod recovery;
 pub mod servers;
 pub mod sim;
+
+pub use self::held::Held;

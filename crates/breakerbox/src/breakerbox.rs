@@ -14,6 +14,7 @@ use crate::fleet::{self, Fleet, StoreHealth};
 use crate::observe::Observers;
 use crate::policies::Policies;
 use crate::registry::{Kept, Registry, check_key};
+use crate::store::Unreadable;
 use crate::waiters::Waiters;
 
 /// How many circuits a registry holds unless it is told otherwise.
@@ -185,6 +186,13 @@ impl Breakerbox {
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.fleet.as_ref().map(Fleet::health)
+    }
+
+    /// The circuits whose record in the store can't be read at the moment, by the store's names for them, and why. They go on
+    /// in this process alone until it can be.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
     }
 
     /// What happened that nobody was told of.

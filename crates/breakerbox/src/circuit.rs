@@ -380,6 +380,9 @@ pub enum ObeyError {
     /// The store does not answer. Try again when it is back.
     #[error("the store does not answer; overrides stay as they are until it is back")]
     StoreAway,
+    /// The store's record can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
+    Unreadable,
     /// Others changed the circuit each time before this could be done. Try again.
     #[error("others keep changing the circuit; try again")]
     Contended,

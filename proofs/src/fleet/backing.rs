@@ -108,7 +108,7 @@ impl Backing {
     /// # Errors
     /// If it does not answer, or has nothing.
     pub async fn record(&self, key: &str) -> Result<Record> {
-        let answer = self.store.read(&[key.into()]).await?;
+        let answer = self.store.read(&[key.into()]).await?.all()?;
         answer.value.into_iter().next().flatten().with_context(|| format!("the store has no record of {key}"))
     }
 }

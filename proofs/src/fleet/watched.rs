@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -60,13 +60,13 @@ impl Watched {
 
 #[async_trait]
 impl Store for Watched {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         let answer = self.count().merge(deltas).await;
         self.merges.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         answer
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         self.count().read(keys).await
     }
 

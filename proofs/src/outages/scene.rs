@@ -193,7 +193,7 @@ impl Scene {
     /// Whether all workers have every circuit as the store has it. If not: the first that differs.
     pub(super) async fn differs(&self, store: &dyn Store) -> Result<Option<String>> {
         let keys: Vec<Arc<str>> = self.called().concat().iter().map(|key| key.as_str().into()).collect();
-        let records = store.read(&keys).await?.value;
+        let records = store.read(&keys).await?.all()?.value;
         let seen = self.seen().await?;
         for (key, record) in keys.iter().zip(records) {
             for (worker, seen) in seen.iter().enumerate() {

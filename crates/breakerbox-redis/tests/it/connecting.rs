@@ -168,7 +168,7 @@ async fn sentinels_name_the_master_and_the_next_one() {
     assert_eq!(answer.value, breakerbox::store::Swapped::Won);
     assert_eq!(next(&mut changes).await, Heard::Missed);
     eventually("changes are heard again", async || {
-        let version = store.read(&["e1".into()]).await.ok()?.value[0].as_ref()?.version.0;
+        let version = store.read(&["e1".into()]).await.ok()?.all().ok()?.value[0].as_ref()?.version.0;
         store.swap_if(&swap("e1", Some(version), record(version + 1))).await.ok()?;
         let heard = tokio::time::timeout(Duration::from_millis(100), changes.next()).await.ok()??;
         matches!(heard, Heard::Changed { .. }).then_some(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError, Swapped};
+use breakerbox::store::{Changes, Delta, Heard, ListQuery, Store, StoreError, Swapped};
 use breakerbox::{Nonce, Version};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::proxy::Proxy;
@@ -52,10 +52,10 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
     let forget = || held.server.query::<()>(&["SCRIPT", "FLUSH", "SYNC"]).unwrap();
     for round in 1..=3_u64 {
         forget();
-        let merged = store.merge(&[delta("e1")]).await.unwrap().value;
+        let merged = store.merge(&[delta("e1")]).await.unwrap().all().unwrap().value;
         assert_eq!(merged[0].totals.successes, 3 * round);
         forget();
-        assert_eq!(store.read(&keys).await.unwrap().value, [None, None]);
+        assert_eq!(store.read(&keys).await.unwrap().value, [Ok(None), Ok(None)]);
         forget();
         put(store, &format!("r{round}"), record(1)).await;
         forget();
@@ -65,7 +65,7 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
         forget();
         // Many calls in one pipeline: none is done twice.
         let many: Vec<_> = (0..1_000).map(|n| delta(&format!("many {n}"))).collect();
-        let merged = store.merge(&many).await.unwrap().value;
+        let merged = store.merge(&many).await.unwrap().all().unwrap().value;
         assert!(merged.iter().all(|merged| merged.totals.successes == 3 * round));
     }
 }
@@ -83,7 +83,7 @@ async fn a_swap_whose_answer_was_lost_is_seen_by_its_version_and_announced_once(
     let error = store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     let found = eventually("it connects again", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(2))], "it was done");
+    assert_eq!(found.value, [Ok(Some(record(2)))], "it was done");
     put(&store, "e2", record(3)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&3) {
@@ -109,7 +109,7 @@ async fn a_lost_answer_to_a_merge_counts_once() {
     }
     // Each merge that reached the server counted once: five whose answers were lost, and this one.
     let merged = eventually("it connects again", async || store.merge(&[delta("e1")]).await.ok()).await;
-    assert_eq!(merged.value[0].totals.successes, 6 * 3);
+    assert_eq!(merged.all().unwrap().value[0].totals.successes, 6 * 3);
     assert!(proxy.connections() >= 6);
 }
 
@@ -138,7 +138,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     .await;
     server.resume().unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(1))]);
+    assert_eq!(found.value, [Ok(Some(record(1)))]);
     assert_eq!(next(&mut changes).await, Heard::Missed);
 }
 
@@ -216,7 +216,7 @@ async fn a_server_that_restarts_is_found_again_and_listeners_hear_that_they_miss
 
     server.restart(Restart::WithData).unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(1))]);
+    assert_eq!(found.value, [Ok(Some(record(1)))]);
     assert_eq!(next(&mut changes).await, Heard::Missed, "by itself");
     store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap();
     missed_before(&mut changes, "e1", 2).await;
@@ -291,23 +291,30 @@ async fn a_record_that_cannot_be_read_is_named_and_can_be_deleted() {
     put(&held.store, "acme e1", record(1)).await;
     let name = format!("breakerbox:{{{}}}:record:acme e1", bucket(&held.server));
     held.server.query::<()>(&["HSET", &name, "record", r#"{"state":"ajar"}"#]).unwrap();
-    let deltas = [delta("other"), delta("acme e1")];
-    let errors = [
-        held.store.read(&["other".into(), "acme e1".into()]).await.unwrap_err(),
-        held.store.merge(&deltas).await.unwrap_err(),
-        held.store.swap_if(&swap("acme e1", Some(9), record(2))).await.unwrap_err(),
-        held.store.list(&ListQuery::default()).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert!(matches!(&error, StoreError::Unreadable { key, .. } if key == "acme e1"), "{error}");
-        assert!(error.to_string().contains(&name) && error.to_string().contains("ajar"), "{error}");
+    put(&held.store, "other", record(7)).await;
+    let of_epoch = |key| Delta { epoch: record(7).epoch, ..delta(key) };
+    let found = held.store.read(&["other".into(), "acme e1".into()]).await.unwrap().value;
+    let merged = held.store.merge(&[of_epoch("acme e1"), of_epoch("other")]).await.unwrap().value;
+    let page = held.store.list(&ListQuery::default()).await.unwrap();
+    let error = held.store.swap_if(&swap("acme e1", Some(9), record(2))).await.unwrap_err();
+    let StoreError::Unreadable(swapped) = error else { panic!("{error}") };
+    let unreadable =
+        [found[1].clone().unwrap_err(), merged[0].clone().unwrap_err(), page.unreadable[0].clone(), swapped];
+    for unreadable in unreadable {
+        assert_eq!(unreadable.key, "acme e1");
+        assert!(unreadable.reason.contains(&name) && unreadable.reason.contains("ajar"), "{unreadable}");
     }
+    // The others are not concerned.
+    assert_eq!(found[0], Ok(Some(record(7))));
+    assert_eq!(merged[1].as_ref().unwrap().totals.successes, 3);
+    assert_eq!(page.circuits, [("other".into(), record(7))]);
     // Whoever knows the version can replace it, and whoever does not can delete it.
     let answer = held.store.swap_if(&swap("acme e1", Some(1), record(2))).await.unwrap();
     assert_eq!(answer.value, Swapped::Won);
     held.server.query::<()>(&["DEL", &name]).unwrap();
-    assert_eq!(held.store.read(&["acme e1".into()]).await.unwrap().value, [None]);
-    assert!(held.store.list(&ListQuery::default()).await.unwrap().circuits.is_empty());
+    assert_eq!(held.store.read(&["acme e1".into()]).await.unwrap().value, [Ok(None)]);
+    let page = held.store.list(&ListQuery::default()).await.unwrap();
+    assert_eq!((page.circuits.len(), page.unreadable.len()), (1, 0));
 }
 
 fn bucket(server: &RedisServer) -> String {
@@ -336,7 +343,7 @@ async fn fleets_with_a_namespace_each_share_a_server() {
     let (shop, bank) = (shop.connect().await.unwrap(), bank.connect().await.unwrap());
     let mut heard = bank.changes();
     put(&shop, "e1", record(1)).await;
-    assert_eq!(bank.read(&["e1".into()]).await.unwrap().value, [None]);
+    assert_eq!(bank.read(&["e1".into()]).await.unwrap().value, [Ok(None)]);
     assert!(bank.list(&ListQuery::default()).await.unwrap().circuits.is_empty());
     put(&bank, "e1", record(2)).await;
     assert!(matches!(next(&mut heard).await, Heard::Changed { record, .. } if record.version == Version(2)));

@@ -36,7 +36,7 @@ async fn failures_of_several_processes_open_the_circuit_of_all_and_a_lost_store_
     }
     all_become(&fleet, Status::Open).await;
     let store = connect(&server.url()).await;
-    let record = store.read(&[KEY.into()]).await.unwrap().value[0].clone().unwrap();
+    let record = store.read(&[KEY.into()]).await.unwrap().all().unwrap().value[0].clone().unwrap();
     assert_eq!(record.status(), Status::Open);
     let late = process(&server).await;
     let refused = late.1.call(async { Ok::<_, ()>("never made") }).await;
@@ -54,7 +54,7 @@ async fn failures_of_several_processes_open_the_circuit_of_all_and_a_lost_store_
     server.restart(Restart::Empty).unwrap();
     let since = Instant::now();
     let again = eventually("the record is published again", async || {
-        store.read(&[KEY.into()]).await.ok()?.value[0].clone()
+        store.read(&[KEY.into()]).await.ok()?.all().ok()?.value[0].clone()
     })
     .await;
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());

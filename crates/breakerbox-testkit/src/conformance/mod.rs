@@ -140,6 +140,7 @@ async fn put(store: &AnyStore, key: &Arc<str>, expected: Option<u128>, record: R
 
 async fn read(store: &AnyStore, key: &Arc<str>) -> Option<Record> {
     let answer = store.read(std::slice::from_ref(key)).await.expect("the store answers");
+    let answer = answer.all().expect("the record can be read");
     let [record] = <[_; 1]>::try_from(answer.value).expect("one answer for one key");
     record
 }

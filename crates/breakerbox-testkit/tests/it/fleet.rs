@@ -82,7 +82,7 @@ impl Fleet {
             run_began: None,
             keep_for: Duration::from_secs(60),
         };
-        self.store.merge(&[nothing]).await.unwrap().value[0].totals
+        self.store.merge(&[nothing]).await.unwrap().all().unwrap().value[0].totals
     }
 
     /// Successes and failures that the store knows of.
@@ -437,6 +437,46 @@ async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
         sleep(Duration::from_secs(5)).await;
         assert_eq!(process.succeed().await, Ok(()));
         assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_can_not_be_read_concerns_no_other() {
+    let fleet = Fleet::new(2, &simple());
+    for process in &fleet.processes {
+        process.succeed().await.unwrap();
+        process.way.spoil(Some("e1"));
+    }
+    sleep(ms(1_500)).await;
+    let others: Vec<_> =
+        fleet.processes.iter().map(|process| process.breakers.circuit("e2").unwrap()).collect();
+    for n in [0, 1, 0] {
+        let _ = others[n].call(async { Err::<(), _>("down") }).await;
+        // Both in one batch.
+        let _ = fleet.processes[n].succeed().await;
+        sleep(ms(150)).await;
+    }
+    sleep(ms(1_500)).await;
+    assert!(others.iter().all(|circuit| circuit.status() == Status::Open), "{others:?}");
+    // This one is each process's own meanwhile, and that is reported.
+    for _ in 0..3 {
+        fleet.processes[0].fail().await;
+    }
+    assert_eq!(fleet.statuses(), [Status::Open, Status::Closed]);
+    let by = Attribution::new("ann", "maintenance").unwrap();
+    for process in &fleet.processes {
+        let keys: Vec<_> =
+            process.breakers.unreadable().into_iter().map(|unreadable| unreadable.key).collect();
+        assert_eq!(keys, ["e1"]);
+        assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+        let told = process.circuit.obey_store(Command::ForceOpen, &by).await;
+        assert_eq!(told, Err(ObeyError::Unreadable));
+        process.way.spoil(None);
+    }
+    fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+    for process in &fleet.processes {
+        assert_eq!(process.breakers.unreadable(), []);
+        assert!(process.health.lock().unwrap().is_empty(), "it was there all the time");
     }
 }
 

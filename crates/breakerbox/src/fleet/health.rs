@@ -134,7 +134,7 @@ impl Request<'_> {
         let latency = now.since(permit.started_at());
         let outcome = match error {
             // It answered, if only nonsense.
-            None | Some(StoreError::Unreadable { .. }) => Outcome::success(latency),
+            None | Some(StoreError::Unreadable(_)) => Outcome::success(latency),
             Some(_) => Outcome::failure(latency),
         };
         let mut held = self.health.lock();

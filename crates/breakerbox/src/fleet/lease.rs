@@ -199,6 +199,8 @@ impl Shared {
         match self.consult(fleet, cell).await {
             Ok(Ok(decided)) => Lease::of(decided, started_at),
             Ok(Err(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+            // It decides alone from now on.
+            Err(StoreError::Unreadable(_)) => Lease::AskAgain,
             Err(_) => self.unanswered(fleet, cell),
         }
     }
@@ -211,7 +213,13 @@ impl Shared {
     ) -> Result<Result<Asked, LeaseDue>, StoreError> {
         let key = self.store_key(cell);
         let answer = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
-        let record = answer.value.into_iter().next().flatten();
+        let record = match answer.value.into_iter().next().transpose() {
+            Ok(record) => record.flatten(),
+            Err(unreadable) => {
+                self.can_not_read(fleet, cell, &unreadable);
+                return Err(unreadable.into());
+            }
+        };
         let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
         self.took(cell, learnt);
         Ok(match said {

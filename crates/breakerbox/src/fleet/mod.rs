@@ -10,6 +10,7 @@
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
 //! | `strict` | asks and tells the store at every call, for those who want that |
 //! | `runtime` | where all of this runs |
+//! | `unreadable` | circuits whose record can't be read: each goes on alone |
 //! | `health` | whether the store is there; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
@@ -23,6 +24,7 @@ mod runtime;
 mod strict;
 mod swap;
 mod tell;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,7 @@ use self::queue::{News, Queue};
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
 pub(crate) use self::strict::Settling;
+use self::unreadable::Unread;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
 use crate::clock::Clock;
@@ -77,6 +80,7 @@ pub(crate) struct Fleet {
     health: Health,
     queue: Queue,
     requests: Requests,
+    unread: Unread,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
     runtime: Runtime,
@@ -90,6 +94,7 @@ impl Fleet {
             health: Health::new(settings.store_timeout),
             queue: Queue::default(),
             requests: Requests::default(),
+            unread: Unread::default(),
             swaps: Semaphore::new(SWAPS),
             runtime,
         }

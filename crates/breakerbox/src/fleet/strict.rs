@@ -18,6 +18,7 @@ use super::{Fleet, Lease, OnStoreLoss};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::store::StoreError;
 
 /// How an outcome was taken, as soon as that is known.
 pub(crate) enum Settling {
@@ -99,6 +100,14 @@ impl Shared {
             self.count_unheard();
             return Settlement::Unheard;
         };
+        let merged = match merged {
+            Ok(merged) => merged,
+            Err(unreadable) => {
+                self.can_not_read(fleet, cell, &unreadable);
+                self.count_unheard();
+                return Settlement::Unheard;
+            }
+        };
         let told = self.converse(cell, Some(now), |member, at| member.told_one(&merged, at));
         self.took(cell, told.learnt);
         if merged.late {
@@ -143,6 +152,8 @@ impl Shared {
             Ok(Ok(Err(_lease_due))) => {
                 self.lease_within(cell, limit.saturating_sub(asked_at.elapsed())).await
             }
+            // It decides alone from now on.
+            Ok(Err(StoreError::Unreadable(_))) => Lease::AskAgain,
             _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
             // One answer is missing, and the store is not given up yet.
             _ => match fleet.settings.on_loss {

@@ -38,17 +38,19 @@ pub use self::memory::{MemorySnapshot, MemoryStore};
 /// Where circuits are shared.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Adds counts to the shared windows. Answers in the order of the deltas.
+    /// Adds counts to the shared windows. Answers in the order of the deltas; a record that can't be read is the answer for its
+    /// key alone, and its counts may have been added.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense. The counts may have been added or not; do not add them again.
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError>;
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError>;
 
-    /// The records of these keys, in their order; none for a circuit that nothing has happened to.
+    /// The records of these keys, in their order; none for a circuit that nothing has happened to. One that can't be read is
+    /// the answer for its key alone.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense.
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError>;
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError>;
 
     /// Replaces a record if its version is still the expected one and it is not too late. If the new record has another
     /// epoch, the window is dropped in the same step.
@@ -77,11 +79,11 @@ pub trait Store: Send + Sync + 'static {
 /// A store that several registries of this process share.
 #[async_trait]
 impl<S: Store + ?Sized> Store for Arc<S> {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         (**self).merge(deltas).await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         (**self).read(keys).await
     }
 
@@ -109,6 +111,17 @@ pub struct Answer<T> {
     pub now: Timestamp,
     /// The answer.
     pub value: T,
+}
+
+impl<T> Answer<Vec<Readable<T>>> {
+    /// The same if all of it can be read; else the first that can't.
+    ///
+    /// # Errors
+    /// If something can't be read.
+    pub fn all(self) -> Result<Answer<Vec<T>>, Unreadable> {
+        let value = self.value.into_iter().collect::<Result<_, _>>()?;
+        Ok(Answer { now: self.now, value })
+    }
 }
 
 /// One record to be swapped in.
@@ -167,6 +180,8 @@ pub struct Page {
     pub circuits: Vec<(Arc<str>, Record)>,
     /// Where to go on; none: that was all.
     pub next: Option<Cursor>,
+    /// Those of this page whose record can't be read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// Who leads.
@@ -191,12 +206,21 @@ pub enum StoreError {
     /// It can't be reached, or refused the request.
     #[error("the store can't be used")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// What it holds for a key can't be read. Reset the circuit, or upgrade this process.
-    #[error("{key}: the store's record can't be read: {reason}")]
-    Unreadable {
-        /// Whose record.
-        key: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// What it holds for a key can't be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
 }
+
+/// What a store holds for a key can't be read: another version of this library wrote it, or somebody else. Upgrade this
+/// process, or delete the record.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{key}: the store's record can't be read: {reason}")]
+pub struct Unreadable {
+    /// Whose record.
+    pub key: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What a store has for one of many keys. If that can't be read, the others are not concerned.
+pub type Readable<T> = Result<T, Unreadable>;
