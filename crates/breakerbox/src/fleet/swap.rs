@@ -47,7 +47,7 @@ impl Shared {
             Ended::Won => _ = self.won(cell, proposal),
             Ended::Lost(record) => {
                 if proposal.is_result {
-                    self.count_late();
+                    self.count_late(1);
                 }
                 self.lost(cell, *record);
             }

@@ -37,7 +37,10 @@ impl Shared {
         }
         match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
             Ok(answer) => {
-                for (cell, merged) in told.iter().zip(&answer.value) {
+                for ((cell, delta), merged) in told.iter().zip(&deltas).zip(&answer.value) {
+                    if merged.late {
+                        self.count_late(delta.calls());
+                    }
                     let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
                     self.took(cell, told.learnt);
                     // Whether the judging went on or ended, somebody may want to know.
