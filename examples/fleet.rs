@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store};
-use breakerbox::{Breakerbox, CallError, Circuit, Policy, Refusal, Status, StoreHealth};
+use breakerbox::{Breakerbox, CallError, Circuit, Permit, Policy, Refusal, Status, StoreHealth};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -78,8 +78,7 @@ pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
 
     sleep(Duration::from_millis(1_100)).await;
     let permits = [a.circuit.ask_store().await, b.circuit.ask_store().await, c.circuit.ask_store().await];
-    let probes =
-        permits.iter().filter(|permit| permit.as_ref().is_ok_and(|permit| permit.is_probe())).count();
+    let probes = permits.iter().filter(|permit| permit.as_ref().is_ok_and(Permit::is_probe)).count();
     writeln!(out, "The cool-off ends:  of 3 that ask, {probes} may probe")?;
     for permit in permits.into_iter().flatten() {
         permit.success();
