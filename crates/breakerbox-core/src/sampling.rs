@@ -18,7 +18,14 @@ use crate::transitions::{MissingLatencySum, Sample};
 
 /// The latest successes of closed circuits, as far as this leader has seen them.
 #[derive(Clone, Debug, Default)]
-pub struct LatestSuccesses(BTreeMap<Arc<str>, Timestamp>);
+pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
+
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    success: Timestamp,
+    /// Afterwards it is too old to matter.
+    keep_until: Timestamp,
+}
 
 impl LatestSuccesses {
     /// Judges one circuit by one sample: what to swap in for its record, if anything. No record: nothing has happened to it.
@@ -43,7 +50,7 @@ impl LatestSuccesses {
         };
         let remembers = matters(policy) && base.is_automatic() && base.state == State::Closed;
         if remembers {
-            let remembered = self.0.get(key).copied();
+            let remembered = self.0.get(key).map(|latest| latest.success);
             // What came before this leader's time, and before the window, it can't know.
             let unseen = record.filter(|_| remembered.is_none()).map(|_| now.back_by(policy.window()));
             base.last_success = base.last_success.max(remembered).max(unseen);
@@ -51,21 +58,17 @@ impl LatestSuccesses {
         if let Some(step) = base.sample(sample, policy, draw, now)? {
             return Ok(Some(step));
         }
-        if remembers && let Some(latest) = base.last_success_with(sample, now) {
-            self.0.insert(Arc::clone(key), latest);
+        if remembers && let Some(success) = base.last_success_with(sample, now) {
+            let keep_for = policy.disable_min().saturating_mul(2).saturating_add(policy.window());
+            self.0.insert(Arc::clone(key), Latest { success, keep_until: success + keep_for });
         }
         // No transition, but times that are right again.
         Ok((is_rebased && base.state != State::Closed).then_some(Step { record: base, change: None }))
     }
 
     /// Lets go of what is too old to matter, so that it does not grow with keys that come and go.
-    pub fn forget(&mut self, policy: &Policy, now: Timestamp) {
-        if matters(policy) {
-            let old = policy.disable_min().saturating_mul(2).saturating_add(policy.window());
-            self.0.retain(|_, latest| now.since(*latest) < old);
-        } else {
-            self.0.clear();
-        }
+    pub fn forget(&mut self, now: Timestamp) {
+        self.0.retain(|_, latest| now < latest.keep_until);
     }
 }
 
@@ -142,9 +145,9 @@ mod tests {
         let mut known = LatestSuccesses::default();
         judged(&mut known, None, (1, 0), 0);
         let at = |hours: u32| Timestamp::from_millis(1_000_000_000) + HOUR * hours;
-        known.forget(&policy(), at(9));
+        known.forget(at(9));
         assert_eq!(known.0.len(), 1);
-        known.forget(&policy(), at(11));
+        known.forget(at(11));
         assert_eq!(known.0.len(), 0);
     }
 }

@@ -71,6 +71,7 @@ mod questions;
 mod registry;
 #[cfg(feature = "reqwest-middleware")]
 pub mod reqwest;
+pub mod sampling;
 pub mod store;
 mod sync;
 pub mod throttle;
@@ -83,7 +84,7 @@ pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
-    Refusal, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
+    Refusal, Sample, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
