@@ -1,5 +1,6 @@
 //! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
 
+mod sampling;
 mod sim;
 
 use anyhow::{Context, bail};
@@ -27,6 +28,8 @@ enum What {
     Worker(worker::Settings),
     /// A fleet, simulated: seed after seed, with whatever can fail
     Sim(sim::Arguments),
+    /// Sampling: a tick over many circuits, and that nobody waits for it
+    Sampling(sampling::Sizes),
 }
 
 #[derive(Args)]
@@ -83,7 +86,19 @@ fn main() -> anyhow::Result<()> {
         What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
         What::Sim(arguments) => sim::run(&arguments),
+        What::Sampling(sizes) => sampling(sizes),
     }
+}
+
+#[tokio::main]
+async fn sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
+    let seen = sampling::see(sizes).await?;
+    println!("{seen}");
+    let misses = seen.misses();
+    if !misses.is_empty() {
+        bail!("{}", misses.join("; "));
+    }
+    Ok(())
 }
 
 fn throttle(arguments: &Throttle) -> anyhow::Result<()> {

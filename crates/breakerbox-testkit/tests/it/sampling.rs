@@ -9,7 +9,7 @@ use breakerbox::sampling::News;
 use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
 };
-use breakerbox::{Attribution, Command, Nonce, OnStoreLoss, Policy, Preset, Record, Status, TripRule};
+use breakerbox::{Attribution, Command, Nonce, OnStoreLoss, Policy, Preset, Record, State, Status, TripRule};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
@@ -439,6 +439,47 @@ async fn a_half_open_circuit_of_the_leaders_making_has_a_lease_to_give() {
     sleep(ms(100)).await;
     assert_eq!(bench.status("e1").await, Status::Closed);
     assert_eq!(bench.agents[0].sampling.counts().late_results, 0, "a check is no result");
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_in_the_middle_of_a_poll_do_not_keep_the_leader_from_deciding() {
+    let bench = Bench::new(2);
+    bench.leader().await;
+    bench.trip("e1").await;
+    sleep(secs(30)).await;
+    bench.tick().await;
+    bench.table.succeed("e1", 1);
+    bench.table.trouble(Trouble::Slow(secs(2)));
+    let polls = || bench.table.polls.lock().unwrap().len();
+    let before = polls();
+    bench.until("a poll", || polls() > before).await;
+    // A lease is taken and given back: the record is another, and says the same.
+    bench.agents[1].sampling.check("e1").await.unwrap().unwrap().settle();
+    bench.tick().await;
+    assert_eq!(bench.status("e1").await, Status::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_missed_it_finds_out() {
+    let bench = Bench::new(1);
+    bench.leader().await;
+    bench.tick().await;
+    // More changes than a store announces before some are missed, of which none was the leader's.
+    for n in 0..1_500 {
+        let key: Arc<str> = format!("e{n}").into();
+        let record = Record {
+            state: State::HalfOpen,
+            ..Record::new(None, breakerbox_core::Draw(n), bench.now().await)
+        };
+        let not_after = bench.now().await + secs(1);
+        let swap = Swap { key, expected: None, record, not_after, keep_for: None };
+        assert_eq!(bench.store.swap_if(&swap).await.unwrap().value, Swapped::Won);
+    }
+    bench.table.succeed("e0", 1);
+    bench.table.fail("e1499", 1);
+    bench.tick().await;
+    assert_eq!(bench.agents[0].sampling.report().last_tick.unwrap().circuits, 1_500);
+    assert_eq!((bench.status("e0").await, bench.status("e1499").await), (Status::Closed, Status::Open));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use breakerbox::sampling::{News, Poll, SampleError, Sampler, Sampling};
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::{
     Breakerbox, Builder, CircuitChange, OnStoreLoss, Policy, PolicyBuilder, Preset, Refusal, Sample, Status,
+    Timestamp,
 };
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
@@ -261,6 +262,11 @@ impl Bench {
 
     pub(crate) fn leaders(&self) -> Vec<usize> {
         (0..self.agents.len()).filter(|n| self.agents[*n].leads()).collect()
+    }
+
+    /// The store's time.
+    pub(crate) async fn now(&self) -> Timestamp {
+        self.store.read(&[]).await.unwrap().now
     }
 
     /// The state in the store.

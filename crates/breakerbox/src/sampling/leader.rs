@@ -7,6 +7,7 @@ use std::time::Duration;
 use breakerbox_core::LatestSuccesses;
 use tokio::time::Instant;
 
+use super::known::Known;
 use super::office::{Office, Stood, Term};
 use super::sampler::Sampler;
 use super::tick::{Tick, Undone};
@@ -60,10 +61,10 @@ impl Leader<'_> {
     /// next at once, and those that were missed meanwhile are left out.
     async fn lead(&self, mut term: Term) {
         let every = self.office.settings.sample_every;
-        let mut latest = LatestSuccesses::default();
+        let (mut known, mut latest) = (Known::new(self), LatestSuccesses::default());
         let mut next = Instant::now();
         while !self.office.is_closed() {
-            let done = self.prolonging(async { Tick::begin(self, term, &mut latest).await }).await;
+            let done = self.prolonging(Tick::make(self, term, &mut known, &mut latest)).await;
             match done {
                 Ok(ticked) => self.office.ticked(self.shared, ticked),
                 Err(Undone::NotPolled(error)) => {
@@ -82,7 +83,7 @@ impl Leader<'_> {
                 Some(again) => {
                     if !again.continues(term) {
                         // Others may have led in between, and seen what this process has not.
-                        latest = LatestSuccesses::default();
+                        (known, latest) = (Known::new(self), LatestSuccesses::default());
                     }
                     term = again;
                 }

@@ -50,6 +50,7 @@
 mod builder;
 mod check;
 mod handle;
+mod known;
 mod leader;
 mod office;
 mod report;

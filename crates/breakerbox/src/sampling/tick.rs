@@ -1,16 +1,19 @@
-//! One tick: read every record, ask the sampler once, let the core judge every key, swap in what changes.
+//! One tick: bring up to date what is known, ask the sampler once, let the core judge every key, swap in what changes.
 //!
-//! Nothing here takes long without letting others have their turn: records are read and judged by the thousand, and swapped
-//! in by the hundred.
+//! Nothing here takes long without letting others have their turn: keys are judged by the thousand, and records swapped in by
+//! the hundred.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
-use breakerbox_core::{Draw, LatestSuccesses, Record, Sample, Span, Status, Step, Timestamp, Version};
+use breakerbox_core::{
+    Draw, LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
+};
 use tokio::time::Instant;
 
+use super::known::{Known, store_key};
 use super::leader::Leader;
 use super::office::Term;
 use super::report::Ticked;
@@ -19,16 +22,16 @@ use crate::breakerbox::{Breakerbox, Shared};
 use crate::cell::tenant_of;
 use crate::clock::Clock;
 use crate::registry::check_key;
-use crate::store::{Answer, ListQuery, Swap, Swapped};
+use crate::store::{Swap, Swapped};
 
-/// How many records are read, or keys judged, before others have their turn.
+/// How many keys are judged before others have their turn.
 const AT_ONCE: usize = 1_000;
 
-/// How many records are swapped in at once.
+/// How many records are swapped in at once. Fewer than a store announces before anything is missed.
 const SWAPPED_AT_ONCE: usize = 250;
 
-/// What circuits of a fleet that only watches begin with, in the store.
-const DRY_RUN: &str = "dry-run ";
+/// How often a change is tried while others take leases and give them back.
+const TRIED: u32 = 5;
 
 /// Why a tick changed nothing.
 pub(super) enum Undone {
@@ -41,13 +44,15 @@ pub(super) enum Undone {
 pub(super) struct Tick<'t> {
     leader: &'t Leader<'t>,
     term: Term,
-    records: HashMap<Arc<str>, Record>,
+    known: &'t mut Known,
+    latest: &'t mut LatestSuccesses,
     ticked: Ticked,
 }
 
 /// Something to swap in.
 struct Decided {
     key: Arc<str>,
+    sample: Sample,
     expected: Option<Version>,
     step: Step,
     keep_for: Option<Duration>,
@@ -55,14 +60,16 @@ struct Decided {
 
 impl<'t> Tick<'t> {
     /// One tick, from its beginning to its end.
-    pub(super) async fn begin(
+    pub(super) async fn make(
         leader: &'t Leader<'t>,
         term: Term,
-        latest: &mut LatestSuccesses,
+        known: &'t mut Known,
+        latest: &'t mut LatestSuccesses,
     ) -> Result<Ticked, Undone> {
         let began_at = Instant::now();
-        let mut tick = Self { leader, term, records: HashMap::new(), ticked: Ticked::default() };
-        tick.read_records().await?;
+        known.refresh(leader).await?;
+        let ticked = Ticked { circuits: known.len(), ..Ticked::default() };
+        let mut tick = Self { leader, term, known, latest, ticked };
         let samples = tick.poll().await?;
         if !samples.is_empty() {
             // The term again: whether it still lasts, and what time it is.
@@ -71,54 +78,18 @@ impl<'t> Tick<'t> {
                 return Err(Undone::Interrupted);
             }
             tick.term = term;
-            let decided = tick.judge(samples, latest).await?;
-            tick.swap(decided).await;
+            let mut decided = tick.judge(samples).await?;
+            for _ in 0..TRIED {
+                decided = tick.swap(decided).await;
+            }
+            tick.ticked.not_changed += decided.len();
         }
         tick.ticked.took = began_at.elapsed();
         Ok(tick.ticked)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &'t Arc<Shared> {
         self.leader.shared
-    }
-
-    /// Reads every record there is, and lets this process know what it had not heard.
-    async fn read_records(&mut self) -> Result<(), Undone> {
-        let (shared, fleet) = (self.leader.shared, self.leader.fleet);
-        let prefix = if shared.dry_run { DRY_RUN.to_owned() } else { String::new() };
-        let mut query = ListQuery { prefix, limit: AT_ONCE, ..ListQuery::default() };
-        loop {
-            // A page tells no time; ours will do.
-            let page = async {
-                let now = shared.times.there(shared.times.now());
-                fleet.store.list(&query).await.map(|value| Answer { now, value })
-            };
-            let page = shared.ask_store(fleet, page).await.map_err(|_| Undone::Interrupted)?.value;
-            let now = shared.times.there(shared.times.now());
-            for (store_key, record) in page.circuits {
-                let Some(key) = self.key_of(&store_key) else { continue };
-                if record.status() != Status::Closed || span(shared, &key, &record, now) != Span::Window {
-                    heard(shared, &key, &record);
-                }
-                self.records.insert(key, record);
-            }
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        self.ticked.circuits = self.records.len();
-        Ok(())
-    }
-
-    /// Whose circuit the store knows by this name; none if it is another fleet's.
-    fn key_of(&self, store_key: &Arc<str>) -> Option<Arc<str>> {
-        match (self.shared().dry_run, store_key.strip_prefix(DRY_RUN)) {
-            (true, Some(key)) => Some(key.into()),
-            (false, None) => Some(Arc::clone(store_key)),
-            _ => None,
-        }
     }
 
     /// Asks the sampler, once, for a limited time.
@@ -133,7 +104,7 @@ impl<'t> Tick<'t> {
             };
             Some(Since { key: Arc::clone(key), age, started })
         };
-        let poll = Poll { window: office.window, since: self.records.iter().filter_map(since).collect() };
+        let poll = Poll { window: office.window, since: self.known.iter().filter_map(since).collect() };
         let polled_at = Instant::now();
         let limit = office.settings.poll_timeout;
         // In a task of its own, so that one that panics takes nobody with it.
@@ -157,19 +128,14 @@ impl<'t> Tick<'t> {
 
     /// Lets the core judge every key: those that were sampled, and those that are not closed. If a sample can't be used,
     /// none is.
-    async fn judge(
-        &mut self,
-        mut samples: HashMap<String, Sample>,
-        latest: &mut LatestSuccesses,
-    ) -> Result<Vec<Decided>, Undone> {
-        let now = self.term.now;
+    async fn judge(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, Undone> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
-        for (key, record) in &self.records {
+        for (key, record) in self.known.iter() {
             if record.status() != Status::Closed && !samples.contains_key(&**key) {
                 keys.push((Arc::clone(key), Sample::default()));
             }
         }
-        keys.extend(samples.drain().map(|(key, sample)| (Arc::from(key), sample)));
+        keys.extend(samples.into_iter().map(|(key, sample)| (Arc::from(key), sample)));
         let mut decided = Vec::new();
         for keys in keys.chunks(AT_ONCE) {
             for (key, sample) in keys {
@@ -177,29 +143,35 @@ impl<'t> Tick<'t> {
                     self.ticked.unusable_keys += 1;
                     continue;
                 }
-                let policy = self.shared().policy_of(key);
-                let record = self.records.get(key);
-                let draw = Draw(rand::random());
-                let step = latest.judge(key, record, sample, &policy, draw, now).map_err(|missing| {
+                let judged = self.judge_one(key, *sample).map_err(|missing| {
                     let reason = format!("{missing} for {key}");
                     Undone::NotPolled(SampleError::Unreadable { field: "latency_sum", reason })
                 })?;
-                if let Some(step) = step {
-                    let keep_for = step.record.keep_for(&policy);
-                    let expected = record.map(|record| record.version);
-                    decided.push(Decided { key: Arc::clone(key), expected, step, keep_for });
-                }
+                decided.extend(judged);
             }
             tokio::task::yield_now().await;
         }
-        latest.forget(now);
+        self.latest.forget(self.term.now);
         Ok(decided)
     }
 
-    /// Swaps in what was decided, and lets this process know. What is lost is looked at again at the next tick.
-    async fn swap(&mut self, mut decided: Vec<Decided>) {
+    fn judge_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
+        let policy = self.shared().policy_of(key);
+        let record = self.known.get(key);
+        let draw = Draw(rand::random());
+        let step = self.latest.judge(key, record, &sample, &policy, draw, self.term.now)?;
+        Ok(step.map(|step| {
+            let expected = record.map(|record| record.version);
+            let keep_for = step.record.keep_for(&policy);
+            Decided { key: Arc::clone(key), sample, expected, step, keep_for }
+        }))
+    }
+
+    /// Swaps in what was decided, and lets this process know. Where the store had another record, of which the same attempts
+    /// count, it is judged again: what that comes to is returned. All else is looked at again at the next tick.
+    async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
         let Leader { shared, fleet, office, .. } = self.leader;
-        let not_after = self.term.not_after();
+        let mut again = Vec::new();
         while !decided.is_empty() {
             let some = decided.split_off(decided.len().saturating_sub(SWAPPED_AT_ONCE));
             let swaps: Vec<_> = some.iter().map(|decided| self.swap_of(decided)).collect();
@@ -210,15 +182,13 @@ impl<'t> Tick<'t> {
             let mut refused = 0;
             for (decided, swapped) in some.into_iter().zip(answer.value) {
                 match swapped {
-                    Swapped::Won => {
-                        self.ticked.changes += usize::from(decided.step.change.is_some());
-                        let before = self.records.get(&decided.key).cloned();
-                        let Decided { key, expected, step, keep_for } = decided;
-                        let proposal = Proposal { expected, step, not_after, keep_for, is_result: false };
-                        won(shared, &key, before, &proposal);
-                    }
-                    Swapped::Lost(_) => self.ticked.not_changed += 1,
-                    Swapped::TooLate(_) => {
+                    Swapped::Won => self.won(decided),
+                    Swapped::Lost(there) => match self.lost(&decided, there) {
+                        Some(decided) => again.push(decided),
+                        None => self.ticked.not_changed += 1,
+                    },
+                    Swapped::TooLate(there) => {
+                        self.known.put(&decided.key, there);
                         self.ticked.not_changed += 1;
                         refused += 1;
                     }
@@ -227,20 +197,45 @@ impl<'t> Tick<'t> {
             if refused > 0 {
                 office.count_refused_writes(refused);
             }
+            self.known.hear(shared);
         }
+        again
     }
 
     fn swap_of(&self, decided: &Decided) -> Swap {
-        let Decided { key, expected, step, keep_for } = decided;
-        let store_key =
-            if self.shared().dry_run { format!("{DRY_RUN}{key}").into() } else { Arc::clone(key) };
+        let Decided { key, expected, step, keep_for, .. } = decided;
         Swap {
-            key: store_key,
+            key: store_key(self.shared(), key),
             expected: *expected,
             record: Record { tenant: Some(tenant_of(key).into()), ..step.record.clone() },
             not_after: self.term.not_after(),
             keep_for: *keep_for,
         }
+    }
+
+    /// It is in: this process knows too, and observers hear.
+    fn won(&mut self, decided: Decided) {
+        let Decided { key, expected, step, keep_for, .. } = decided;
+        self.ticked.changes += usize::from(step.change.is_some());
+        let before = self.known.get(&key).cloned();
+        self.known.put(&key, Some(step.record.clone()));
+        let not_after = self.term.not_after();
+        let proposal = Proposal { expected, step, not_after, keep_for, is_result: false };
+        tell(self.shared(), &key, before, &proposal);
+    }
+
+    /// Something else was there. If of both the same attempts count, the sample is as good for it: the epoch is the same, and
+    /// somebody took a lease or gave one back; or the whole window counts.
+    fn lost(&mut self, decided: &Decided, there: Option<Record>) -> Option<Decided> {
+        let known = self.known.get(&decided.key);
+        let whole_window = |record: Option<&Record>| {
+            let counts = |record| span(self.shared(), &decided.key, record, self.term.now);
+            record.is_none_or(|record| counts(record) == Span::Window)
+        };
+        let same_epoch = known.map(|record| record.epoch) == there.as_ref().map(|record| record.epoch);
+        let is_as_good = same_epoch || (whole_window(known) && whole_window(there.as_ref()));
+        self.known.put(&decided.key, there);
+        if is_as_good { self.judge_one(&decided.key, decided.sample).ok().flatten() } else { None }
     }
 }
 
@@ -250,7 +245,7 @@ fn span(shared: &Shared, key: &str, record: &Record, now: Timestamp) -> Span {
 }
 
 /// What this leader swapped in is known here too, and observers hear.
-fn won(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
+fn tell(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     let change = if circuit.is_controlled() {
         shared.converse(&circuit.cell, None, |member, at| {
@@ -266,22 +261,5 @@ fn won(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Propo
     shared.waiters.wake_one(&circuit.cell);
     if let Some(change) = change {
         shared.observers.tell(key, change);
-    }
-}
-
-/// What was read is known here too. So whatever others changed, and nobody lived to tell, the leader's observers hear.
-fn heard(shared: &Arc<Shared>, key: &str, record: &Record) {
-    let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
-    if !circuit.is_controlled() {
-        return;
-    }
-    let learnt = shared.converse(&circuit.cell, None, |member, at| {
-        // Something newer may have been heard since this was read.
-        let is_news = !member.is_known() || member.circuit().epoch() < record.epoch;
-        is_news.then(|| member.learn(Some(record.clone()), at))
-    });
-    if let Some(learnt) = learnt {
-        shared.took(&circuit.cell, learnt);
-        shared.waiters.wake_one(&circuit.cell);
     }
 }
