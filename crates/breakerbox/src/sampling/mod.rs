@@ -55,6 +55,9 @@ mod leader;
 mod office;
 mod report;
 mod sampler;
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod tick;
 
 pub use self::builder::{DEFAULT_POLL_TIMEOUT, DEFAULT_SAMPLE_EVERY, SamplingBuilder, SamplingError};
@@ -62,3 +65,6 @@ pub use self::check::Checked;
 pub use self::handle::{SampledCircuit, Sampling};
 pub use self::report::{News, Report, Ticked};
 pub use self::sampler::{Poll, SampleError, Sampler, Since};
+pub use self::sql::{Dialect, LatencyUnit, SqlError, SqlQuery, SqlSource, SqlTable, TimeFormat};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteSampler;
