@@ -1,12 +1,12 @@
 //! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
 
-mod sampling;
 mod sim;
 
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
 use breakerbox_proofs::outages::{self, Case, Size};
+use breakerbox_proofs::sampling;
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
 use clap::{Args, Parser};
@@ -86,12 +86,13 @@ fn main() -> anyhow::Result<()> {
         What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
         What::Sim(arguments) => sim::run(&arguments),
-        What::Sampling(sizes) => sampling(sizes),
+        What::Sampling(sizes) => prove_sampling(sizes),
     }
 }
 
+/// On a runtime of its own, as a service has it.
 #[tokio::main]
-async fn sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
+async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
     let seen = sampling::see(sizes).await?;
     println!("{seen}");
     let misses = seen.misses();

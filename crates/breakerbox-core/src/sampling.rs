@@ -41,7 +41,7 @@ impl LatestSuccesses {
         draw: Draw,
         now: Timestamp,
     ) -> Result<Option<Step>, MissingLatencySum> {
-        let rebased = record.and_then(|record| record.rebased(draw, now));
+        let rebased = record.and_then(|record| record.rebased_in_fleet(draw, now));
         let is_rebased = rebased.is_some();
         let mut base = match (rebased, record) {
             (Some(rebased), _) => rebased,

@@ -150,6 +150,10 @@ impl Builder {
         SamplingBuilder::new(self, policy)
     }
 
+    pub(crate) fn is_strict(&self) -> bool {
+        self.settings.consistency == Consistency::Strict
+    }
+
     pub(crate) const fn has_store(&self) -> bool {
         self.store.is_some()
     }

@@ -138,7 +138,7 @@ impl Circuit {
 
     /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
     #[cold]
-    pub(crate) fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
         if let Some(said) = self.said_without_core() {
             return said;

@@ -1,8 +1,6 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{
-    Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits,
-};
+use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};

@@ -95,6 +95,10 @@ impl SamplingBuilder {
             }
         }
         settings.term = (settings.sample_every * 3).max(SHORTEST_TERM);
+        if self.builder.is_strict() {
+            let reason = "is of no use here: nothing is counted by calls; leave it out";
+            return Err(SamplingError::Setting { field: "consistency", reason });
+        }
         if !self.builder.has_store() {
             let reason =
                 "is needed: who leads, and what is open, is kept there; for one process MemoryStore will do";

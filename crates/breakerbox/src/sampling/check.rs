@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{MemberAnswer, Tell};
 use breakerbox_core::{self as core, Outcome, Refusal, Timestamp};
+use tokio::time::Instant;
 
 use crate::cell::Held;
 use crate::circuit::{ASKED_AGAIN, Circuit};
@@ -60,6 +61,7 @@ impl Circuit {
     /// heard of, and for the lease of a half-open one.
     pub(super) async fn check(&self) -> Result<Checked, Refusal> {
         let checked = |lease| Checked { circuit: self.clone(), lease };
+        let lease_of = |permit: Option<Box<core::Permit>>| checked(permit.filter(|permit| permit.is_probe()));
         if !self.controlled {
             self.shared.count_uncontrolled();
             return Ok(checked(None));
@@ -70,9 +72,9 @@ impl Circuit {
             Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
             _ => {}
         }
-        let mut said = None;
-        for _ in 0..ASKED_AGAIN {
-            said = Some(match self.said_without_core() {
+        let asked_at = Instant::now();
+        for _ in 0..=ASKED_AGAIN {
+            let said = match self.said_without_core() {
                 Some(said) => said,
                 None => match cell.ask(self.clock(), true) {
                     MemberAnswer::Decided(asked) => self.decided(asked),
@@ -80,19 +82,20 @@ impl Circuit {
                         self.shared.read_one(cell).await;
                         continue;
                     }
-                    MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
-                        Lease::Permit(permit) => Ok(Some(Box::new(permit))),
-                        Lease::Refused(refusal) => self.refuse(refusal),
-                        Lease::AskAgain => continue,
-                    },
+                    MemberAnswer::LeaseDue => {
+                        match self.shared.take_lease(cell, asked_at.elapsed()).await {
+                            Lease::Permit(permit) => Ok(Some(Box::new(permit))),
+                            Lease::Uncounted => Ok(None),
+                            Lease::Refused(refusal) => self.refuse(refusal),
+                            // A lease that was taken is found when asking again.
+                            Lease::AskAgain => continue,
+                        }
+                    }
                 },
-            });
-            break;
+            };
+            return said.map(lease_of).map_err(|refusal| *refusal);
         }
-        // Others keep changing it; what is known by now will do.
-        match said.unwrap_or_else(|| self.ask_the_core()) {
-            Ok(permit) => Ok(checked(permit.filter(|permit| permit.is_probe()))),
-            Err(refusal) => Err(*refusal),
-        }
+        // Others keep getting the lease.
+        self.refuse(self.shared.probing()).map(lease_of).map_err(|refusal| *refusal)
     }
 }

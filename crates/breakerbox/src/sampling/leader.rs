@@ -46,7 +46,8 @@ impl Leader<'_> {
             match self.office.stand(self.shared, self.fleet).await {
                 Stood::Leads(term) => self.lead(term).await,
                 Stood::Follows(for_another) => {
-                    let spread = Duration::from_micros(rand::random::<u64>() % SPREAD_MICROS);
+                    let chance = u64::try_from(self.shared.times.draw().0 >> 64).unwrap_or(0);
+                    let spread = Duration::from_micros(chance % SPREAD_MICROS);
                     self.office.wait(for_another + spread).await;
                 }
                 Stood::Unknown => self.office.wait(ASK_AGAIN).await,

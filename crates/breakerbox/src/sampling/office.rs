@@ -5,7 +5,7 @@
 //! even if it is elected again the moment it wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use breakerbox_core::{Nonce, Timestamp};
@@ -31,7 +31,8 @@ pub(super) struct Office {
     pub(super) window: Duration,
     pub(super) sampler: Option<Arc<dyn Sampler>>,
     observers: Vec<Observer>,
-    candidate: Nonce,
+    /// By what the store tells this process from others.
+    candidate: OnceLock<Nonce>,
     state: Mutex<State>,
     closed: AtomicBool,
     closing: Notify,
@@ -89,7 +90,7 @@ impl Office {
             window,
             sampler,
             observers,
-            candidate: Nonce(rand::random()),
+            candidate: OnceLock::new(),
             state: Mutex::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -101,9 +102,13 @@ impl Office {
         if shared.dry_run { "dry-run sampling" } else { "sampling" }
     }
 
+    fn candidate(&self, shared: &Shared) -> Nonce {
+        *self.candidate.get_or_init(|| Nonce(shared.times.draw().0))
+    }
+
     /// Stands for leader, or prolongs the term.
     pub(super) async fn stand(&self, shared: &Shared, fleet: &Fleet) -> Stood {
-        let request = fleet.store.lead(Self::name(shared), self.candidate, self.settings.term);
+        let request = fleet.store.lead(Self::name(shared), self.candidate(shared), self.settings.term);
         let answer = shared.ask_store(fleet, request).await;
         let Ok(answer) = answer else {
             let now = shared.times.there(shared.times.now());
@@ -134,7 +139,7 @@ impl Office {
 
     /// Gives the term back, so that a successor need not wait for its end.
     pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
-        let request = fleet.store.lead(Self::name(shared), self.candidate, Duration::ZERO);
+        let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
         // If this fails, the term ends by itself.
         let _ = shared.ask_store(fleet, request).await;
         self.end_term(shared);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{
-    Draw, LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
+    LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
 };
 use tokio::time::Instant;
 
@@ -158,7 +158,7 @@ impl<'t> Tick<'t> {
     fn judge_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
         let policy = self.shared().policy_of(key);
         let record = self.known.get(key);
-        let draw = Draw(rand::random());
+        let draw = self.shared().times.draw();
         let step = self.latest.judge(key, record, &sample, &policy, draw, self.term.now)?;
         Ok(step.map(|step| {
             let expected = record.map(|record| record.version);

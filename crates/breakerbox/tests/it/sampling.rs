@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::sampling::{Poll, SampleError, Sampler, SamplingBuilder};
 use breakerbox::store::MemoryStore;
-use breakerbox::{Breakerbox, Policy, PolicyBuilder, Preset, Sample};
+use breakerbox::{Breakerbox, Consistency, Policy, PolicyBuilder, Preset, Sample};
 
 struct Nothing;
 
@@ -32,6 +32,10 @@ async fn an_error_names_the_field() {
         (with(convoy()).sample_every(Duration::ZERO), "sample_every: must be between 10 ms and 24 h"),
         (with(convoy()).poll_timeout(Duration::MAX), "poll_timeout: must be between 10 ms and 24 h"),
         (Breakerbox::builder().sampling(convoy()), "store: is needed"),
+        (
+            Breakerbox::builder().consistency(Consistency::Strict).sampling(convoy()),
+            "consistency: is of no use",
+        ),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");
