@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
 use breakerbox_proofs::outages::{self, Case, Size};
+use breakerbox_proofs::sampling;
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
 use clap::{Args, Parser};
@@ -27,6 +28,8 @@ enum What {
     Worker(worker::Settings),
     /// A fleet, simulated: seed after seed, with whatever can fail
     Sim(sim::Arguments),
+    /// Sampling: a tick over many circuits, and that nobody waits for it
+    Sampling(sampling::Sizes),
 }
 
 #[derive(Args)]
@@ -83,7 +86,20 @@ fn main() -> anyhow::Result<()> {
         What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
         What::Sim(arguments) => sim::run(&arguments),
+        What::Sampling(sizes) => prove_sampling(sizes),
     }
+}
+
+/// On a runtime of its own, as a service has it.
+#[tokio::main]
+async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
+    let seen = sampling::see(sizes).await?;
+    println!("{seen}");
+    let misses = seen.misses();
+    if !misses.is_empty() {
+        bail!("{}", misses.join("; "));
+    }
+    Ok(())
 }
 
 fn throttle(arguments: &Throttle) -> anyhow::Result<()> {

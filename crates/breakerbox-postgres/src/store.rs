@@ -81,6 +81,10 @@ impl Store for PostgresStore {
         self.verbs.swap_if(swap).await
     }
 
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        self.verbs.swap_all(swaps).await
+    }
+
     fn changes(&self) -> Changes {
         self.announcer.listen()
     }

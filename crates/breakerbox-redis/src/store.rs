@@ -96,6 +96,10 @@ impl Store for RedisStore {
         swapping::swap_if(self, swap).await
     }
 
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        swapping::swap_all(self, swaps).await
+    }
+
     fn changes(&self) -> Changes {
         self.announcer.listen()
     }

@@ -135,6 +135,10 @@ impl Store for FaultyStore {
         self.pass(self.inner.swap_if(swap)).await
     }
 
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        self.pass(self.inner.swap_all(swaps)).await
+    }
+
     fn changes(&self) -> Changes {
         if self.is_deaf {
             return Announcer::new().listen();

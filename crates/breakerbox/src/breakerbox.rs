@@ -50,6 +50,15 @@ impl Breakerbox {
         Self(shared)
     }
 
+    /// A handle to circuits that are there.
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
     /// Starts with the default policy, the system's clock and room for a million circuits.
     pub fn builder() -> Builder {
         Builder::default()
@@ -239,6 +248,11 @@ impl Shared {
 
     fn policies_mut(&self) -> std::sync::RwLockWriteGuard<'_, Policies> {
         self.policies.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The policy that governs this key.
+    pub(crate) fn policy_of(&self, key: &str) -> Arc<Policy> {
+        self.policies().of(key)
     }
 
     #[cold]

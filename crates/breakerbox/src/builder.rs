@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::Consistency;
-use breakerbox_core::{Policy, Refusal};
+use breakerbox_core::{Policy, PolicyBuilder, Refusal};
 
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
 use crate::clock::{AnyClock, Clock, Times};
@@ -12,6 +12,7 @@ use crate::draws::Draws;
 use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::Registry;
+use crate::sampling::SamplingBuilder;
 use crate::store::Store;
 
 /// Builds a [`Breakerbox`].
@@ -140,6 +141,21 @@ impl Builder {
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.runtime = Some(Runtime::Custom(Arc::new(spawn)));
         self
+    }
+
+    /// Circuits that are sampled, in place of circuits that hear of every call: what became of calls is in a table of yours
+    /// already, and one process of the fleet looks there. See [`sampling`](crate::sampling). The policy takes the place
+    /// of [`policy`](Self::policy).
+    pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
+        SamplingBuilder::new(self, policy)
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.settings.consistency == Consistency::Strict
+    }
+
+    pub(crate) const fn has_store(&self) -> bool {
+        self.store.is_some()
     }
 
     /// The registry.

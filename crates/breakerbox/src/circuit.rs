@@ -23,7 +23,7 @@ use crate::registry::Kept;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often an ask begins anew because others changed the circuit meanwhile.
-const ASKED_AGAIN: u32 = 4;
+pub(crate) const ASKED_AGAIN: u32 = 4;
 
 /// What the store is due for before an ask can be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,10 +37,10 @@ pub(crate) enum Due {
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
 pub struct Circuit {
-    shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cell: Arc<Cell>,
     /// False if there was no room for it: the cell is nobody's, every call is admitted, and none is counted.
-    controlled: bool,
+    pub(crate) controlled: bool,
 }
 
 impl Circuit {
@@ -161,7 +161,7 @@ impl Circuit {
 
     /// What needs no decision about the circuit: a probe that was granted already, and what is said to everybody while the
     /// store is away.
-    fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
+    pub(crate) fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(said) = self.shared.without_store() {
             return Some(match said {
                 Ok(()) => Ok(None),
@@ -172,7 +172,7 @@ impl Circuit {
     }
 
     /// Refuses, or only says so in dry-run.
-    fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
             self.shared.observers.tell_refusal(self.key(), &refusal);
             return Ok(None);
@@ -247,7 +247,7 @@ impl Circuit {
         }
     }
 
-    fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    pub(crate) fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let core::Asked { decision, change } = asked;
         if let Some(change) = change {
             self.changed(change);

@@ -5,6 +5,7 @@
 mod fleet;
 mod outages;
 mod rig;
+mod sampling;
 
 use std::path::Path;
 

@@ -127,6 +127,10 @@ impl Member {
     pub fn won(&mut self, proposal: &Proposal, policy: &Policy, now: Timestamp) -> Option<Change> {
         let Some(link) = &mut self.link else { return None };
         let Step { record, change } = &proposal.step;
+        if link.seen == Some(Seen::of(Some(record))) {
+            // The store's own announcement was quicker than its answer, and everybody has been told.
+            return None;
+        }
         let is_news = |seen: Seen| {
             seen.epoch < record.epoch
                 || seen.epoch == record.epoch

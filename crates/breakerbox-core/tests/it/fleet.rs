@@ -1,6 +1,6 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Consistency, Learnt, Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
@@ -45,6 +45,23 @@ fn failures_of_two_open_the_circuit_once_and_all_hear_why() {
     assert!(fleet.changes.iter().all(|(_, change)| change.cause == rule));
     fleet.all_read();
     assert_eq!(fleet.changes.len(), 3, "nobody hears twice");
+}
+
+#[test]
+fn who_hears_of_its_own_swap_before_the_answer_hears_of_it_once() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(ms(30_000));
+    let record = fleet.store.record.clone();
+    let (_, answer) = fleet.step(0, |member, at| member.lease(record, at));
+    let LeaseAnswer::Swap(proposal) = answer else { panic!("{answer:?}") };
+    assert!(fleet.store.swap(&proposal, fleet.now));
+    fleet.read(0);
+    assert_eq!(fleet.changes.pop().map(|(_, change)| change.to), Some(Status::HalfOpen));
+    let (change, permit) = fleet.step(0, |member, at| member.leased(&proposal, at.policy, at.now));
+    assert_eq!(change, None, "it was told already");
+    assert_eq!(fleet.settle(0, permit.unwrap(), &ok()), Settlement::Counted, "and the probe is its own");
+    assert_eq!(fleet.status(0), Status::Closed);
 }
 
 #[test]

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 
 /// Tokio's time.
 #[derive(Clone, Copy)]
-struct TokioClock {
-    start: Instant,
-    ahead: Duration,
+pub(crate) struct TokioClock {
+    pub(crate) start: Instant,
+    pub(crate) ahead: Duration,
 }
 
 impl Clock for TokioClock {

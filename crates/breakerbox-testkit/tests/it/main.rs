@@ -7,5 +7,7 @@ mod memory_store;
 mod overload;
 mod proxy;
 mod recovery;
+mod sampling;
+mod sampling_rig;
 mod servers;
 mod strict;

@@ -75,7 +75,7 @@ impl Default for Settings {
 
 /// What a process needs to share its circuits.
 pub(crate) struct Fleet {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     settings: Settings,
     health: Health,
     queue: Queue,
@@ -83,7 +83,7 @@ pub(crate) struct Fleet {
     unread: Unread,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 impl Fleet {
@@ -128,7 +128,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
 
 impl Shared {
     /// One step of a shared circuit, at the store's time if it was just told.
-    fn converse<R>(
+    pub(crate) fn converse<R>(
         &self,
         cell: &Arc<Cell>,
         told: Option<Timestamp>,
@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// Asks the store something: in time, and only while it is there.
-    async fn ask_store<T>(
+    pub(crate) async fn ask_store<T>(
         &self,
         fleet: &Fleet,
         request: impl Future<Output = Result<Answer<T>, StoreError>>,
@@ -174,7 +174,7 @@ impl Shared {
     }
 
     /// Does what follows from a record that was learnt.
-    fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
+    pub(crate) fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.tell(cell.key(), change);
             self.waiters.wake_one(cell);

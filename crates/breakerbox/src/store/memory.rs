@@ -105,6 +105,16 @@ impl MemoryStore {
         *self.lock().0 = snapshot.0;
     }
 
+    /// Under the lock, so that changes are heard in the order in which they happened.
+    fn swap(&self, circuits: &mut Circuits, swap: &Swap, now: Timestamp) -> Swapped {
+        let swapped = circuits.swap_if(swap, now);
+        if swapped == Swapped::Won {
+            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
+            self.announcer.announce(Heard::Changed { key, record });
+        }
+        swapped
+    }
+
     /// All circuits, and the time, under the lock.
     fn lock(&self) -> (MutexGuard<'_, Circuits>, Timestamp) {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,13 +256,12 @@ impl Store for MemoryStore {
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         let (mut circuits, now) = self.lock();
-        let value = circuits.swap_if(swap, now);
-        if value == Swapped::Won {
-            // Under the lock, so that changes are heard in the order in which they happened.
-            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-            self.announcer.announce(Heard::Changed { key, record });
-        }
-        Ok(Answer { now, value })
+        Ok(Answer { now, value: self.swap(&mut circuits, swap, now) })
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        Ok(Answer { now, value: swaps.iter().map(|swap| self.swap(&mut circuits, swap, now)).collect() })
     }
 
     fn changes(&self) -> Changes {

@@ -5,6 +5,7 @@
 //! | [`merge`](Store::merge) | adds counts to the shared windows | counts of another epoch are late, and not added |
 //! | [`read`](Store::read) | returns records | |
 //! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; nothing is written after its deadline; a new epoch begins with an empty window |
+//! | [`swap_all`](Store::swap_all) | the same for many keys | each stands for itself |
 //! | [`changes`](Store::changes) | tells of records that were swapped in | what is missed is said to be missed |
 //! | [`list`](Store::list) | pages through circuits | a page costs the same however many there are |
 //! | [`lead`](Store::lead) | gives out a leader's term | one leader at a time |
@@ -59,6 +60,19 @@ pub trait Store: Send + Sync + 'static {
     /// If the store can't be reached or answers nonsense. Whether the swap took place is then seen by reading the version.
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
 
+    /// Many swaps at once, each of which stands for itself: one that is lost does not keep the others from winning. Answers
+    /// in their order; no two may be of one key. Unless a store has a quicker way, one after the other.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Some may have taken place: each is seen by reading the version.
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        let mut value = Vec::with_capacity(swaps.len());
+        for swap in swaps {
+            value.push(self.swap_if(swap).await?.value);
+        }
+        Ok(Answer { now: self.read(&[]).await?.now, value })
+    }
+
     /// What is swapped in from now on, by anybody.
     fn changes(&self) -> Changes;
 
@@ -89,6 +103,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         (**self).swap_if(swap).await
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+        (**self).swap_all(swaps).await
     }
 
     fn changes(&self) -> Changes {

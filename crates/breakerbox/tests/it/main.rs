@@ -23,7 +23,10 @@ mod registry;
 #[cfg(feature = "reqwest-middleware")]
 mod reqwest_client;
 mod same_as_the_core;
+mod sampling;
 mod service;
+#[cfg(feature = "sqlite")]
+mod sqlite_sampler;
 mod throttles;
 #[cfg(feature = "tower")]
 mod tower_circuit;
