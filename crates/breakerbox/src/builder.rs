@@ -111,7 +111,8 @@ impl Builder {
         self
     }
 
-    /// How long the store may take to answer; 500 ms if nothing is said.
+    /// How long the store may take to answer; [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT) if nothing is said. No ask
+    /// waits longer. A store has a limit of its own, which should be shorter: it knows what it waits for, and says so.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self

@@ -343,9 +343,9 @@ fn refused(refusal: &Refusal) -> Answer {
     Answer::Refused { why: refusal.name().to_owned(), retry_in_ms }
 }
 
-/// The store's time limit is the library's: of two limits the shorter one would count.
+/// The store's own time limit is a little shorter than the library's, as it is if nothing is said.
 async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
-    let limit = Duration::from_millis(settings.store_timeout_ms);
+    let limit = Duration::from_millis(settings.store_timeout_ms * 4 / 5);
     let url = &settings.store;
     if url.starts_with("postgres") {
         let builder = PostgresStore::builder(url).time_limit(limit);

@@ -48,6 +48,10 @@ use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Answer, Store, StoreError};
 
+/// How long a store may take to answer if nothing is said. A store's own limit is a little shorter: it knows what it waits
+/// for, and says so.
+pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// How a process shares its circuits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -65,7 +69,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             flush_every: Duration::from_millis(100),
-            store_timeout: Duration::from_millis(500),
+            store_timeout: DEFAULT_STORE_TIMEOUT,
             reread_every: Duration::from_secs(2),
             on_loss: OnStoreLoss::Local,
             consistency: Consistency::LocalFirst,
