@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use breakerbox::store::{Delta, ListQuery, Store, Swap, Swapped};
 use breakerbox::{Epoch, Nonce, State, Status};
+use breakerbox_postgres::Builder;
 
 use crate::samples::{failures, put, read, record, swap, unique};
 use crate::server::{Held, on_shared_with, until};
@@ -25,11 +26,22 @@ async fn has_passed(held: &Held, by: Duration) {
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
-/// Nobody cleans here: the rows are still there.
+/// A store that nobody cleans.
+async fn never_cleaned(schema: &str) -> Held {
+    let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
+    let first = on_shared_with(rarely).await;
+    // It takes the office for days, looks at the empty tables, and is gone.
+    let offices = format!("SELECT count(*) FROM {schema}.leases");
+    until("somebody is in office", async || first.server.query(&offices).unwrap() == "1").await;
+    let held = on_shared_with(rarely).await;
+    drop(first);
+    held
+}
+
+/// The rows are still there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_not_there_for_any_verb() {
-    let held =
-        on_shared_with(|builder| builder.schema("expired").clean_every(Duration::from_secs(3_600))).await;
+    let held = never_cleaned("expired").await;
     let key = unique("expired");
     held.merge(&[failures(&key, 3)]).await.unwrap();
     put_for(&held, &key, SOON, closed(5, 1)).await;
@@ -55,9 +67,7 @@ async fn what_has_expired_is_not_there_for_any_verb() {
 /// Counts that nobody has added to for long are not there either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_expire_unless_their_record_stays() {
-    let held =
-        on_shared_with(|builder| builder.schema("expired_counts").clean_every(Duration::from_secs(3_600)))
-            .await;
+    let held = never_cleaned("expired_counts").await;
     let (alone, with_record) = (unique("alone"), unique("with record"));
     put(&held, &with_record, None, record(5, 1)).await;
     let brief = |key: &Arc<str>, count| Delta { keep_for: SOON, ..failures(key, count) };

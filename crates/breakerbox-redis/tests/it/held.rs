@@ -16,7 +16,7 @@ use breakerbox_testkit::Held;
 use breakerbox_testkit::servers::{RedisCluster, RedisServer};
 
 /// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An error and all of its sources, as they are printed.
 pub(crate) fn said(error: &dyn Error) -> String {
