@@ -196,7 +196,7 @@ async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     let keys: Vec<_> = (0..open).map(|n| key(n).into()).collect();
     let began_at = Instant::now();
     for keys in keys.chunks(1_000) {
-        let read = store.read(keys).await?.value;
+        let read = store.read(keys).await?.all()?.value;
         ensure!(read.iter().flatten().all(|record| record.status() != Status::Closed), "all are open");
     }
     Ok(began_at.elapsed())

@@ -81,7 +81,7 @@ impl Store for PostgresStore {
         self.verbs.swap_if(swap).await
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         self.verbs.swap_all(swaps).await
     }
 

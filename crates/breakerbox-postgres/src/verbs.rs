@@ -121,14 +121,17 @@ impl Verbs {
     pub(crate) async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         let Answer { now, mut value } = self.swap_all(std::slice::from_ref(swap)).await?;
         let value = value.pop().ok_or_else(|| unavailable("an answer is missing"))?;
-        Ok(Answer { now, value })
+        Ok(Answer { now, value: value? })
     }
 
     /// Some at a time, in the order of their keys, so that no two batches wait for each other in a circle.
-    pub(crate) async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    pub(crate) async fn swap_all(
+        &self,
+        swaps: &[Swap],
+    ) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut order: Vec<_> = (0..swaps.len()).collect();
         order.sort_by(|a, b| swaps[*a].key.cmp(&swaps[*b].key));
-        let mut answers: Vec<Option<Swapped>> = vec![None; swaps.len()];
+        let mut answers: Vec<Option<Readable<Swapped>>> = vec![None; swaps.len()];
         let mut now = None;
         for places in order.chunks(MAX_SWAPS) {
             let some =
@@ -286,13 +289,13 @@ impl Swapping {
 }
 
 /// What came of a swap.
-fn swapped(key: &Arc<str>, row: &Row) -> Result<Swapped, StoreError> {
-    let there = || record::read(key, column(row, "record")?);
+fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
+    let there = || Ok::<_, StoreError>(record::read(key, column(row, "record")?));
     Ok(match (column(row, "won")?, column(row, "expected")?) {
         // What it replaced need not have made sense.
-        (true, _) => Swapped::Won,
-        (false, true) => Swapped::TooLate(there()?),
-        (false, false) => Swapped::Lost(there()?),
+        (true, _) => Ok(Swapped::Won),
+        (false, true) => there()?.map(Swapped::TooLate),
+        (false, false) => there()?.map(Swapped::Lost),
     })
 }
 

@@ -96,7 +96,7 @@ impl Store for RedisStore {
         swapping::swap_if(self, swap).await
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         swapping::swap_all(self, swaps).await
     }
 

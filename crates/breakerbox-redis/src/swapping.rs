@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use breakerbox::store::{Answer, StoreError, Swap, Swapped};
+use breakerbox::store::{Answer, Readable, StoreError, Swap, Swapped};
 use breakerbox::{Status, Timestamp};
 
 use crate::error::Trouble;
@@ -18,11 +18,14 @@ const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Sta
 
 pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
     let Answer { now, mut value } = swap_all(store, std::slice::from_ref(swap)).await?;
-    Ok(Answer { now, value: value.pop().ok_or(Trouble::Nonsense)? })
+    Ok(Answer { now, value: value.pop().ok_or(Trouble::Nonsense)?? })
 }
 
 /// A call for each, all of them in one pipeline: other requests get their turn at the server between any two.
-pub(crate) async fn swap_all(store: &RedisStore, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+pub(crate) async fn swap_all(
+    store: &RedisStore,
+    swaps: &[Swap],
+) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
     if swaps.is_empty() {
         return Ok(Answer { now: read(store, &[], store.deadline()).await?.now, value: Vec::new() });
     }
@@ -40,9 +43,9 @@ pub(crate) async fn swap_all(store: &RedisStore, swaps: &[Swap]) -> Result<Answe
         let outcome = answered.word()?;
         let current = answered.maybe_record(&store.layout, &swap.key)?;
         value.push(match outcome.as_str() {
-            "won" => Swapped::Won,
-            "lost" => Swapped::Lost(current),
-            "too_late" => Swapped::TooLate(current),
+            "won" => Ok(Swapped::Won),
+            "lost" => current.map(Swapped::Lost),
+            "too_late" => current.map(Swapped::TooLate),
             _ => return Err(Trouble::Nonsense.into()),
         });
         let forgotten = answered.rest()?;

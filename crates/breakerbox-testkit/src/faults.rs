@@ -135,7 +135,7 @@ impl Store for FaultyStore {
         self.pass(self.inner.swap_if(swap)).await
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         self.pass(self.inner.swap_all(swaps)).await
     }
 

@@ -32,6 +32,10 @@ impl<S: Store, G: Send + Sync + 'static> Store for Held<S, G> {
         self.store.swap_if(swap).await
     }
 
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        self.store.swap_all(swaps).await
+    }
+
     fn changes(&self) -> Changes {
         self.store.changes()
     }

@@ -89,7 +89,7 @@ impl Store for Fleet {
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         self.next().swap_if(swap).await
     }
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         self.next().swap_all(swaps).await
     }
     fn changes(&self) -> Changes {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::sampling::News;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Attribution, Command, Nonce, OnStoreLoss, Policy, Preset, Record, State, Status, TripRule};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
@@ -53,7 +53,7 @@ async fn every_rule_once_for_each_key_and_tick() {
     bench.tick().await;
     assert_eq!(bench.status("all fail").await, Status::Closed);
     assert_eq!(bench.status("at the rate").await, Status::Open);
-    let answer = bench.store.read(&["at the rate".into()]).await.unwrap();
+    let answer = bench.store.read(&["at the rate".into()]).await.unwrap().all().unwrap();
     assert_eq!(answer.value[0].as_ref().unwrap().trips, 2);
 }
 
@@ -101,7 +101,7 @@ async fn few_keys_are_asked_for_in_their_own_way() {
     bench.table.succeed("closed again", 1);
     bench.tick().await;
     bench.tick().await;
-    let answer = bench.store.read(&["closed again".into(), "half-open".into()]).await.unwrap();
+    let answer = bench.store.read(&["closed again".into(), "half-open".into()]).await.unwrap().all().unwrap();
     let age = |n: usize| answer.now.since(answer.value[n].as_ref().unwrap().changed_at).as_secs();
     let polls = bench.table.polls.lock().unwrap();
     let mut since: Vec<_> =
@@ -200,11 +200,11 @@ struct PausedBeforeSwap {
 
 #[async_trait]
 impl Store for PausedBeforeSwap {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         self.inner.merge(deltas).await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         self.inner.read(keys).await
     }
 
@@ -212,7 +212,7 @@ impl Store for PausedBeforeSwap {
         self.inner.swap_if(swap).await
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while self.paused.load(Ordering::SeqCst) {
             sleep(ms(10)).await;

@@ -272,7 +272,7 @@ impl Bench {
     /// The state in the store.
     pub(crate) async fn status(&self, key: &str) -> Status {
         let answer = self.store.read(&[key.into()]).await.unwrap();
-        answer.value[0].as_ref().map_or(Status::Closed, breakerbox::Record::status)
+        answer.all().unwrap().value[0].as_ref().map_or(Status::Closed, breakerbox::Record::status)
     }
 
     /// Opens a circuit.

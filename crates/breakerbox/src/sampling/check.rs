@@ -45,7 +45,7 @@ impl Checked {
         let tell = match reported.tell {
             // It is no result, so that it can't be a late one: the leader may have decided meanwhile.
             Tell::Swap(proposal) => {
-                Tell::Swap(Box::new(core::fleet::Proposal { is_result: false, ..*proposal }))
+                Tell::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
             }
             tell => tell,
         };

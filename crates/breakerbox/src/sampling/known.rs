@@ -150,7 +150,8 @@ impl Known {
         let store_keys: Vec<_> = keys.iter().map(|key| store_key(shared, key)).collect();
         let answer = shared.ask_store(fleet, fleet.store.read(&store_keys)).await;
         for (key, record) in keys.iter().zip(answer.map_err(|_| Undone::Interrupted)?.value) {
-            self.put(key, record);
+            // What can't be read is as good as not there: nothing can be swapped in for it by mistake.
+            self.put(key, record.unwrap_or_default());
         }
         Ok(())
     }

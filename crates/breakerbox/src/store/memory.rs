@@ -259,9 +259,9 @@ impl Store for MemoryStore {
         Ok(Answer { now, value: self.swap(&mut circuits, swap, now) })
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let (mut circuits, now) = self.lock();
-        Ok(Answer { now, value: swaps.iter().map(|swap| self.swap(&mut circuits, swap, now)).collect() })
+        Ok(Answer { now, value: swaps.iter().map(|swap| Ok(self.swap(&mut circuits, swap, now))).collect() })
     }
 
     fn changes(&self) -> Changes {

@@ -61,14 +61,19 @@ pub trait Store: Send + Sync + 'static {
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
 
     /// Many swaps at once, each of which stands for itself: one that is lost does not keep the others from winning. Answers
-    /// in their order; no two may be of one key. Unless a store has a quicker way, one after the other.
+    /// in their order; no two may be of one key. A swap that is lost to a record which can't be read is the answer for its
+    /// key alone. Unless a store has a quicker way, one after the other.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense. Some may have taken place: each is seen by reading the version.
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut value = Vec::with_capacity(swaps.len());
         for swap in swaps {
-            value.push(self.swap_if(swap).await?.value);
+            value.push(match self.swap_if(swap).await {
+                Ok(answer) => Ok(answer.value),
+                Err(StoreError::Unreadable(unreadable)) => Err(unreadable),
+                Err(error) => return Err(error),
+            });
         }
         Ok(Answer { now: self.read(&[]).await?.now, value })
     }
@@ -105,7 +110,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).swap_if(swap).await
     }
 
-    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Swapped>>, StoreError> {
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         (**self).swap_all(swaps).await
     }
 
