@@ -254,8 +254,8 @@ impl Shared {
         self.unheard.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_late(&self) {
-        self.late.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_late(&self, results: u64) {
+        self.late.fetch_add(results, Ordering::Relaxed);
     }
 }
 

@@ -356,7 +356,7 @@ impl Circuit {
             self.changed(change);
         }
         if settled.settlement == Settlement::Late {
-            self.shared.count_late();
+            self.shared.count_late(1);
         }
         settling
     }

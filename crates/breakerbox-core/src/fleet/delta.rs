@@ -57,6 +57,16 @@ impl Delta {
     }
 }
 
+impl Delta {
+    /// How many calls it tells of.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |calls, bucket| calls.saturating_add(bucket.successes).saturating_add(bucket.failures))
+    }
+}
+
 /// What was counted at about the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketDelta {

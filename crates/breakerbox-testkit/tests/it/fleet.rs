@@ -164,6 +164,23 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_reaches_the_store_after_the_trip_is_late_and_counted_as_such() {
+    let fleet = Fleet::new(3, &simple());
+    let slow = &fleet.processes[2];
+    slow.succeed().await.unwrap();
+    sleep(ms(1_500)).await;
+    slow.way.delay(ms(480));
+    slow.fail().await;
+    slow.fail().await;
+    sleep(ms(110)).await;
+    // They are on their way now, and come after the trip.
+    fleet.trip().await;
+    sleep(ms(1_000)).await;
+    assert_eq!(slow.breakers.counts().late_results, 2);
+    assert_eq!(fleet.processes[0].breakers.counts().late_results, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_boots_later_asks_the_store_first() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip().await;

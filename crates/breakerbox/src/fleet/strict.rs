@@ -111,7 +111,7 @@ impl Shared {
         let told = self.converse(cell, Some(now), |member, at| member.told_one(&merged, at));
         self.took(cell, told.learnt);
         if merged.late {
-            self.count_late();
+            self.count_late(1);
             return Settlement::Late;
         }
         if let Tell::Swap(trip) = told.tell {

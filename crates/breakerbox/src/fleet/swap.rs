@@ -48,7 +48,7 @@ impl Shared {
             Ended::Won => _ = self.won(cell, proposal),
             Ended::Lost(record) => {
                 if proposal.result_of.is_some() {
-                    self.count_late();
+                    self.count_late(1);
                 }
                 if proposal.was_overlapped((*record).as_ref(), self.times.there(self.times.now())) {
                     self.count_overlap();

@@ -37,7 +37,7 @@ impl Shared {
         }
         match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
             Ok(answer) => {
-                for (cell, merged) in told.iter().zip(&answer.value) {
+                for ((cell, delta), merged) in told.iter().zip(&deltas).zip(&answer.value) {
                     let merged = match merged {
                         Ok(merged) => merged,
                         Err(unreadable) => {
@@ -46,6 +46,9 @@ impl Shared {
                             continue;
                         }
                     };
+                    if merged.late {
+                        self.count_late(delta.calls());
+                    }
                     let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
                     self.took(cell, told.learnt);
                     // Whether the judging went on or ended, somebody may want to know.
