@@ -15,6 +15,14 @@ impl Seen {
         (0..self.0.len()).filter(|n| is_early(*n) && self.0[*n].beside > 0).count()
     }
 
+    /// Whether more than one process probed.
+    #[must_use]
+    pub fn is_by_several(&self) -> bool {
+        let mut probers = self.0.iter().filter(|visit| visit.claims_to_probe).map(|visit| visit.worker);
+        let first = probers.next();
+        probers.any(|prober| Some(prober) != first)
+    }
+
     /// The request whose success closes the circuit.
     fn closed_after(&self, probes: u32) -> Option<usize> {
         let last = usize::try_from(probes).ok()?.checked_sub(1)?;

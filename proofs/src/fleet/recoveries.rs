@@ -23,6 +23,8 @@ pub struct Recoveries {
     pub overlaps: u64,
     /// In how many rounds two processes wanted the same lease: both had read the same record, and one was faster.
     pub raced: u64,
+    /// In how many rounds the probes were several processes'.
+    pub by_several: u64,
     /// How many results came too late.
     pub late: u64,
     /// In how many rounds something came late and changed something.
@@ -43,6 +45,7 @@ impl Recoveries {
             exact: 0,
             overlaps: 0,
             raced: 0,
+            by_several: 0,
             late: 0,
             late_applied: 0,
             asks: 0,
@@ -57,6 +60,7 @@ impl Recoveries {
         self.exact += u64::from(faults.is_empty());
         self.overlaps += u64::try_from(seen.overlaps(self.plan.probes)).unwrap_or(u64::MAX);
         self.raced += u64::from(raced);
+        self.by_several += u64::from(seen.is_by_several());
         self.asks += tally.asks;
         faults.into_iter().for_each(|fault| self.deviates(fault));
     }
@@ -73,6 +77,7 @@ impl Recoveries {
         self.exact += more.exact;
         self.overlaps += more.overlaps;
         self.raced += more.raced;
+        self.by_several += more.by_several;
         self.late += more.late;
         self.late_applied += more.late_applied;
         self.asks += more.asks;
@@ -110,7 +115,7 @@ impl Recoveries {
     #[must_use]
     pub fn head() -> String {
         format!(
-            "{:9} {:>8} {:>9} {:>6} {:>7} {:>7} {:>8} {:>7} {:>7} {:>12} {:>9} {:>6}",
+            "{:9} {:>8} {:>9} {:>6} {:>7} {:>7} {:>8} {:>7} {:>10} {:>7} {:>12} {:>9} {:>6}",
             "store",
             "latency",
             "processes",
@@ -119,6 +124,7 @@ impl Recoveries {
             "exact",
             "overlaps",
             "raced",
+            "by several",
             "late",
             "late applied",
             "asks",
@@ -129,10 +135,11 @@ impl Recoveries {
 
 impl fmt::Display for Recoveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { plan, rounds, exact, overlaps, raced, late, late_applied, asks, took, .. } = self;
+        let Self { plan, rounds, exact, overlaps, raced, by_several, late, late_applied, asks, took, .. } =
+            self;
         write!(
             f,
-            "{:9} {:>8} {:9} {:6} {rounds:7} {exact:7} {overlaps:8} {raced:7} {late:7} {late_applied:12} {asks:9} {:4} s",
+            "{:9} {:>8} {:9} {:6} {rounds:7} {exact:7} {overlaps:8} {raced:7} {by_several:10} {late:7} {late_applied:12} {asks:9} {:4} s",
             plan.kind.name(),
             plan.latency.name(),
             plan.processes,
