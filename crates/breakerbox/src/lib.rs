@@ -38,14 +38,14 @@
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
 //! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
 //! | [`sampling`] | for outcomes that are in a database already: a leader that samples them, and checks |
-//! | [`store`] | where circuits can be shared: the verbs of a store, and one in memory. Sharing is in its beginnings |
+//! | [`store`] | where circuits are shared by a fleet: the verbs of a store, and one in memory |
 //!
 //! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
 //! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
 //! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
 //!
-//! The guides for library users are `docs/guide/library.md`, `docs/guide/throttle.md`,
-//! `docs/guide/sampling.md` and `docs/guide/tower.md`.
+//! The guides for library users are `docs/guide/library.md`, `docs/guide/fleet.md`, `docs/guide/sampling.md`,
+//! `docs/guide/throttle.md` and `docs/guide/tower.md`. What is promised, and what is not: `docs/guarantees.md`.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
