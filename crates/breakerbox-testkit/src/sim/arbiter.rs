@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox::store::{
     Answer, Delta, MemorySnapshot, MemoryStore, Merged, Store, StoreError, Swap, Swapped,
 };
-use breakerbox::{Mode, OutcomeKind, Record, State};
+use breakerbox::{Mode, OutcomeKind, Record, State, Timestamp};
 
 use super::books::Who;
 use super::judge::{Meaning, Seen};
@@ -234,6 +234,6 @@ fn brief(record: &Record) -> String {
     format!(
         "{state:?} epoch {} version {version:08x} trips {trips} successes {probe_successes} retry {:?} lease {lease:?} {mode:?} {cause:?}",
         epoch.0,
-        record.retry_at.map(|at| at.as_micros()),
+        record.retry_at.map(Timestamp::as_micros),
     )
 }
