@@ -16,6 +16,9 @@ use std::fmt::Write;
 /// A table of attempts, one row each, with the names that you gave to its columns. Write them as the database has them: they are
 /// quoted, so that case matters where the database says it does.
 ///
+/// It needs two indices, or each poll reads the whole table: one on the time at which attempts finished, and one on the key and
+/// the time at which they started.
+///
 /// ```
 /// use breakerbox::sampling::{Dialect, LatencyUnit, SqlSource, SqlTable, TimeFormat};
 ///

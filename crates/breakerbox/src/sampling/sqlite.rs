@@ -29,7 +29,7 @@ const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
 /// # Ok::<(), breakerbox::sampling::SqlError>(())
 /// ```
 ///
-/// The table needs two [indices](SqlTable). Ages are taken from the clock of the machine that asks: the file is its own.
+/// The table needs two [indices](super::SqlTable). Ages are taken from the clock of the machine that asks: the file is its own.
 #[derive(Debug)]
 pub struct SqliteSampler {
     file: Arc<File>,
