@@ -141,7 +141,7 @@ impl Run {
                     acts.extend([(at.saturating_sub(lost), Act::Copy(copy)), (at, Act::Restore(copy))]);
                 }
                 Event::Order { worker, endpoint, command } => {
-                    acts.push((at, Act::Order(worker, endpoint, command)))
+                    acts.push((at, Act::Order(worker, endpoint, command)));
                 }
             }
         }
