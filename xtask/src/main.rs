@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `prove`, `bench`, `fuzz`. CI calls these and nothing else.
+//! The project's own commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`. CI calls these and nothing else.
 
 mod bench;
 mod fuzz;
@@ -29,6 +29,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
+    /// Simulate a fleet, seed after seed, and fail if an invariant does not hold
+    Sim {
+        /// How many seeds, or which one; --help lists the options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        what: Vec<String>,
+    },
     /// Measure, and print figures with what they are compared to
     Bench {
         /// What to measure, and its options; --help lists them
@@ -55,6 +61,7 @@ fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Test => test::run(),
         Command::Prove { what } => prove::run(&what),
+        Command::Sim { what } => prove::run(&[&["sim".to_owned()], &what[..]].concat()),
         Command::Bench { what } => bench::run(&what),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
     }

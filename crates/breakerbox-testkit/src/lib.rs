@@ -8,6 +8,7 @@
 //! | [`Held`] | a store together with the server that it is on |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
+//! | [`sim`] | a whole fleet with the real library, in virtual time, with whatever can fail |
 //! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
 
 pub mod conformance;

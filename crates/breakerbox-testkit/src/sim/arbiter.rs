@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox::store::{
     Answer, Delta, MemorySnapshot, MemoryStore, Merged, Store, StoreError, Swap, Swapped,
 };
-use breakerbox::{Mode, OutcomeKind, Record, State, Timestamp};
+use breakerbox::{Mode, OutcomeKind, Record, State};
 
 use super::books::Who;
 use super::judge::{Meaning, Seen};
@@ -35,7 +35,8 @@ impl Arbiter {
 
     pub(super) async fn merge(&self, who: Who, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
         let mut value = Vec::new();
-        for delta in deltas {
+        for delta in deltas.iter().map(|delta| self.spoilt(delta)) {
+            let delta = &delta;
             let key = index(&delta.key);
             let was = self.record(&delta.key).await;
             let merged = self.merge_one(delta, was.as_ref()).await?;
@@ -57,20 +58,29 @@ impl Arbiter {
     }
 
     async fn merge_one(&self, delta: &Delta, was: Option<&Record>) -> Result<Merged, StoreError> {
-        let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
         match self.sabotage {
             Sabotage::IgnoresEpochs => delta.epoch = was.map_or_else(Default::default, |was| was.epoch),
+            Sabotage::MergesTwice => drop(self.store.merge(std::slice::from_ref(&delta)).await?),
+            _ => {}
+        }
+        let mut merged = self.store.merge(&[delta]).await?.all()?.value;
+        Ok(merged.pop().expect("one answer for one delta"))
+    }
+
+    /// What is left of some counts when somebody sabotages them.
+    fn spoilt(&self, delta: &Delta) -> Delta {
+        let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
+        let mut delta = delta.clone();
+        match self.sabotage {
             Sabotage::DropsMerges if tenth => delta.buckets.clear(),
             Sabotage::DropsSuccesses => {
                 delta.buckets.iter_mut().for_each(|bucket| bucket.successes = 0);
                 delta.last_success = None;
             }
-            Sabotage::MergesTwice if tenth => drop(self.store.merge(std::slice::from_ref(&delta)).await?),
             _ => {}
         }
-        let mut merged = self.store.merge(&[delta]).await?.all()?.value;
-        Ok(merged.pop().expect("one answer for one delta"))
+        delta
     }
 
     pub(super) async fn read(
@@ -234,6 +244,6 @@ fn brief(record: &Record) -> String {
     format!(
         "{state:?} epoch {} version {version:08x} trips {trips} successes {probe_successes} retry {:?} lease {lease:?} {mode:?} {cause:?}",
         epoch.0,
-        record.retry_at.map(Timestamp::as_micros),
+        record.retry_at.map(breakerbox::Timestamp::as_micros),
     )
 }

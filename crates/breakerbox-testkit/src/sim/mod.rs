@@ -1,5 +1,39 @@
 //! A fleet, simulated: many workers with the real library, many endpoints, one store, and whatever can go wrong between them,
-//! in virtual time.
+//! in virtual time. A seed is a run, and the same seed is the same run, line by line.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `scenario` | what a seed stands for: who is there, the numbers, what fails when |
+//! | `worker` | the real library with a clock of its own, hours from the others', and callers, polite and rude |
+//! | `gate` | pauses and kills the tasks of one worker, as SIGSTOP and SIGKILL do |
+//! | `network` | the way to the store: slow, lossy, cut, standing still; what was sent travels on when its sender is dead |
+//! | `arbiter` | the store: a real memory store, every verb of which is judged as it is applied |
+//! | `books`, `judge` | what really happened, and whether it should have |
+//! | `bounds` | how long things may take once nothing fails any more |
+//! | `run`, `many` | one seed, and many |
+//! | `sabotage` | what can be broken on purpose |
+//!
+//! What fails: requests, answers and pushed changes get lost or late; single workers or all are cut off; workers are paused,
+//! some for longer than a lease, killed, and begin again without memory; the store stands still, is flushed, or fails over
+//! and loses its last writes; operators interfere. Then all is well, and the fleet has to find together.
+//!
+//! **Invariants**, at every step:
+//!
+//! | invariant | what holds | seen to fail by |
+//! | --- | --- | --- |
+//! | [`OneLease`](Invariant::OneLease) | one live lease, and one probe by a lease, for each circuit, as long as the store keeps its writes; none before the cool-off is over; without the store only who lost it probes | a store that hides leases |
+//! | [`NoStaleResult`](Invariant::NoStaleResult) | a result is of the lease in the record, from its holder, in time, and as its caller reported it | a store that lets results in whatever became of their lease |
+//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all that was counted in the last epoch is told | a store that drops merges; the library when it threw away what was counted before it knew the store's time, and when a circuit that was looked at was never visited |
+//! | [`NothingDoubled`](Invariant::NothingDoubled) | nothing is told that was not counted, in its epoch, once | a store that merges twice, ignores epochs, keeps windows; a network that repeats; the library when it told counts of before a decision made alone |
+//! | [`NoLateSwap`](Invariant::NoLateSwap) | nothing is written after its deadline; the deadline of a trip or a lease is at most `store_timeout` after what it was decided on | a store that ignores deadlines |
+//! | [`CompareAndSwap`](Invariant::CompareAndSwap) | who replaces a record saw it; versions are new, epochs grow; nothing is written again that was not lost | a store that ignores versions; the library when it took estimated times for a clock set back |
+//! | [`AllAgree`](Invariant::AllAgree) | once nothing fails, nobody is behind by more than [`agree_within`](Settings::agree_within), nor ahead of the store | a store that reads the past |
+//! | [`ClosesInTheEnd`](Invariant::ClosesInTheEnd) | once an endpoint is well, its circuit closes within [`closed_within`](Settings::closed_within) | leases that never end |
+//! | [`OverridesHold`](Invariant::OverridesHold) | only operators end what operators said; whoever is in touch obeys within `agree_within` | a store that forgets overrides; the library when it wrote an order twice |
+//! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches nobody opens no circuit that the others find well | successes that nobody hears of; the library, in two ways |
+//!
+//! What is not asked for, because it can't be promised: one probe at most after the store lost writes, or beside workers that
+//! lost the store and go on by themselves. Not simulated: a store whose clock steps, sampling.
 
 mod arbiter;
 mod books;

@@ -13,7 +13,7 @@ pub enum Sabotage {
     IgnoresVersions,
     /// The store says that a record has no lease while one is live.
     HidesLeases,
-    /// The store adds every tenth merge twice.
+    /// The store adds every merge twice.
     MergesTwice,
     /// A request to add counts arrives twice, now and then.
     RepeatsMerges,

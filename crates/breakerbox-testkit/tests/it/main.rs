@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+mod lease_model;
 mod memory_store;
 mod overload;
 mod proxy;
@@ -10,4 +11,5 @@ mod recovery;
 mod sampling;
 mod sampling_rig;
 mod servers;
+mod sim;
 mod strict;
