@@ -81,7 +81,24 @@ impl Scene {
     /// Opens the last of those that stay open, and calls all of them from now on.
     pub(super) async fn open_the_last(&mut self) -> Result<()> {
         self.open("late", self.size.late).await?;
+        try_join_all(self.workers.iter().map(|worker| self.introduce(worker))).await?;
         self.begin_calls().await
+    }
+
+    /// Sees to it that a worker knows what nobody may call. A first reading that a busy store does not answer in time is taken
+    /// for none, and would let calls through.
+    async fn introduce(&self, worker: &Process) -> Result<()> {
+        for key in self.shut() {
+            within("what is open is known", async || match worker.ask(&key).await? {
+                Asked::Refused(_) => Ok(Some(())),
+                Asked::Call(permit) | Asked::Probe(permit) => {
+                    worker.settle(permit, Outcome::Ignored).await?;
+                    Ok(None)
+                }
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     fn first(&self) -> &Process {
