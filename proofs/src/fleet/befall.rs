@@ -119,13 +119,13 @@ impl Lane<'_> {
         let victim = self.victim();
         let (result, lease_ends): (Coming, _) = if by_hand {
             let (permit, lease_ends) = self.victim_probes().await?;
-            victim.pause()?;
+            victim.pause().await?;
             // It finds it when it goes on.
             let order = Order::Settle { permit, outcome: Outcome::Success };
             (Box::pin(victim.begin(order).await?.answer()), lease_ends)
         } else {
             let call = self.victim_calls().await?;
-            victim.pause()?;
+            victim.pause().await?;
             (call, self.record().await?.lease.context("a prober has a lease")?.expires_at)
         };
         self.answers(Manner::Healthy(Duration::ZERO));
@@ -162,9 +162,15 @@ impl Lane<'_> {
             round.faults.push(format!("it is {} while a probe is under way", before.status()));
         }
         self.victim().resume()?;
-        result.await?;
-        self.until_health(self.victim(), "its result is late", |health| health.late_results > late_before)
-            .await?;
+        let answer = result.await?;
+        let is_late = self
+            .until_health(self.victim(), "its result is late", |health| health.late_results > late_before);
+        if let Err(error) = is_late.await {
+            let known = self.victim().state(&self.key).await?;
+            return Err(
+                error.context(format!("it answered {answer:?} and knows {known:?}, before: {before:?}"))
+            );
+        }
         round.late += 1;
         round.unchanged("a result after its lease", &before, &self.record().await?);
         Ok(())
@@ -236,7 +242,7 @@ impl Lane<'_> {
         let late = victim.health().await?.late_results;
         if !knows {
             // It settles first and hears of the trip after that, or the other way round.
-            victim.pause()?;
+            victim.pause().await?;
         }
         let open = self.trip().await?;
         let outcome = Outcome::RetryAfter { ms: 600_000 };

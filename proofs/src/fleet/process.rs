@@ -9,12 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::words::{Answer, Health, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally};
 use super::worker::Settings;
@@ -205,12 +205,21 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// Stops it where it is, as `SIGSTOP` does.
+    /// Stops it where it is, as `SIGSTOP` does, and waits until it has stopped: one of its threads hears the signal, and until
+    /// that one has its turn the others go on.
     ///
     /// # Errors
     /// If it has ended, or the system refuses.
-    pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+    pub async fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let stopped = async {
+            while waitid(WaitId::Pid(self.id()?), look)?.is_none() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(PATIENCE, stopped).await.context("it does not stop")?
     }
 
     /// Lets it go on.
@@ -222,8 +231,12 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.id()?, signal)?)
+    }
+
+    fn id(&self) -> Result<Pid> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(kill_process(id.context("the worker has ended")?, signal)?)
+        id.context("the worker has ended")
     }
 }
 

@@ -46,7 +46,7 @@ async fn workers_do_what_they_are_told_and_the_receiver_sees_it() {
 
         // One that is stopped does not answer, and goes on where it was.
         receiver.set("/e2", Manner::Hanging);
-        two.pause().unwrap();
+        two.pause().await.unwrap();
         let call = two.begin(Order::Call { key: "e2".into(), path: "/e2".into() }).await.unwrap();
         one.ask("e2").await.unwrap();
         assert_eq!(receiver.count("/e2"), 0);
