@@ -3,6 +3,7 @@
 
 mod circuit;
 mod figures;
+mod fleet;
 mod peers;
 mod replay;
 mod throttle;
@@ -18,6 +19,11 @@ enum What {
     Circuit(circuit::Arguments),
     /// One call through a throttle, beside reading the time, and every overload scenario against its targets
     Throttle(throttle::Arguments),
+    /// Circuits that a fleet shares through Redis, beside one process's own, one PING and one message
+    Fleet(fleet::Arguments),
+    /// One of the processes that see trips
+    #[command(hide = true)]
+    FleetListener(fleet::ListenerArguments),
     /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
     Replay(replay::Arguments),
 }
@@ -26,6 +32,8 @@ fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Circuit(arguments) => circuit::run(&arguments),
         What::Throttle(arguments) => throttle::run(&arguments),
+        What::Fleet(arguments) => fleet::run(&arguments),
+        What::FleetListener(arguments) => fleet::listen(&arguments),
         What::Replay(arguments) => replay::run(&arguments),
     }
 }

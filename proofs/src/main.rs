@@ -2,7 +2,11 @@
 
 mod sim;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use breakerbox_proofs::fleet::worker::{self, OnLoss};
+use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
+use breakerbox_proofs::outages::{self, Case, Size};
+use breakerbox_proofs::sampling;
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
 use clap::{Args, Parser};
@@ -15,8 +19,17 @@ enum What {
     Throttle(Throttle),
     /// Recoveries: one probe at a time, whoever asks and whatever becomes of the probes
     Recovery(Recovery),
+    /// Outages: what happens when the store is killed, paused, emptied, failed over or cut off
+    Outages(Outages),
+    /// A fleet: separate processes that share a store, and recover together
+    Fleet(Fleet),
+    /// A worker of a fleet, started by its proof
+    #[command(hide = true)]
+    Worker(worker::Settings),
     /// A fleet, simulated: seed after seed, with whatever can fail
     Sim(sim::Arguments),
+    /// Sampling: a tick over many circuits, and that nobody waits for it
+    Sampling(sampling::Sizes),
 }
 
 #[derive(Args)]
@@ -36,12 +49,57 @@ struct Recovery {
     rounds: u64,
 }
 
+#[derive(Args)]
+struct Outages {
+    /// Only this store
+    #[arg(long, value_enum)]
+    store: Option<Kind>,
+    /// Only what has this in its name
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[derive(Args)]
+struct Fleet {
+    /// Only over this store
+    #[arg(long, value_enum)]
+    store: Option<Kind>,
+    /// How many recoveries for each row, side by side on 20 endpoints
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
+    rounds: u32,
+    /// How many rounds for each fault of a prober, side by side in ten places
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
+    faults: u32,
+    /// How many processes
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..))]
+    processes: u32,
+}
+
+/// How many endpoints recover side by side.
+const ENDPOINTS: u32 = 20;
+
 fn main() -> anyhow::Result<()> {
     match What::parse() {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
+        What::Outages(arguments) => outages(&arguments),
+        What::Fleet(arguments) => fleet(&arguments),
+        What::Worker(settings) => worker::work(&settings),
         What::Sim(arguments) => sim::run(&arguments),
+        What::Sampling(sizes) => prove_sampling(sizes),
     }
+}
+
+/// On a runtime of its own, as a service has it.
+#[tokio::main]
+async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
+    let seen = sampling::see(sizes).await?;
+    println!("{seen}");
+    let misses = seen.misses();
+    if !misses.is_empty() {
+        bail!("{}", misses.join("; "));
+    }
+    Ok(())
 }
 
 fn throttle(arguments: &Throttle) -> anyhow::Result<()> {
@@ -66,6 +124,69 @@ fn recovery(arguments: &Recovery) -> anyhow::Result<()> {
     }
     if !faulty.is_empty() {
         bail!("not as it should be with {}", faulty.join(", "));
+    }
+    Ok(())
+}
+
+fn outages(arguments: &Outages) -> anyhow::Result<()> {
+    let program = std::env::current_exe()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    println!("{}", outages::Report::head());
+    let mut faults = Vec::new();
+    for kind in Kind::ALL.into_iter().filter(|kind| arguments.store.is_none_or(|only| only == *kind)) {
+        for &case in Case::of(kind).iter().filter(|case| case.name().contains(&arguments.only)) {
+            let proof = outages::prove(&program, kind, case, &OnLoss::ALL, Size::FULL);
+            let reports =
+                runtime.block_on(proof).with_context(|| format!("{}, {}", kind.name(), case.name()))?;
+            for report in reports {
+                println!("{report}");
+                faults.extend(report.faults().into_iter().map(|fault| format!("{}: {fault}", report.name())));
+            }
+        }
+    }
+    if !faults.is_empty() {
+        bail!("promises were broken:\n{}", faults.join("\n"));
+    }
+    Ok(())
+}
+
+/// In how many places a fault befalls processes side by side.
+const LANES: u32 = 10;
+
+#[tokio::main]
+async fn fleet(arguments: &Fleet) -> anyhow::Result<()> {
+    let program = std::env::current_exe()?;
+    let kinds = arguments.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    let mut faulty = Vec::new();
+    println!("{}", Recoveries::head());
+    for kind in &kinds {
+        for (latency, probes) in
+            [(Latency::None, 1), (Latency::Varying, 1), (Latency::None, 3), (Latency::Varying, 3)]
+        {
+            let (kind, rounds) = (*kind, arguments.rounds / ENDPOINTS);
+            let plan =
+                Plan { kind, latency, probes, processes: arguments.processes, endpoints: ENDPOINTS, rounds };
+            let recoveries = fleet::recover(&program, plan).await?;
+            println!("{recoveries}");
+            if !recoveries.faults().is_empty() {
+                faulty.push(format!("recoveries over {}", kind.name()));
+            } else if !recoveries.is_worth_something() {
+                bail!("the processes hardly ever met; try again when the machine has cores to spare");
+            }
+        }
+    }
+    println!("\n{}", Befallen::head());
+    for kind in kinds {
+        for fault in Fault::ALL {
+            let befallen = fleet::befall(&program, kind, fault, LANES, arguments.faults / LANES).await?;
+            println!("{befallen}");
+            if !befallen.faults().is_empty() {
+                faulty.push(format!("{fault}, over {}", kind.name()));
+            }
+        }
+    }
+    if !faulty.is_empty() {
+        bail!("not as promised: {}", faulty.join(", "));
     }
     Ok(())
 }

@@ -89,9 +89,12 @@ pub enum Settlement {
     Uncounted,
     /// It belongs to an epoch or a lease that is over: nothing changed.
     Late,
+    /// It went to a store that did not answer. It may have counted or not.
+    Unheard,
 }
 
 impl Settled {
+    pub(crate) const COUNTED: Self = Self { settlement: Settlement::Counted, change: None };
     pub(crate) const UNCOUNTED: Self = Self { settlement: Settlement::Uncounted, change: None };
     pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }

@@ -38,6 +38,7 @@ mod policy;
 mod ramp;
 mod record;
 mod rule;
+mod sampling;
 pub mod throttle;
 mod time;
 mod token;
@@ -60,7 +61,8 @@ pub use record::{
     Attribution, AttributionTooLong, Lease, MAX_ATTRIBUTION_LENGTH, Mode, Record, State, Status,
 };
 pub use rule::TripRule;
+pub use sampling::LatestSuccesses;
 pub use time::Timestamp;
 pub use token::{Draw, Epoch, Nonce, Version};
-pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, Sample};
+pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, Sample, Span};
 pub use window::Totals;

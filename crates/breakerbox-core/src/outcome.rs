@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::policy::Policy;
+
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutcomeKind {
@@ -51,6 +53,11 @@ impl Outcome {
     #[must_use]
     pub const fn ignored() -> Self {
         Self { kind: OutcomeKind::Ignored, latency: Duration::ZERO, retry_after: None }
+    }
+
+    /// Whether the call took too long, by this policy.
+    pub(crate) fn is_slow(&self, policy: &Policy) -> bool {
+        policy.slow_call().is_some_and(|limit| self.latency >= limit)
     }
 
     /// The same outcome with the destination's word on when to come back.

@@ -130,6 +130,9 @@ pub enum Refusal {
     /// A rule holds over what this process knows, and the fleet is being asked whether it holds over all.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     Judging,
+    /// Every ask goes to the store, and whoever asked can't wait for it.
+    #[error("circuits are shared strictly, and the store has to be asked: use ask_store")]
+    StoreNotAsked,
     /// The store that shares the circuit is away, and nothing is to be admitted meanwhile.
     #[error("the store is away, and on_store_loss says to refuse")]
     StoreLost,
@@ -155,9 +158,12 @@ impl Refusal {
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
             Self::Open { retry_at, .. } | Self::Probing { retry_at, .. } => Some(*retry_at),
-            Self::Ramping { .. } | Self::Judging | Self::StoreLost | Self::ForcedOpen | Self::Disabled => {
-                None
-            }
+            Self::Ramping { .. }
+            | Self::Judging
+            | Self::StoreNotAsked
+            | Self::StoreLost
+            | Self::ForcedOpen
+            | Self::Disabled => None,
         }
     }
 
@@ -166,9 +172,12 @@ impl Refusal {
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
-            Self::Ramping { .. } | Self::Judging | Self::StoreLost | Self::ForcedOpen | Self::Disabled => {
-                None
-            }
+            Self::Ramping { .. }
+            | Self::Judging
+            | Self::StoreNotAsked
+            | Self::StoreLost
+            | Self::ForcedOpen
+            | Self::Disabled => None,
         }
     }
 
@@ -180,6 +189,7 @@ impl Refusal {
             Self::Probing { .. } => "probing",
             Self::Ramping { .. } => "ramping",
             Self::Judging => "judging",
+            Self::StoreNotAsked => "store_not_asked",
             Self::StoreLost => "store_lost",
             Self::ForcedOpen => "forced_open",
             Self::Disabled => "disabled",

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use breakerbox::Totals;
-use breakerbox::store::{Delta, Merged, StoreError};
+use breakerbox::store::{Delta, Merged, Readable, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -104,11 +104,14 @@ impl<'a> Batch<'a> {
 }
 
 /// What the statement answers about one delta.
-pub(crate) fn merged(key: &str, row: &Row) -> Result<Merged, StoreError> {
-    let record = record::read(key, record::column(row, "record")?)?;
+pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreError> {
+    let record = match record::read(key, record::column(row, "record")?) {
+        Ok(record) => record,
+        Err(unreadable) => return Ok(Err(unreadable)),
+    };
     let number = |name| record::column::<i64>(row, name).map(counted);
     let last_success = record::column::<Option<i64>>(row, "last_success")?.map(timed);
-    Ok(Merged {
+    Ok(Ok(Merged {
         late: record::column(row, "late")?,
         totals: Totals {
             successes: number("successes")?,
@@ -119,7 +122,7 @@ pub(crate) fn merged(key: &str, row: &Row) -> Result<Merged, StoreError> {
         },
         last_success: last_success.max(record.as_ref().and_then(|record| record.last_success)),
         record,
-    })
+    }))
 }
 
 fn place(place: usize) -> i32 {

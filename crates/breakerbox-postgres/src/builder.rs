@@ -11,7 +11,10 @@ use crate::store::PostgresStore;
 pub const DEFAULT_SCHEMA: &str = "breakerbox";
 
 /// How long a verb may take. A server next door answers in a millisecond or two.
-pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(500);
+pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
+
+// Else it would be a matter of luck which of the two gives up first, and what the error says.
+const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
 /// How many connections a process has at the most, apart from the one that listens.
 pub const DEFAULT_CONNECTIONS: usize = 4;

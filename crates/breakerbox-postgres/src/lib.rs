@@ -22,6 +22,7 @@
 //! | [`Builder`] | schema, time limit, number of connections |
 //! | [`Database`] | the connections, for those who use the same database for something else too |
 //! | [`ConnectError`] | what is wrong, and what to do about it |
+//! | [`PostgresSampler`] | counts attempts in a table of yours, for [sampled circuits](breakerbox::sampling) |
 //!
 //! SQL counts, compares, swaps and indexes, and decides nothing; the statements are in `src/sql`, one file for each step of a
 //! verb. What holds, and why:
@@ -55,6 +56,7 @@ mod loan;
 mod migrations;
 mod notice;
 mod record;
+mod sampler;
 mod statements;
 mod store;
 mod task;
@@ -65,6 +67,7 @@ mod verbs;
 pub use self::builder::{Builder, DEFAULT_CONNECTIONS, DEFAULT_SCHEMA, DEFAULT_TIME_LIMIT};
 pub use self::database::Database;
 pub use self::error::ConnectError;
+pub use self::sampler::{PostgresSampler, SamplerError};
 pub use self::store::PostgresStore;
 
 /// The operator's document, its example compiled.

@@ -129,7 +129,7 @@ async fn understood(text: &str, verbs: &Verbs) -> Heard {
     let record = match notice.record {
         Some(record) => Some(record),
         None => match verbs.read(std::slice::from_ref(&key)).await {
-            Ok(answer) => answer.value.into_iter().flatten().next(),
+            Ok(answer) => answer.value.into_iter().next().and_then(Result::ok).flatten(),
             Err(_) => None,
         },
     };

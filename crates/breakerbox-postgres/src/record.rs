@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breakerbox::Record;
-use breakerbox::store::StoreError;
+use breakerbox::store::{Readable, StoreError, Unreadable};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -25,23 +25,22 @@ pub(crate) fn key(key: &str) -> Result<&[u8], StoreError> {
 
 /// A key that comes back.
 pub(crate) fn read_key(bytes: Vec<u8>) -> Result<Arc<str>, StoreError> {
-    let unreadable = |error: std::string::FromUtf8Error| StoreError::Unreadable {
+    let unreadable = |error: std::string::FromUtf8Error| Unreadable {
         key: String::from_utf8_lossy(error.as_bytes()).into_owned(),
         reason: "its key is not text".to_owned(),
     };
-    String::from_utf8(bytes).map(Into::into).map_err(unreadable)
+    Ok(String::from_utf8(bytes).map(Into::into).map_err(unreadable)?)
 }
 
 /// The written form of a record.
 pub(crate) fn write(key: &str, record: &Record) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(record)
-        .map_err(|error| StoreError::Unreadable { key: key.to_owned(), reason: error.to_string() })
+    let unreadable = |error: serde_json::Error| Unreadable { key: key.to_owned(), reason: error.to_string() };
+    Ok(serde_json::to_vec(record).map_err(unreadable)?)
 }
 
 /// A record from its written form.
-pub(crate) fn read(key: &str, text: Option<&[u8]>) -> Result<Option<Record>, StoreError> {
-    let unreadable =
-        |error: serde_json::Error| StoreError::Unreadable { key: key.to_owned(), reason: error.to_string() };
+pub(crate) fn read(key: &str, text: Option<&[u8]>) -> Readable<Option<Record>> {
+    let unreadable = |error: serde_json::Error| Unreadable { key: key.to_owned(), reason: error.to_string() };
     text.map(serde_json::from_slice).transpose().map_err(unreadable)
 }
 

@@ -3,16 +3,22 @@
 //! | verb | round trips |
 //! | --- | --- |
 //! | merge | one for up to 1,000 circuits |
-//! | swap | one: its statements are sent together, as one transaction |
+//! | swap | one for up to 100 circuits: all statements are sent together, as one transaction |
 //! | read, list, lead | one |
 //!
 //! The first time on a connection, one more prepares the statement.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use breakerbox::store::{Answer, Cursor, Delta, ListQuery, Merged, Page, StoreError, Swap, Swapped, Term};
+use breakerbox::store::{
+    Answer, Cursor, Delta, ListQuery, Merged, Page, Readable, StoreError, Swap, Swapped, Term,
+};
 use breakerbox::{Nonce, Record, Status, Timestamp};
+use futures_util::future::{MaybeDone, maybe_done};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -29,6 +35,9 @@ const MAX_KEYS: usize = 1_000;
 
 /// How many circuits are on a page at the most.
 const MAX_PAGE: usize = 1_000;
+
+/// How many records are swapped in one transaction at the most: a few milliseconds, for which others wait.
+const MAX_SWAPS: usize = 100;
 
 /// How many rows one step of the clean-up looks at.
 const CLEARED_AT_ONCE: i64 = 1_000;
@@ -61,11 +70,11 @@ impl Verbs {
             .await
     }
 
-    pub(crate) async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    pub(crate) async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         for delta in deltas {
             record::key(&delta.key)?;
         }
-        let mut answers: Vec<Option<Merged>> = vec![None; deltas.len()];
+        let mut answers: Vec<Option<Readable<Merged>>> = vec![None; deltas.len()];
         let mut now = None;
         for round in rounds(deltas) {
             let batch = Batch::of(round.iter().map(|place| &deltas[*place]));
@@ -85,7 +94,10 @@ impl Verbs {
         }
     }
 
-    pub(crate) async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    pub(crate) async fn read(
+        &self,
+        keys: &[Arc<str>],
+    ) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         let mut value = Vec::with_capacity(keys.len());
         let mut now = None;
         loop {
@@ -97,7 +109,7 @@ impl Verbs {
             }
             now = now.or(rows.first().map(now_in).transpose()?);
             for (key, row) in some.iter().zip(&rows) {
-                value.push(record::read(key, column(row, "record")?)?);
+                value.push(record::read(key, column(row, "record")?));
             }
             if value.len() == keys.len() {
                 let now = now.ok_or_else(|| unavailable("the time is missing"))?;
@@ -107,57 +119,67 @@ impl Verbs {
     }
 
     pub(crate) async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-        let row = self.database.within(self.swap_once(swap)).await?;
-        let there = || record::read(&swap.key, column(&row, "record")?);
-        let value = match (column(&row, "won")?, column(&row, "expected")?) {
-            // What it replaced need not have made sense.
-            (true, _) => Swapped::Won,
-            (false, true) => Swapped::TooLate(there()?),
-            (false, false) => Swapped::Lost(there()?),
-        };
-        Ok(Answer { now: now_in(&row)?, value })
+        let Answer { now, mut value } = self.swap_all(std::slice::from_ref(swap)).await?;
+        let value = value.pop().ok_or_else(|| unavailable("an answer is missing"))?;
+        Ok(Answer { now, value: value? })
+    }
+
+    /// Some at a time, in the order of their keys, so that no two batches wait for each other in a circle.
+    pub(crate) async fn swap_all(
+        &self,
+        swaps: &[Swap],
+    ) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let mut order: Vec<_> = (0..swaps.len()).collect();
+        order.sort_by(|a, b| swaps[*a].key.cmp(&swaps[*b].key));
+        let mut answers: Vec<Option<Readable<Swapped>>> = vec![None; swaps.len()];
+        let mut now = None;
+        for places in order.chunks(MAX_SWAPS) {
+            let some =
+                places.iter().map(|place| Swapping::new(&swaps[*place])).collect::<Result<Vec<_>, _>>()?;
+            let rows = self.database.within(self.swap_once(&some)).await?;
+            for (place, row) in places.iter().zip(&rows) {
+                now = now.or(Some(now_in(row)?));
+                answers[*place] = Some(swapped(&swaps[*place].key, row)?);
+            }
+        }
+        let value = answers
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| unavailable("an answer is missing"))?;
+        match now {
+            Some(now) => Ok(Answer { now, value }),
+            None => Ok(Answer { now: self.read(&[]).await?.now, value }),
+        }
     }
 
     /// All statements of a swap are sent before the first is answered. Each sees what was there when it began, so that the last
-    /// one, which began with everything locked, sees what it replaces.
-    async fn swap_once(&self, swap: &Swap) -> Result<Row, StoreError> {
-        let key = record::key(&swap.key)?;
-        let expected = swap.expected.map(|version| version.0.to_be_bytes().to_vec());
-        let version = swap.record.version.0.to_be_bytes().to_vec();
-        let text = record::write(&swap.key, &swap.record)?;
-        let notice = notice::write(&swap.key, &swap.record);
-        let (not_after, new_epoch) = (time(swap.not_after), epoch(swap.record.epoch));
-        let (status, keep_for) = (swap.record.status().name(), swap.keep_for.map(micros));
-        let parameters: [&(dyn ToSql + Sync); 10] = [
-            &key,
-            &expected,
-            &not_after,
-            &version,
-            &new_epoch,
-            &status,
-            &text,
-            &keep_for,
-            &self.channel,
-            &notice,
-        ];
-        let of_key: [&(dyn ToSql + Sync); 1] = [&key];
+    /// one of a circuit, which began with everything of it locked, sees what it replaces.
+    async fn swap_once(&self, swaps: &[Swapping]) -> Result<Vec<Row>, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
             let claim_circuit = loan.prepare_cached(&self.statements.claim_circuit).await?;
             let claim_counts = loan.prepare_cached(&self.statements.claim_counts).await?;
             let swap_if = loan.prepare_cached(&self.statements.swap_if).await?;
-            let (begun, circuit, counts, swapped, committed) = tokio::join!(
+            let one = async |swap: &Swapping| {
+                let of_key: [&(dyn ToSql + Sync); 1] = [&swap.key];
+                let (circuit, counts, swapped) = tokio::join!(
+                    biased;
+                    loan.execute(&claim_circuit, &of_key),
+                    loan.execute(&claim_counts, &of_key),
+                    async { loan.query_one(&swap_if, &swap.parameters(&self.channel)).await },
+                );
+                // The first that failed says why; the others only say that it did.
+                circuit.and(counts).and(swapped)
+            };
+            let (begun, rows, committed) = tokio::join!(
                 biased;
                 loan.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-                loan.execute(&claim_circuit, &of_key),
-                loan.execute(&claim_counts, &of_key),
-                loan.query_one(&swap_if, &parameters),
+                all_in_order(swaps.iter().map(one)),
                 loan.batch_execute("COMMIT"),
             );
-            // The first that failed says why; the others only say that it did.
-            begun.and(circuit).and(counts)?;
-            let row = swapped?;
-            committed.map(|()| row)
+            begun?;
+            let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+            committed.map(|()| rows)
         };
         let answer = answer.await;
         loan.settle(answer)
@@ -179,16 +201,20 @@ impl Verbs {
                 self.query(&self.statements.list_by_status, &[&from, &before, &one_more, &status]).await?
             }
         };
-        let mut circuits = Vec::with_capacity(limit.min(rows.len()));
+        let mut page = Page::default();
+        let mut last = None;
         for row in rows.iter().take(limit) {
             let key = record::read_key(column(row, "key")?)?;
-            if let Some(record) = record::read(&key, column(row, "record")?)? {
-                circuits.push((key, record));
+            last = Some(Arc::clone(&key));
+            match record::read(&key, column(row, "record")?) {
+                Ok(Some(record)) => page.circuits.push((key, record)),
+                Ok(None) => {}
+                Err(unreadable) => page.unreadable.push(unreadable),
             }
         }
         let more = rows.len() > limit;
-        let next = circuits.last().filter(|_| more).map(|(key, _)| Cursor(key.to_string()));
-        Ok(Page { circuits, next })
+        page.next = last.filter(|_| more).map(|key| Cursor(key.to_string()));
+        Ok(page)
     }
 
     pub(crate) async fn lead(
@@ -216,6 +242,74 @@ impl Verbs {
         let rows = self.query(sql, &[&from, &CLEARED_AT_ONCE]).await?;
         rows.first().map(|row| Ok([column::<&[u8]>(row, "key")?, &[0]].concat())).transpose()
     }
+}
+
+/// A swap as the server takes it.
+struct Swapping {
+    key: Vec<u8>,
+    expected: Option<Vec<u8>>,
+    not_after: i64,
+    version: Vec<u8>,
+    epoch: i64,
+    status: &'static str,
+    record: Vec<u8>,
+    keep_for: Option<i64>,
+    notice: String,
+}
+
+impl Swapping {
+    fn new(swap: &Swap) -> Result<Self, StoreError> {
+        Ok(Self {
+            key: record::key(&swap.key)?.to_vec(),
+            expected: swap.expected.map(|version| version.0.to_be_bytes().to_vec()),
+            not_after: time(swap.not_after),
+            version: swap.record.version.0.to_be_bytes().to_vec(),
+            epoch: epoch(swap.record.epoch),
+            status: swap.record.status().name(),
+            record: record::write(&swap.key, &swap.record)?,
+            keep_for: swap.keep_for.map(micros),
+            notice: notice::write(&swap.key, &swap.record),
+        })
+    }
+
+    fn parameters<'s>(&'s self, channel: &'s String) -> [&'s (dyn ToSql + Sync); 10] {
+        [
+            &self.key,
+            &self.expected,
+            &self.not_after,
+            &self.version,
+            &self.epoch,
+            &self.status,
+            &self.record,
+            &self.keep_for,
+            channel,
+            &self.notice,
+        ]
+    }
+}
+
+/// What came of a swap.
+fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
+    let there = || Ok::<_, StoreError>(record::read(key, column(row, "record")?));
+    Ok(match (column(row, "won")?, column(row, "expected")?) {
+        // What it replaced need not have made sense.
+        (true, _) => Ok(Swapped::Won),
+        (false, true) => there()?.map(Swapped::TooLate),
+        (false, false) => there()?.map(Swapped::Lost),
+    })
+}
+
+/// Waits for all of them. They are first looked at in their order, and that is when each sends its requests: so what is looked
+/// at next, such as a commit, is sent after all of them.
+async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut all: Vec<Pin<Box<MaybeDone<F>>>> = futures.map(|future| Box::pin(maybe_done(future))).collect();
+    poll_fn(|context| {
+        let waiting =
+            all.iter_mut().filter_map(|one| one.as_mut().poll(context).is_pending().then_some(())).count();
+        if waiting == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    all.iter_mut().filter_map(|one| one.as_mut().take_output()).collect()
 }
 
 /// What expires.

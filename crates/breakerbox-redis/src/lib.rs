@@ -58,3 +58,10 @@ mod words;
 pub use builder::{Builder, DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT};
 pub use error::ConnectError;
 pub use store::RedisStore;
+
+/// The guide's examples, compiled and run.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/guide/fleet.md")]
+    struct Fleet;
+}

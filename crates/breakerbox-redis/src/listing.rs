@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use breakerbox::Record;
 use breakerbox::store::{Cursor, ListQuery, Page, StoreError};
 
 use crate::error::Trouble;
@@ -42,17 +41,19 @@ struct Entry {
 pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, StoreError> {
     let limit = query.limit.clamp(1, LONGEST);
     let mut position = Position::parse(query.after.as_ref())?;
-    let mut circuits = Vec::new();
+    let mut page = Page::default();
     let mut wave = FIRST_WAVE;
     for _ in 0..WAVES {
-        if position.is_end() || circuits.len() >= limit {
+        let found = page.circuits.len() + page.unreadable.len();
+        if position.is_end() || found >= limit {
             break;
         }
-        let entries = next_entries(store, query, &mut position, wave, limit - circuits.len()).await?;
-        circuits.extend(records(store, query, entries).await?);
+        let entries = next_entries(store, query, &mut position, wave, limit - found).await?;
+        add_records(store, query, entries, &mut page).await?;
         wave = wave.saturating_mul(GROWTH);
     }
-    Ok(Page { circuits, next: position.cursor() })
+    page.next = position.cursor();
+    Ok(page)
 }
 
 /// Where a page goes on: in a bucket, after a key.
@@ -140,26 +141,27 @@ fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&s
     Call::plain(bucket, command)
 }
 
-/// The records of entries, without those that have expired or are in another state by now.
-async fn records(
+/// Adds the records of entries, without those that have expired or are in another state by now.
+async fn add_records(
     store: &RedisStore,
     query: &ListQuery,
     entries: Vec<Entry>,
-) -> Result<Vec<(Arc<str>, Record)>, StoreError> {
+    page: &mut Page,
+) -> Result<(), StoreError> {
     if entries.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let keys: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.key)).collect();
     let records = read(store, &keys, store.deadline()).await?.value;
     let mut gone: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
-    let mut found = Vec::new();
     for (entry, record) in entries.into_iter().zip(records) {
         match record {
-            Some(record) if query.status.is_none_or(|status| record.status() == status) => {
-                found.push((entry.key, record));
+            Ok(Some(record)) if query.status.is_none_or(|status| record.status() == status) => {
+                page.circuits.push((entry.key, record));
             }
-            Some(_) => {}
-            None => gone.entry(entry.bucket).or_default().push(entry.key.to_string()),
+            Ok(Some(_)) => {}
+            Err(unreadable) => page.unreadable.push(unreadable),
+            Ok(None) => gone.entry(entry.bucket).or_default().push(entry.key.to_string()),
         }
     }
     if !gone.is_empty() {
@@ -167,7 +169,7 @@ async fn records(
         // If this fails, they are found again next time.
         let _ = store.exchange(&calls, store.deadline()).await;
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

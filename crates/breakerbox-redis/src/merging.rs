@@ -1,7 +1,7 @@
 //! `merge`: many deltas in few calls.
 
 use breakerbox::Totals;
-use breakerbox::store::{Answer, Delta, Merged, StoreError};
+use breakerbox::store::{Answer, Delta, Merged, Readable, StoreError};
 use std::time::Duration;
 
 use crate::error::Trouble;
@@ -18,7 +18,10 @@ const MOST: usize = 32;
 /// How many buckets make a window.
 const BUCKETS: u32 = 10;
 
-pub(crate) async fn merge(store: &RedisStore, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+pub(crate) async fn merge(
+    store: &RedisStore,
+    deltas: &[Delta],
+) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
     let deadline = store.deadline();
     let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), store.wire.is_one(), MOST);
     let calls: Vec<_> = plan
@@ -33,7 +36,7 @@ pub(crate) async fn merge(store: &RedisStore, deltas: &[Delta]) -> Result<Answer
         })
         .collect();
     let answers = store.exchange(&calls, deadline).await?;
-    let mut merged: Vec<Option<Merged>> = vec![None; deltas.len()];
+    let mut merged: Vec<Option<Readable<Merged>>> = vec![None; deltas.len()];
     let mut now = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
         let mut answered = Answered::new(answer)?;
@@ -61,13 +64,15 @@ fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     }
 }
 
-fn read(answered: &mut Answered, layout: &Layout, key: &str) -> Result<Merged, StoreError> {
+fn read(answered: &mut Answered, layout: &Layout, key: &str) -> Result<Readable<Merged>, Trouble> {
     let late = answered.word()? == "1";
     let totals = add_up(&answered.word()?)?;
     let last_success = answered.maybe_time()?;
     let record = answered.maybe_record(layout, key)?;
-    let last_success = last_success.max(record.as_ref().and_then(|record| record.last_success));
-    Ok(Merged { late, totals, last_success, record })
+    Ok(record.map(|record| {
+        let last_success = last_success.max(record.as_ref().and_then(|record| record.last_success));
+        Merged { late, totals, last_success, record }
+    }))
 }
 
 /// Adds up buckets of five counts each.

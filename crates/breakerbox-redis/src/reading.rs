@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breakerbox::store::{Answer, StoreError};
+use breakerbox::store::{Answer, Readable, StoreError};
 use breakerbox::{Record, Timestamp};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) async fn read(
     store: &RedisStore,
     keys: &[Arc<str>],
     deadline: Instant,
-) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
     let plan = plan::calls(keys.iter().map(|key| &**key), store.wire.is_one(), MOST);
     let calls: Vec<_> = plan
         .iter()
@@ -30,7 +30,7 @@ pub(crate) async fn read(
         })
         .collect();
     let answers = store.exchange(&calls, deadline).await?;
-    let mut value = vec![None; keys.len()];
+    let mut value = vec![Ok(None); keys.len()];
     let mut now: Option<Timestamp> = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
         let mut answered = Answered::new(answer)?;

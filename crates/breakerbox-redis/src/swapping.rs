@@ -1,11 +1,13 @@
-//! `swap_if`: one record for another, and what is due to be forgotten in the same bucket.
+//! `swap_if` and `swap_all`: one record for another, and what is due to be forgotten in the same bucket.
 
-use breakerbox::Status;
-use breakerbox::store::{Answer, StoreError, Swap, Swapped};
-use tokio::time::Instant;
+use std::collections::BTreeMap;
+
+use breakerbox::store::{Answer, Readable, StoreError, Swap, Swapped};
+use breakerbox::{Status, Timestamp};
 
 use crate::error::Trouble;
 use crate::layout::Bucket;
+use crate::reading::read;
 use crate::script::Verb;
 use crate::store::RedisStore;
 use crate::wire::Call;
@@ -15,7 +17,54 @@ use crate::words::{Answered, kept, time, word};
 const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
 
 pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-    let (deadline, layout, bucket) = (store.deadline(), &store.layout, Bucket::of(&swap.key));
+    let Answer { now, mut value } = swap_all(store, std::slice::from_ref(swap)).await?;
+    Ok(Answer { now, value: value.pop().ok_or(Trouble::Nonsense)?? })
+}
+
+/// A call for each, all of them in one pipeline: other requests get their turn at the server between any two.
+pub(crate) async fn swap_all(
+    store: &RedisStore,
+    swaps: &[Swap],
+) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+    if swaps.is_empty() {
+        return Ok(Answer { now: read(store, &[], store.deadline()).await?.now, value: Vec::new() });
+    }
+    let deadline = store.deadline();
+    let calls = swaps.iter().map(|swap| call(store, swap)).collect::<Result<Vec<_>, _>>()?;
+    let answers = store.exchange(&calls, deadline).await?;
+    let mut value = Vec::with_capacity(swaps.len());
+    let mut now: Option<Timestamp> = None;
+    let mut due: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
+    for (swap, answer) in swaps.iter().zip(answers) {
+        let mut answered = Answered::new(answer)?;
+        let time = answered.time()?;
+        // Of several nodes, the one whose clock is behind.
+        now = Some(now.map_or(time, |earlier| earlier.min(time)));
+        let outcome = answered.word()?;
+        let current = answered.maybe_record(&store.layout, &swap.key)?;
+        value.push(match outcome.as_str() {
+            "won" => Ok(Swapped::Won),
+            "lost" => current.map(Swapped::Lost),
+            "too_late" => current.map(Swapped::TooLate),
+            _ => return Err(Trouble::Nonsense.into()),
+        });
+        let forgotten = answered.rest()?;
+        if !forgotten.is_empty() {
+            // Swaps of one bucket find the same circuits.
+            due.insert(Bucket::of(&swap.key), forgotten);
+        }
+    }
+    if !due.is_empty() {
+        let calls: Vec<_> =
+            due.iter().map(|(bucket, circuits)| forget_call(store, *bucket, circuits)).collect();
+        // Whether this succeeds is of no interest: the next swap or list finds the same again.
+        let _ = store.exchange(&calls, deadline).await;
+    }
+    Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value })
+}
+
+fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
+    let (layout, bucket) = (&store.layout, Bucket::of(&swap.key));
     let keys = vec![
         layout.record(&swap.key),
         layout.window(&swap.key),
@@ -42,36 +91,10 @@ pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Sw
         word(channel),
     ];
     arguments.extend(STATES.map(word));
-    let call = Call::script(Verb::SwapIf, bucket, keys, arguments);
-    let answer = store.exchange(&[call], deadline).await?.pop().ok_or(Trouble::Nonsense)?;
-    let mut answered = Answered::new(answer)?;
-    let now = answered.time()?;
-    let outcome = answered.word()?;
-    let current = answered.maybe_record(layout, &swap.key)?;
-    let value = match outcome.as_str() {
-        "won" => Swapped::Won,
-        "lost" => Swapped::Lost(current),
-        "too_late" => Swapped::TooLate(current),
-        _ => return Err(Trouble::Nonsense.into()),
-    };
-    // Whether this succeeds is of no interest: the next swap or list finds the same again.
-    let _ = forget(store, bucket, &answered.rest()?, deadline).await;
-    Ok(Answer { now, value })
+    Ok(Call::script(Verb::SwapIf, bucket, keys, arguments))
 }
 
 /// Takes circuits whose record has expired out of the bucket's index.
-pub(crate) async fn forget(
-    store: &RedisStore,
-    bucket: Bucket,
-    circuits: &[String],
-    deadline: Instant,
-) -> Result<(), StoreError> {
-    if circuits.is_empty() {
-        return Ok(());
-    }
-    store.exchange(&[forget_call(store, bucket, circuits)], deadline).await.map(drop)
-}
-
 pub(crate) fn forget_call(store: &RedisStore, bucket: Bucket, circuits: &[String]) -> Call {
     let layout = &store.layout;
     let mut keys = vec![layout.circuits(bucket), layout.states(bucket), layout.expiries(bucket)];

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use breakerbox::store::StoreError;
+use breakerbox::store::{Readable, Unreadable};
 use breakerbox::{Record, Timestamp};
 use redis::Value;
 
@@ -83,16 +83,20 @@ impl Answered {
         word.parse().map(|micros| Some(Timestamp::from_micros(micros))).map_err(|_| Trouble::Nonsense)
     }
 
-    /// A record, or nothing.
-    pub(crate) fn maybe_record(&mut self, layout: &Layout, key: &str) -> Result<Option<Record>, StoreError> {
+    /// A record, or nothing, or why it can't be read.
+    pub(crate) fn maybe_record(
+        &mut self,
+        layout: &Layout,
+        key: &str,
+    ) -> Result<Readable<Option<Record>>, Trouble> {
         let bytes = self.bytes()?;
         if bytes.is_empty() {
-            return Ok(None);
+            return Ok(Ok(None));
         }
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Unreadable {
+        Ok(serde_json::from_slice(&bytes).map(Some).map_err(|error| Unreadable {
             key: key.to_owned(),
             reason: format!("{error} (it is field \"record\" of {:?})", layout.record(key)),
-        })
+        }))
     }
 
     /// All words that are left.

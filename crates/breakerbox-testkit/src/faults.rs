@@ -1,12 +1,14 @@
-//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, as it is told.
+//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, or has a record that
+//! can't be read, as it is told.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
+    Term, Unreadable,
 };
 use breakerbox::{Nonce, Record};
 
@@ -27,17 +29,37 @@ pub enum Fault {
 /// A way to a store, on which faults can be switched on and off.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
+    /// Whether it never tells of changes.
+    is_deaf: bool,
     fault: AtomicU8,
     delay_micros: AtomicU64,
     requests: AtomicU64,
+    spoilt: Mutex<Option<Arc<str>>>,
 }
 
 impl FaultyStore {
     /// A way to this store without any fault.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::to(inner, false))
+    }
+
+    /// The same, but nobody is ever told of changes: whoever wants to know must ask.
+    #[must_use]
+    pub fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::to(inner, true))
+    }
+
+    fn to(inner: Arc<dyn Store>, is_deaf: bool) -> Self {
         let fault = AtomicU8::new(Fault::None as u8);
-        Arc::new(Self { inner, fault, delay_micros: AtomicU64::new(0), requests: AtomicU64::new(0) })
+        Self {
+            inner,
+            is_deaf,
+            fault,
+            delay_micros: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            spoilt: Mutex::default(),
+        }
     }
 
     /// From now on this is wrong.
@@ -48,6 +70,23 @@ impl FaultyStore {
     /// From now on every request takes this much longer.
     pub fn delay(&self, by: Duration) {
         self.delay_micros.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// From now on the record of this circuit can't be read; none: all can.
+    pub fn spoil(&self, key: Option<&str>) {
+        *self.spoilt() = key.map(Into::into);
+    }
+
+    fn spoilt(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.spoilt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is for a key, unless it is spoilt.
+    fn readable<T>(&self, key: &Arc<str>, found: Readable<T>) -> Readable<T> {
+        if self.spoilt().as_ref() == Some(key) {
+            return Err(Unreadable { key: key.to_string(), reason: "it was spoilt".into() });
+        }
+        found
     }
 
     /// How many requests were made.
@@ -79,19 +118,31 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
-        self.pass(self.inner.merge(deltas)).await
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        let mut answer = self.pass(self.inner.merge(deltas)).await?;
+        let keys = deltas.iter().map(|delta| &delta.key);
+        answer.value = keys.zip(answer.value).map(|(key, found)| self.readable(key, found)).collect();
+        Ok(answer)
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
-        self.pass(self.inner.read(keys)).await
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
+        let mut answer = self.pass(self.inner.read(keys)).await?;
+        answer.value = keys.iter().zip(answer.value).map(|(key, found)| self.readable(key, found)).collect();
+        Ok(answer)
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         self.pass(self.inner.swap_if(swap)).await
     }
 
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        self.pass(self.inner.swap_all(swaps)).await
+    }
+
     fn changes(&self) -> Changes {
+        if self.is_deaf {
+            return Announcer::new().listen();
+        }
         self.inner.changes()
     }
 

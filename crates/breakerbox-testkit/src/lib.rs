@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
+//! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
+//! | [`Held`] | a store together with the server that it is on |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`sim`] | a whole fleet with the real library, in virtual time, with whatever can fail |
@@ -11,7 +13,11 @@
 
 pub mod conformance;
 pub mod faults;
+mod held;
 pub mod overload;
+pub mod proxy;
 pub mod recovery;
 pub mod servers;
 pub mod sim;
+
+pub use self::held::Held;

@@ -14,6 +14,7 @@ use crate::fleet::{self, Fleet, StoreHealth};
 use crate::observe::Observers;
 use crate::policies::Policies;
 use crate::registry::{Kept, Registry, check_key};
+use crate::store::Unreadable;
 use crate::waiters::Waiters;
 
 /// How many circuits a registry holds unless it is told otherwise.
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     late: AtomicU64,
     uncontrolled: AtomicU64,
     unheard: AtomicU64,
+    overlaps: AtomicU64,
 }
 
 impl Breakerbox {
@@ -46,6 +48,15 @@ impl Breakerbox {
         let shared = Arc::new(shared);
         fleet::start(&shared);
         Self(shared)
+    }
+
+    /// A handle to circuits that are there.
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 
     /// Starts with the default policy, the system's clock and room for a million circuits.
@@ -186,6 +197,13 @@ impl Breakerbox {
         self.0.fleet.as_ref().map(Fleet::health)
     }
 
+    /// The circuits whose record in the store can't be read at the moment, by the store's names for them, and why. They go on
+    /// in this process alone until it can be.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
+    }
+
     /// What happened that nobody was told of.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -194,6 +212,7 @@ impl Breakerbox {
             uncontrolled: self.0.uncontrolled.load(Ordering::Relaxed),
             observer_panics: self.0.observers.panics(),
             unheard: self.0.unheard.load(Ordering::Relaxed),
+            overlaps: self.0.overlaps.load(Ordering::Relaxed),
         }
     }
 }
@@ -219,6 +238,7 @@ impl Shared {
             late: AtomicU64::new(0),
             uncontrolled: AtomicU64::new(0),
             unheard: AtomicU64::new(0),
+            overlaps: AtomicU64::new(0),
         }
     }
 
@@ -230,17 +250,26 @@ impl Shared {
         self.policies.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The policy that governs this key.
+    pub(crate) fn policy_of(&self, key: &str) -> Arc<Policy> {
+        self.policies().of(key)
+    }
+
     #[cold]
     pub(crate) fn count_uncontrolled(&self) {
         self.uncontrolled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_overlap(&self) {
+        self.overlaps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unheard(&self) {
         self.unheard.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_late(&self) {
-        self.late.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_late(&self, results: u64) {
+        self.late.fetch_add(results, Ordering::Relaxed);
     }
 }
 
@@ -254,6 +283,9 @@ pub struct Counts {
     pub uncontrolled: u64,
     /// Observers that panicked.
     pub observer_panics: u64,
+    /// Probes beside which somebody else was given one. It takes a store that lost writes, or whose clock stepped; while a
+    /// store is away nobody can tell.
+    pub overlaps: u64,
     /// How often counts of a circuit were told to a store that did not answer. They may be lost; they are not told again.
     pub unheard: u64,
 }

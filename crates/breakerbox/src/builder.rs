@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::{Policy, Refusal};
+use breakerbox_core::fleet::Consistency;
+use breakerbox_core::{Policy, PolicyBuilder, Refusal};
 
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
 use crate::clock::{AnyClock, Clock, Times};
@@ -11,6 +12,7 @@ use crate::draws::Draws;
 use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::Registry;
+use crate::sampling::SamplingBuilder;
 use crate::store::Store;
 
 /// Builds a [`Breakerbox`].
@@ -85,6 +87,18 @@ impl Builder {
         self
     }
 
+    /// How closely the processes keep together; [`Consistency::LocalFirst`] if nothing is said. All processes should say the
+    /// same.
+    ///
+    /// Strictly, a call goes to the store twice: before it is made, and before its result is handed out. That takes waiting,
+    /// so calls are made by [`call`](crate::Circuit::call) and the middleware, or by
+    /// [`ask_store`](crate::Circuit::ask_store) and [`settle_store`](crate::Permit::settle_store). Whoever asks without
+    /// waiting is refused with [`Refusal::StoreNotAsked`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.settings.consistency = consistency;
+        self
+    }
+
     /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
     pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
         self.settings.on_loss = on_loss;
@@ -97,7 +111,8 @@ impl Builder {
         self
     }
 
-    /// How long the store may take to answer; 500 ms if nothing is said.
+    /// How long the store may take to answer; [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT) if nothing is said. No ask
+    /// waits longer. A store has a limit of its own, which should be shorter: it knows what it waits for, and says so.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self
@@ -129,6 +144,21 @@ impl Builder {
         self
     }
 
+    /// Circuits that are sampled, in place of circuits that hear of every call: what became of calls is in a table of yours
+    /// already, and one process of the fleet looks there. See [`sampling`](crate::sampling). The policy takes the place
+    /// of [`policy`](Self::policy).
+    pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
+        SamplingBuilder::new(self, policy)
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.settings.consistency == Consistency::Strict
+    }
+
+    pub(crate) const fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
     /// The registry.
     ///
     /// # Panics
@@ -138,7 +168,8 @@ impl Builder {
         let (settings, runtime) = (self.settings, self.runtime);
         let start = |store| Fleet::new(store, settings, runtime.unwrap_or_else(Runtime::current));
         let fleet = self.store.map(start);
-        let times = Times::new(self.clock, fleet.is_some(), Draws::new(self.seed));
+        let times =
+            Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency), Draws::new(self.seed));
         let registry = Registry::new(self.max_circuits, self.seed.is_some());
         let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)

@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 
 use crate::circuit::Circuit;
 use crate::clock::Clock;
+use crate::fleet::Settling;
 use crate::permit::Permit;
 use crate::probe_timeout::ProbeTimeout;
 
@@ -114,12 +115,12 @@ impl Circuit {
             Some(limit) => match tokio::time::timeout(limit, call).await {
                 Ok(result) => result,
                 Err(_) => {
-                    permit.failure();
+                    permit.settling(Outcome::failure).settled().await;
                     return Err(CallError::ProbeTimedOut(ProbeTimeout));
                 }
             },
         };
-        settle(permit, classify(&result));
+        settle(permit, classify(&result)).settled().await;
         result.map_err(CallError::Failed)
     }
 
@@ -183,15 +184,12 @@ pub(crate) fn has_timer() -> bool {
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.
-pub(crate) fn settle(permit: Permit<'_>, judgement: Judgement) {
+pub(crate) fn settle(permit: Permit<'_>, judgement: Judgement) -> Settling {
     if permit.time_left() == Some(Duration::ZERO) {
-        permit.failure();
-        return;
+        return permit.settling(Outcome::failure);
     }
     match judgement {
-        Judgement::SUCCESS => permit.success(),
-        Judgement { kind, retry_after } => {
-            permit.settle_with(|latency| Outcome { kind, latency, retry_after })
-        }
-    };
+        Judgement::SUCCESS => permit.succeed(),
+        Judgement { kind, retry_after } => permit.settling(|latency| Outcome { kind, latency, retry_after }),
+    }
 }

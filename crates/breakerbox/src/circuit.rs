@@ -15,7 +15,7 @@ use crate::breakerbox::Shared;
 use crate::call::has_timer;
 use crate::cell::{Cell, Held};
 use crate::clock::Times;
-use crate::fleet::Lease;
+use crate::fleet::{Lease, Settling};
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
@@ -23,15 +23,24 @@ use crate::registry::Kept;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often an ask begins anew because others changed the circuit meanwhile.
-const ASKED_AGAIN: u32 = 4;
+pub(crate) const ASKED_AGAIN: u32 = 4;
+
+/// What the store is due for before an ask can be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// The record of a circuit that this process has never heard of.
+    Record,
+    /// The lease of a probe, or an answer to each ask.
+    Lease,
+}
 
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
 pub struct Circuit {
-    shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cell: Arc<Cell>,
     /// False if there was no room for it: the cell is nobody's, every call is admitted, and none is counted.
-    controlled: bool,
+    pub(crate) controlled: bool,
 }
 
 impl Circuit {
@@ -135,6 +144,9 @@ impl Circuit {
             return said;
         }
         let answer = cell.ask(self.clock(), false);
+        if answer == MemberAnswer::LeaseDue && self.shared.is_strict() {
+            return self.refuse(Refusal::StoreNotAsked);
+        }
         if self.shared.fleet.is_some() {
             self.shared.tell(cell, Tell::Later);
             if !cell.is_known() {
@@ -149,7 +161,7 @@ impl Circuit {
 
     /// What needs no decision about the circuit: a probe that was granted already, and what is said to everybody while the
     /// store is away.
-    fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
+    pub(crate) fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(said) = self.shared.without_store() {
             return Some(match said {
                 Ok(()) => Ok(None),
@@ -160,7 +172,7 @@ impl Circuit {
     }
 
     /// Refuses, or only says so in dry-run.
-    fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
             self.shared.observers.tell_refusal(self.key(), &refusal);
             return Ok(None);
@@ -169,47 +181,73 @@ impl Circuit {
     }
 
     /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
-    /// never heard of, and the lease of a probe. Without a store it is [`ask`](Self::ask).
+    /// never heard of, the lease of a probe, and [strictly](crate::Consistency::Strict) each time. It waits no longer than the
+    /// store may take to answer; what is not known by then goes on in the background. Without a store it is
+    /// [`ask`](Self::ask).
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
     pub async fn ask_store(&self) -> Result<Permit<'_>, Refusal> {
-        if !self.controlled || self.shared.fleet.is_none() {
-            return self.ask();
-        }
-        let cell = &self.cell;
-        match cell.ask_aside(self.clock()) {
-            Some(Ok(held)) => return Ok(Permit::new(self, Some(held))),
-            Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
-            _ => {}
-        }
+        let mut due = match self.ask_at_once() {
+            Ok(said) => return said,
+            Err(due) => due,
+        };
+        let asked_at = Instant::now();
         for _ in 0..ASKED_AGAIN {
-            let said = match self.said_without_core() {
-                Some(said) => said,
-                None => match cell.ask(self.clock(), true) {
-                    MemberAnswer::Decided(asked) => self.decided(asked),
-                    MemberAnswer::Unknown => {
-                        self.shared.read_one(cell).await;
-                        continue;
-                    }
-                    MemberAnswer::LeaseDue => match self.shared.take_lease(cell).await {
-                        Lease::Permit(permit) => Ok(Some(Box::new(permit))),
-                        Lease::Refused(refusal) => self.refuse(refusal),
-                        Lease::AskAgain => continue,
-                    },
+            match due {
+                Due::Record => _ = self.shared.read_one(&self.cell).await,
+                Due::Lease => match self.shared.take_lease(&self.cell, asked_at.elapsed()).await {
+                    Lease::Permit(permit) => return self.said(Ok(Some(Box::new(permit)))),
+                    Lease::Uncounted => return self.said(Ok(None)),
+                    Lease::Refused(refusal) => return self.said(self.refuse(refusal)),
+                    Lease::AskAgain => {}
                 },
-            };
-            self.shared.tell(cell, Tell::Later);
-            return match said {
-                Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
-                Err(refusal) => Err(*refusal),
+            }
+            // By the lock: what is counted aside is told only if somebody sees to it.
+            due = match self.ask_member() {
+                Ok(said) => return said,
+                Err(due) => due,
             };
         }
-        // Others keep changing it; what is known by now will do.
-        self.ask()
+        // Others keep getting the lease.
+        self.said(self.refuse(self.shared.probing()))
     }
 
-    fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    /// The answer, if the store need not be waited for; else what it is due for.
+    pub(crate) fn ask_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
+        if !self.controlled || self.shared.fleet.is_none() {
+            return Ok(self.ask());
+        }
+        match self.cell.ask_aside(self.clock()) {
+            Some(Ok(held)) => return Ok(Ok(Permit::new(self, Some(held)))),
+            Some(Err(refusal)) if !self.shared.dry_run => return Ok(Err(refusal)),
+            _ => {}
+        }
+        self.ask_member()
+    }
+
+    fn ask_member(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
+        let said = match self.said_without_core() {
+            Some(said) => said,
+            None => match self.cell.ask(self.clock(), true) {
+                MemberAnswer::Decided(asked) => self.decided(asked),
+                MemberAnswer::Unknown => return Err(Due::Record),
+                MemberAnswer::LeaseDue => return Err(Due::Lease),
+            },
+        };
+        Ok(self.said(said))
+    }
+
+    /// The answer to whoever could have waited for the store.
+    fn said(&self, said: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
+        self.shared.tell(&self.cell, Tell::Later);
+        match said {
+            Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
+            Err(refusal) => Err(*refusal),
+        }
+    }
+
+    pub(crate) fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let core::Asked { decision, change } = asked;
         if let Some(change) = change {
             self.changed(change);
@@ -304,20 +342,23 @@ impl Circuit {
     }
 
     /// Tells the observers, and the store, what settling a permit changed.
-    pub(crate) fn settled(&self, reported: Reported) -> Settlement {
+    pub(crate) fn settled(&self, reported: Reported) -> Settling {
         let Reported { settled, tell } = reported;
-        if self.shared.fleet.is_some() {
+        let settling = if self.shared.is_strict() {
+            self.shared.tell_strictly(&self.cell, tell, settled.settlement)
+        } else {
             self.shared.tell(&self.cell, tell);
-        }
+            Settling::Known(settled.settlement)
+        };
         // Before the observers, who may take their time.
         self.shared.waiters.wake_one(&self.cell);
         if let Some(change) = settled.change {
             self.changed(change);
         }
         if settled.settlement == Settlement::Late {
-            self.shared.count_late();
+            self.shared.count_late(1);
         }
-        settled.settlement
+        settling
     }
 
     #[cold]
@@ -339,6 +380,9 @@ pub enum ObeyError {
     /// The store does not answer. Try again when it is back.
     #[error("the store does not answer; overrides stay as they are until it is back")]
     StoreAway,
+    /// The store's record can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
+    Unreadable,
     /// Others changed the circuit each time before this could be done. Try again.
     #[error("others keep changing the circuit; try again")]
     Contended,

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
+use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{Draw, Timestamp};
 
 use crate::draws::Draws;
@@ -92,8 +93,8 @@ pub(crate) struct Times {
     clock: AnyClock,
     /// By how many microseconds the store's clock is ahead of ours, modulo 2^64.
     ahead: AtomicU64,
-    /// Whether circuits are shared through a store.
-    pub(crate) shared: bool,
+    /// How circuits are shared through a store; none: they are not.
+    pub(crate) shared: Option<Consistency>,
     /// Whether nobody gets past the gates without asking, because the store is away.
     shut: AtomicBool,
     draws: Draws,
@@ -104,7 +105,7 @@ pub(crate) struct Times {
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
-    pub(crate) const fn new(clock: AnyClock, shared: bool, draws: Draws) -> Self {
+    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, draws: Draws) -> Self {
         Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false), draws }
     }
 

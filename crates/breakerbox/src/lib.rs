@@ -37,18 +37,21 @@
 //! | [`Clock`], [`ManualClock`] | where the time comes from |
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
 //! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
-//! | [`store`] | where circuits can be shared: the verbs of a store, and one in memory. Sharing is in its beginnings |
+//! | [`sampling`] | for outcomes that are in a database already: a leader that samples them, and checks |
+//! | [`store`] | where circuits are shared by a fleet: the verbs of a store, and one in memory |
 //!
 //! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
 //! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
 //! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
 //!
-//! The guides for library users are `docs/guide/library.md`, `docs/guide/throttle.md` and `docs/guide/tower.md`.
+//! The guides for library users are `docs/guide/library.md`, `docs/guide/fleet.md`, `docs/guide/sampling.md`,
+//! `docs/guide/throttle.md` and `docs/guide/tower.md`. What is promised, and what is not: `docs/guarantees.md`.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `tower` | layers for tower, and so for axum, hyper and tonic |
 //! | `reqwest-middleware` | middleware for clients made with the crate of that name |
+//! | `sqlite` | a sampler for tables in SQLite, with SQLite itself |
 //! | `http` | what both have in common: keys from URLs, what statuses and errors mean, `Retry-After` |
 //!
 //! None is on by default.
@@ -71,6 +74,7 @@ mod questions;
 mod registry;
 #[cfg(feature = "reqwest-middleware")]
 pub mod reqwest;
+pub mod sampling;
 pub mod store;
 mod sync;
 pub mod throttle;
@@ -79,16 +83,17 @@ pub mod tower;
 mod waiters;
 
 pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
+pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
-    Refusal, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
+    Refusal, Sample, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::{Circuit, ObeyError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
-pub use fleet::{BackgroundTask, OnStoreLoss, StoreHealth};
+pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, OnStoreLoss, StoreHealth};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;
@@ -102,6 +107,10 @@ mod guides {
 
     #[doc = include_str!("../../../docs/guide/throttle.md")]
     struct Throttle;
+
+    #[cfg(feature = "sqlite")]
+    #[doc = include_str!("../../../docs/guide/sampling.md")]
+    struct Sampling;
 
     #[cfg(all(feature = "tower", feature = "reqwest-middleware"))]
     #[doc = include_str!("../../../docs/guide/tower.md")]

@@ -60,7 +60,7 @@ impl Observers {
     }
 
     /// An observer that panics does not keep the others from hearing, nor the caller from its call.
-    fn guard(&self, tell: impl FnOnce()) {
+    pub(crate) fn guard(&self, tell: impl FnOnce()) {
         if let Err(thrown) = catch_unwind(AssertUnwindSafe(tell)) {
             self.panics.fetch_add(1, Ordering::Relaxed);
             // What was thrown may itself panic when it is dropped; what it throws then is never dropped.

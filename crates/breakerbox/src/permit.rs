@@ -3,13 +3,16 @@
 //! A [`Permit`] borrows its circuit and costs no more than it must. An [`OwnedPermit`] holds a handle, so that it can live
 //! where nothing may be borrowed; to settle it, it lends what it holds to a borrowed one.
 
+use std::future::Future;
 use std::time::Duration;
 
 use breakerbox_core::{Outcome, Settlement, Timestamp};
 
+use crate::call::{self, Judgement};
 use crate::cell::{Cell, Held};
 use crate::circuit::Circuit;
 use crate::clock::Clock;
+use crate::fleet::Settling;
 
 /// The right to make one call. Settle it with what the call turned out to be; a permit that is dropped within the policy's
 /// `cancel_grace` is cancelled and counts nowhere, one that is dropped later is a failure.
@@ -63,10 +66,16 @@ impl<'c> Permit<'c> {
 
     /// The call did well.
     #[inline(always)]
-    pub fn success(mut self) -> Settlement {
-        let Some((cell, held)) = self.take() else { return Settlement::Uncounted };
+    pub fn success(self) -> Settlement {
+        self.succeed().so_far()
+    }
+
+    /// The same, and what the store makes of it.
+    #[inline(always)]
+    pub(crate) fn succeed(mut self) -> Settling {
+        let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
         if cell.count_aside(&held, self.circuit.clock()) {
-            return Settlement::Counted;
+            return Settling::Known(Settlement::Counted);
         }
         settle(self.circuit, cell, held, Outcome::success)
     }
@@ -91,8 +100,20 @@ impl<'c> Permit<'c> {
         self.settle_with(|_| outcome)
     }
 
-    pub(crate) fn settle_with(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settlement {
-        let Some((cell, held)) = self.take() else { return Settlement::Uncounted };
+    /// Settles as [`call`](Circuit::call) does: with the time since the permit was given out, and a probe that ends after its
+    /// deadline has failed. Where circuits are shared [strictly](crate::Consistency::Strict), the future waits until the
+    /// store has counted it, at most for its time limit; whoever drops it only does not wait.
+    pub fn settle_store(self, judgement: Judgement) -> impl Future<Output = Settlement> + use<> {
+        call::settle(self, judgement).settled()
+    }
+
+    pub(crate) fn settle_with(self, outcome: impl FnOnce(Duration) -> Outcome) -> Settlement {
+        self.settling(outcome).so_far()
+    }
+
+    /// The same, and what the store makes of it.
+    pub(crate) fn settling(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
+        let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
         settle(self.circuit, cell, held, outcome)
     }
 
@@ -189,6 +210,11 @@ impl OwnedPermit {
         self.lend().settle(outcome)
     }
 
+    /// Settles, and waits for the store as [`Permit::settle_store`] does.
+    pub fn settle_store(mut self, judgement: Judgement) -> impl Future<Output = Settlement> + use<> {
+        self.lend().settle_store(judgement)
+    }
+
     /// All that it holds, for good: what is lent settles it.
     pub(crate) fn lend(&mut self) -> Permit<'_> {
         Permit::new(&self.circuit, self.held.take())
@@ -202,12 +228,7 @@ impl Drop for OwnedPermit {
 }
 
 #[cold]
-fn settle(
-    circuit: &Circuit,
-    cell: &Cell,
-    held: Held,
-    outcome: impl FnOnce(Duration) -> Outcome,
-) -> Settlement {
+fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
     circuit.settled(cell.settle(held, circuit.clock(), outcome))
 }
 

@@ -3,11 +3,13 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use crate::change::{Change, Step};
+use crate::change::{Cause, Change, Step};
 use crate::circuit::{Asked, Settled};
+use crate::outcome::Outcome;
 use crate::policy::Policy;
+use crate::record::Record;
 use crate::time::Timestamp;
-use crate::token::{Draw, Version};
+use crate::token::{Draw, Epoch, Nonce, Version};
 
 /// How long a fleet's members wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,18 @@ pub struct Waits {
     /// How long counts without failures may be on their way. Nobody opens a circuit by its own failures alone before the
     /// others' successes had that long to arrive.
     pub confirm: Duration,
+}
+
+/// How closely a fleet's processes keep together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// Calls are answered from what the process knows, and what it counts is told to the store in the background. A trip
+    /// that somebody else saw is known after the time that a message takes.
+    #[default]
+    LocalFirst,
+    /// Every ask reads the store, and every outcome is counted there before the caller goes on.
+    Strict,
 }
 
 /// What every decision about a shared circuit needs.
@@ -47,7 +61,7 @@ pub enum MemberAnswer {
     Decided(Asked),
     /// This process has never heard of the circuit. Read its record, then ask again.
     Unknown,
-    /// Somebody may probe. Read the record, then take the [lease](super::Member::lease).
+    /// Somebody may probe, or every ask goes to the store. Read the record, then take the [lease](super::Member::lease).
     LeaseDue,
 }
 
@@ -62,8 +76,8 @@ pub struct Proposal {
     pub not_after: Timestamp,
     /// After how long without a merge or a swap the record may be dropped; none: never.
     pub keep_for: Option<Duration>,
-    /// Whether it is what a probe turned out to be. If the swap is lost, that came too late.
-    pub is_result: bool,
+    /// The epoch and the lease of the probe whose result it is, if it is one. If the swap is lost, that came too late.
+    pub result_of: Option<(Epoch, Nonce)>,
 }
 
 /// What came of settling a permit.
@@ -86,6 +100,16 @@ pub enum Tell {
     Soon,
     /// Counts, at once: calls are refused until it has answered.
     Now,
+    /// After so long, whatever there is: a trip is to be confirmed.
+    In(Duration),
+    /// [This one outcome](super::Delta::of_one), before the caller goes on. What it answers is
+    /// [taken in](super::Member::told_one) each time.
+    One {
+        /// The epoch of its permit.
+        epoch: Epoch,
+        /// How the call went.
+        outcome: Outcome,
+    },
     /// A record to swap in.
     Swap(Box<Proposal>),
 }
@@ -97,6 +121,8 @@ pub struct Learnt {
     pub change: Option<Change>,
     /// The store had forgotten what this process knows: this is to be swapped in again.
     pub publish: Option<Box<Proposal>>,
+    /// Somebody else probed, though this process is still probing, and its lease is live.
+    pub overlapped: bool,
 }
 
 /// What came of telling the store.
@@ -120,7 +146,15 @@ pub enum LeaseAnswer {
 impl Proposal {
     pub(super) fn new(expected: Option<Version>, step: Step, not_after: Timestamp, policy: &Policy) -> Self {
         let keep_for = step.record.keep_for(policy);
-        Self { expected, step, not_after, keep_for, is_result: false }
+        Self { expected, step, not_after, keep_for, result_of: None }
+    }
+
+    /// A probe's result was refused in favour of this record: whether somebody else was given a probe while this one's lease
+    /// was live. That happens only where a store loses writes, or its clock steps.
+    #[must_use]
+    pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
+        let (Some(own), Some(there)) = (self.result_of, there) else { return false };
+        now <= self.not_after && is_of_another_probe(there, own)
     }
 }
 
@@ -128,4 +162,10 @@ impl Reported {
     pub(super) const fn quietly(settled: Settled) -> Self {
         Self { settled, tell: Tell::Nothing }
     }
+}
+
+/// Whether a record shows that somebody else was given a probe after this one.
+pub(super) fn is_of_another_probe(there: &Record, (epoch, nonce): (Epoch, Nonce)) -> bool {
+    let probed = matches!(there.cause, Some(Cause::ProbeFailed | Cause::ProbesSucceeded));
+    there.lease.is_some_and(|lease| lease.nonce != nonce) || there.epoch > epoch && probed
 }

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told};
+use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told, is_of_another_probe};
 use super::delta::{Delta, Merged};
 use super::link::Seen;
 use super::member::{Member, refused};
@@ -75,10 +75,15 @@ impl Member {
 
     /// The store has answered a delta.
     pub fn told(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
-        let Moment { policy, draw, now, waits } = at;
         if let Some(link) = &mut self.link {
-            link.answered((!merged.late).then_some(merged.totals), now);
+            link.answered((!merged.late).then_some(merged.totals), at.now);
         }
+        self.told_one(merged, at)
+    }
+
+    /// The store has answered a single outcome. Others may be on their way meanwhile.
+    pub fn told_one(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
+        let Moment { policy, draw, now, waits } = at;
         let learnt = self.learn(merged.record.clone(), at);
         let own = self.circuit.totals(now);
         let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {
@@ -99,8 +104,11 @@ impl Member {
             return Told { learnt, tell: Tell::Nothing };
         };
         let judging_since = *link.judging.get_or_insert(now);
-        if !link.others_agree(policy, now) && now.since(judging_since) < waits.confirm {
-            return Told { learnt, tell: Tell::Soon };
+        let waited = now.since(judging_since);
+        if !link.others_agree(policy, now) && waited < waits.confirm {
+            // Often at first, when an answer is likely to change things, and less and less.
+            let wait = waited.max(waits.confirm / 10).min(waits.confirm.saturating_sub(waited));
+            return Told { learnt, tell: Tell::In(wait) };
         }
         let expected = link.seen.and_then(|seen| seen.version);
         let proposal = Proposal::new(expected, step, at.swap_by(), policy);
@@ -119,8 +127,17 @@ impl Member {
     pub fn won(&mut self, proposal: &Proposal, policy: &Policy, now: Timestamp) -> Option<Change> {
         let Some(link) = &mut self.link else { return None };
         let Step { record, change } = &proposal.step;
-        if link.seen.is_some_and(|seen| seen.epoch > record.epoch) {
-            // Somebody has moved on since, and was heard of first.
+        if link.seen == Some(Seen::of(Some(record))) {
+            // The store's own announcement was quicker than its answer, and everybody has been told.
+            return None;
+        }
+        let is_news = |seen: Seen| {
+            seen.epoch < record.epoch
+                || seen.epoch == record.epoch
+                    && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
+        };
+        if !link.seen.is_none_or(is_news) {
+            // Somebody has moved on since, this process perhaps, and was heard of first.
             return change.clone();
         }
         link.seen = Some(Seen::of(Some(record)));
@@ -152,7 +169,9 @@ impl Member {
                 None => Learnt::default(),
             };
         };
-        if there == seen {
+        let is_news =
+            there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
+        if there == seen || !is_news {
             return Learnt::default();
         }
         match record {
@@ -171,12 +190,15 @@ impl Member {
     /// Makes the store's record this process's own.
     fn adopt(&mut self, record: Record, policy: &Policy, now: Timestamp) -> Learnt {
         let change = Change::to(&record, self.circuit.status());
+        let own = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
+        let overlapped =
+            own.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(Some(&record)));
             link.begin_epoch();
         }
         self.circuit = Circuit::from_record(record, policy, now);
-        Learnt { change, publish: None }
+        Learnt { change, publish: None, overlapped }
     }
 
     /// The store let go of a record that nobody needed any more.
@@ -196,7 +218,7 @@ impl Member {
         let Moment { policy, draw, .. } = at;
         let step = Step::within_epoch(self.circuit.record(), draw);
         let proposal = Proposal::new(there, step, at.swap_by(), policy);
-        Learnt { change: None, publish: Some(Box::new(proposal)) }
+        Learnt { publish: Some(Box::new(proposal)), ..Learnt::default() }
     }
 
     /// The store is away: from now on this process decides for itself, starting from what it knows.

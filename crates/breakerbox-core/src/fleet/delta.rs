@@ -1,9 +1,12 @@
 //! What one process has counted since it last told the store, and what the store says to it.
 
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::outcome::{Outcome, OutcomeKind};
+use crate::policy::Policy;
 use crate::record::Record;
 use crate::time::Timestamp;
 use crate::token::Epoch;
@@ -26,6 +29,42 @@ pub struct Delta {
     pub run_began: Option<Duration>,
     /// How long the counts are worth keeping.
     pub keep_for: Duration,
+}
+
+impl Delta {
+    /// One outcome, just now.
+    #[must_use]
+    pub fn of_one(key: Arc<str>, epoch: Epoch, outcome: &Outcome, policy: &Policy) -> Self {
+        let is = |kind| outcome.kind == kind;
+        let now = Duration::ZERO;
+        let bucket = BucketDelta {
+            age: now,
+            successes: u64::from(is(OutcomeKind::Success)),
+            failures: u64::from(is(OutcomeKind::Failure)),
+            slow: u64::from(outcome.is_slow(policy)),
+            latency_sum: outcome.latency,
+            run: u64::from(is(OutcomeKind::Failure)),
+        };
+        Self {
+            key,
+            epoch,
+            window: policy.window(),
+            buckets: if is(OutcomeKind::Ignored) { Vec::new() } else { vec![bucket] },
+            last_success: is(OutcomeKind::Success).then_some(now),
+            run_began: is(OutcomeKind::Failure).then_some(now),
+            keep_for: policy.window(),
+        }
+    }
+}
+
+impl Delta {
+    /// How many calls it tells of.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |calls, bucket| calls.saturating_add(bucket.successes).saturating_add(bucket.failures))
+    }
 }
 
 /// What was counted at about the same time.

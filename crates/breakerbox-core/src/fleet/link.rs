@@ -3,16 +3,19 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::answers::Consistency;
 use super::delta::Delta;
+use crate::circuit::Circuit;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
-use crate::record::Record;
+use crate::record::{Lease, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, Version};
 use crate::window::{Totals, Window};
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Link {
+    pub(super) consistency: Consistency,
     /// What the store had when it was last asked; none: it never was.
     pub(super) seen: Option<Seen>,
     /// Outcomes that the store has not heard of.
@@ -35,7 +38,7 @@ pub(super) struct Link {
     pub(super) retry_after: Option<Duration>,
     /// While the store is away, and this process decides for itself: the epoch in which it began to.
     pub(super) alone_since: Option<Epoch>,
-    /// The probe that this process was given a lease for by the store.
+    /// The probe that this process was given a lease for by the store, until it is settled.
     pub(super) probe: Option<Nonce>,
 }
 
@@ -56,8 +59,9 @@ impl Seen {
 }
 
 impl Link {
-    pub(super) fn new(policy: &Policy) -> Self {
+    pub(super) fn new(policy: &Policy, consistency: Consistency) -> Self {
         Self {
+            consistency,
             seen: None,
             untold: Window::new(policy),
             last_success: None,
@@ -163,6 +167,25 @@ impl Link {
     /// of the window; none is noticed that they did not see.
     pub(super) fn others_agree(&self, policy: &Policy, now: Timestamp) -> bool {
         self.others_at.is_some_and(|at| now.since(at) < policy.window())
+    }
+
+    /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and records are
+    /// heard on more than one way. But while a lease lives nobody but its holder changes the record, so any other was there
+    /// before.
+    pub(super) fn is_older_than_own_lease(
+        &self,
+        circuit: &Circuit,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> bool {
+        let own = self.own_lease(circuit, now);
+        let theirs = record.and_then(|record| record.lease);
+        own.is_some_and(|own| theirs.is_none_or(|theirs| theirs.nonce != own.nonce))
+    }
+
+    /// The lease of this process's own probe, while it is under way and in time.
+    pub(super) fn own_lease(&self, circuit: &Circuit, now: Timestamp) -> Option<Lease> {
+        circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
     /// Another epoch begins: whatever was counted belongs to the one before.

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::answers::{MemberAnswer, Proposal, Reported, Tell};
+use super::answers::{Consistency, MemberAnswer, Moment, Proposal, Reported, Tell};
 use super::link::Link;
 use crate::change::{Change, Command};
 use crate::circuit::{Asked, Circuit, Settled, Settlement};
@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::record::{Attribution, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::{Draw, Epoch};
 use crate::transitions::Answer;
 
 /// One process's circuit.
@@ -36,8 +36,8 @@ impl Member {
 
     /// A circuit of a fleet, of which this process has not heard yet.
     #[must_use]
-    pub fn of_fleet(policy: &Policy, now: Timestamp) -> Self {
-        Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy))) }
+    pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
+        Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
     }
 
     /// The circuit as this process knows it.
@@ -50,6 +50,13 @@ impl Member {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
+    }
+
+    /// Whether every ask goes to the store, as long as that is there.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        let is_strict = |link: &Link| link.consistency == Consistency::Strict && link.alone_since.is_none();
+        self.link.as_deref().is_some_and(is_strict)
     }
 
     /// Whether nothing would be lost with this circuit.
@@ -91,7 +98,8 @@ impl Member {
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
             Some(link) if link.alone_since.is_none() => {
-                link.seen.is_some()
+                link.consistency == Consistency::LocalFirst
+                    && link.seen.is_some()
                     && link.judging.is_none()
                     && self.circuit.admits_all()
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
@@ -113,6 +121,9 @@ impl Member {
         let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
             return MemberAnswer::Decided(self.by_itself(|circuit| circuit.ask(policy, draw, now)));
         };
+        if link.consistency == Consistency::Strict {
+            return MemberAnswer::LeaseDue;
+        }
         if link.seen.is_none() {
             return MemberAnswer::Unknown;
         }
@@ -139,6 +150,16 @@ impl Member {
         }
     }
 
+    /// The store did not answer an ask that it should have: what is known here decides. There is no probe without it.
+    pub fn ask_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
+        let Moment { policy, draw, now, .. } = at;
+        match self.circuit.record().ask(policy, draw, now) {
+            Answer::Admit => self.admit(policy, now),
+            Answer::Refuse(refusal) => refused(refusal),
+            Answer::Probe(_) => refused(Refusal::probing(retry_at, now)),
+        }
+    }
+
     /// Settles a permit with what the call turned out to be.
     pub fn settle(
         &mut self,
@@ -151,10 +172,12 @@ impl Member {
         let Some(link) = &mut self.link else {
             return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
         };
+        let is_of_store = match permit.kind {
+            PermitKind::Probe { nonce, .. } => link.probe.take_if(|probe| *probe == nonce).is_some(),
+            _ => false,
+        };
         if link.alone_since.is_some() {
-            if let PermitKind::Probe { nonce, .. } = permit.kind
-                && link.probe == Some(nonce)
-            {
+            if is_of_store {
                 // The store gave the lease, and only the store can take its result.
                 return Reported::quietly(Settled::LATE);
             }
@@ -185,8 +208,10 @@ impl Member {
                 };
                 // At the expiry itself the lease is somebody else's to take.
                 let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
-                let proposal =
-                    Proposal { is_result: true, ..Proposal::new(expected, step, not_after, policy) };
+                let proposal = Proposal {
+                    result_of: Some((epoch, nonce)),
+                    ..Proposal::new(expected, step, not_after, policy)
+                };
                 Reported {
                     settled: Settled { settlement, change: None },
                     tell: Tell::Swap(Box::new(proposal)),
@@ -216,9 +241,13 @@ impl Member {
             return Reported::quietly(Settled::UNCOUNTED);
         };
         self.circuit.put_in_window(outcome, policy, now);
+        if link.consistency == Consistency::Strict {
+            link.retry_after = link.retry_after.max(outcome.retry_after);
+            let epoch = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
+        }
         link.count(outcome, policy, now);
-        let is_bad = outcome.kind == OutcomeKind::Failure
-            || policy.slow_call().is_some_and(|limit| outcome.latency >= limit);
+        let is_bad = outcome.kind == OutcomeKind::Failure || outcome.is_slow(policy);
         let tell = if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
             link.judging.get_or_insert(now);
             Tell::Now
@@ -227,7 +256,7 @@ impl Member {
         } else {
             Tell::Later
         };
-        Reported { settled: Settled { settlement: Settlement::Counted, change: None }, tell }
+        Reported { settled: Settled::COUNTED, tell }
     }
 
     pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Asked {

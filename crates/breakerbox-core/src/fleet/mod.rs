@@ -19,7 +19,9 @@ mod link;
 mod member;
 mod window;
 
-pub use self::answers::{Learnt, LeaseAnswer, MemberAnswer, Moment, Proposal, Reported, Tell, Told, Waits};
+pub use self::answers::{
+    Consistency, Learnt, LeaseAnswer, MemberAnswer, Moment, Proposal, Reported, Tell, Told, Waits,
+};
 pub use self::delta::{BucketDelta, Delta, Merged};
 pub use self::member::Member;
 pub use self::window::SharedWindow;

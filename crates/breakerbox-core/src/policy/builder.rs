@@ -134,7 +134,8 @@ impl PolicyBuilder {
     }
 
     /// The policy of circuits that are sampled. Samples know neither the order of outcomes nor which calls were
-    /// slow, so `consecutive_failures` and `slow_rate` are off unless somebody asks for them, which is an error.
+    /// slow, so `consecutive_failures` and `slow_rate` are off unless somebody asks for them, which is an error. There
+    /// is no ramp, whatever `ramp_cap` says: it goes by calls that settle, and nobody has to settle here.
     ///
     /// # Errors
     /// As [`build`](Self::build), and if a rule is set that samples cannot feed.
@@ -147,7 +148,8 @@ impl PolicyBuilder {
             }
         }
         let base = self.preset.map_or_else(Policy::default, Preset::policy);
-        let policy = self.checked(Policy { consecutive_failures: None, slow_rate: None, ..base })?;
+        let checked = self.checked(Policy { consecutive_failures: None, slow_rate: None, ..base })?;
+        let policy = Policy { ramp_cap: None, ..checked };
         if policy.failure_rate.is_none() && policy.failures.is_none() && policy.mean_latency.is_none() {
             return Err(PolicyError::new("policy", Reason::NoSampledRule));
         }

@@ -30,6 +30,19 @@ pub struct Sample {
     pub latency_sum: Option<Duration>,
 }
 
+/// Which attempts a circuit's totals are taken over. Times are ages, so that clocks need not agree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    /// Those that finished within the window.
+    Window,
+    /// Those that finished within this time: the circuit's last transition is younger than the window.
+    FinishedWithin(Duration),
+    /// Those that started within this time and have finished: the circuit turned half-open then.
+    StartedWithin(Duration),
+    /// None: the circuit is open or overridden, and its totals are not used.
+    Unused,
+}
+
 /// The policy has a limit for the mean latency, and the sample has no latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is required, because the policy sets mean_latency")]
@@ -73,6 +86,20 @@ impl Record {
             }
             State::HalfOpen => Some(noted.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
         })
+    }
+
+    /// Which attempts the next tick must be told about, so that nothing counts that came before a transition.
+    #[must_use]
+    pub fn sampled_over(&self, policy: &Policy, now: Timestamp) -> Span {
+        let age = now.since(self.changed_at);
+        match self.state {
+            _ if !self.is_automatic() => Span::Unused,
+            State::Open => Span::Unused,
+            State::HalfOpen => Span::StartedWithin(age),
+            // Without a cause the circuit is new, and there was no transition.
+            State::Closed if self.cause.is_some() && age < policy.window() => Span::FinishedWithin(age),
+            State::Closed => Span::Window,
+        }
     }
 
     /// The latest success, as far as this sample tells. A half-open circuit's totals go back to the transition, so a

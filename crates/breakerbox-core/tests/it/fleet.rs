@@ -1,6 +1,6 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
@@ -10,7 +10,7 @@ use crate::rig::{failed, ms, ok, operator, secs, simple};
 fn whoever_boots_inherits_what_the_fleet_knows() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
-    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     assert_eq!(fleet.answer(2), MemberAnswer::Unknown);
     assert!(matches!(fleet.ask(2), Err(Refusal::Open { .. })), "it reads before it answers");
     assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, Status::Open));
@@ -20,7 +20,7 @@ fn whoever_boots_inherits_what_the_fleet_knows() {
 fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
-    fleet.members.push(Member::of_fleet(&fleet.policy, fleet.now));
+    fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     let answer = fleet.step(2, |member, at| member.ask_at_once(at.policy, at.draw, at.now));
     let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
     let permit = crate::fleet_rig::decided(asked.decision).unwrap();
@@ -45,6 +45,23 @@ fn failures_of_two_open_the_circuit_once_and_all_hear_why() {
     assert!(fleet.changes.iter().all(|(_, change)| change.cause == rule));
     fleet.all_read();
     assert_eq!(fleet.changes.len(), 3, "nobody hears twice");
+}
+
+#[test]
+fn who_hears_of_its_own_swap_before_the_answer_hears_of_it_once() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(ms(30_000));
+    let record = fleet.store.record.clone();
+    let (_, answer) = fleet.step(0, |member, at| member.lease(record, at));
+    let LeaseAnswer::Swap(proposal) = answer else { panic!("{answer:?}") };
+    assert!(fleet.store.swap(&proposal, fleet.now));
+    fleet.read(0);
+    assert_eq!(fleet.changes.pop().map(|(_, change)| change.to), Some(Status::HalfOpen));
+    let (change, permit) = fleet.step(0, |member, at| member.leased(&proposal, at.policy, at.now));
+    assert_eq!(change, None, "it was told already");
+    assert_eq!(fleet.settle(0, permit.unwrap(), &ok()), Settlement::Counted, "and the probe is its own");
+    assert_eq!(fleet.status(0), Status::Closed);
 }
 
 #[test]
@@ -162,6 +179,57 @@ fn several_probes_may_come_from_several_processes() {
         fleet.settle(n, probe, &ok());
     }
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+}
+
+#[test]
+fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
+    let mut fleet = Fleet::new(3, &simple().probes(2));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let first = fleet.ask(0).unwrap();
+    let with_the_first_lease = fleet.store.record.clone();
+    fleet.settle(0, first, &ok());
+    let released = fleet.store.record.clone();
+    fleet.read(1);
+    let second = fleet.ask(1).unwrap();
+    let lease = fleet.store.record.clone();
+    // What was on its way for longer than it took to get the lease.
+    for stale in [released, with_the_first_lease] {
+        let learnt = fleet.step(1, |member, at| member.learn(stale, at));
+        assert_eq!(learnt, Learnt::default());
+        assert!(matches!(fleet.ask(1), Err(Refusal::Probing { .. })));
+    }
+    assert_eq!(fleet.store.record, lease);
+    assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
+    assert_eq!(
+        (fleet.status(1), fleet.store.record.clone().unwrap().status()),
+        (Status::Closed, Status::Closed)
+    );
+
+    // The same for the answer to a swap of its own, which others heard of before.
+    fleet.all_read();
+    fleet.trip();
+    fleet.pass(secs(60));
+    let first = fleet.ask(1).unwrap();
+    let Reported { tell: Tell::Swap(result), .. } = fleet.report(1, first, &ok()) else { panic!("a result") };
+    assert!(fleet.store.swap(&result, fleet.now));
+    fleet.read(1);
+    let second = fleet.ask(1).unwrap();
+    assert_eq!(fleet.step(1, |member, at| member.won(&result, at.policy, at.now)), None);
+    assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
+    assert_eq!(fleet.status(1), Status::Closed);
+
+    // A lease that has ended protects nothing: somebody else's is news.
+    fleet.all_read();
+    fleet.trip();
+    fleet.pass(secs(120));
+    let slow = fleet.ask(1).unwrap();
+    fleet.pass(secs(12));
+    let quick = fleet.ask(2).unwrap();
+    fleet.read(1);
+    assert_eq!(fleet.members[1].circuit().record().lease, fleet.store.record.as_ref().unwrap().lease);
+    assert_eq!(fleet.settle(1, slow, &ok()), Settlement::Late);
+    assert_eq!(fleet.settle(2, quick, &ok()), Settlement::Counted);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Member, Waits};
+use breakerbox_core::fleet::{Consistency, Member, Waits};
 use breakerbox_core::{Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, Refusal};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
@@ -67,8 +67,9 @@ fn told(answer: &Result<Permit, Refusal>) -> (&'static str, Option<Duration>) {
 
 proptest! {
     #[test]
-    fn it_decides_as_a_circuit_does(policy in policy(), steps in vec(step(), 1..200)) {
-        let mut fleet = Fleet::new(1, &policy);
+    fn it_decides_as_a_circuit_does(policy in policy(), strictly: bool, steps in vec(step(), 1..200)) {
+        let consistency = if strictly { Consistency::Strict } else { Consistency::LocalFirst };
+        let mut fleet = Fleet::with(1, &policy, consistency);
         fleet.waits = Waits { confirm: Duration::ZERO, ..WAITS };
         // The second member shares nothing, and is what the first is compared with.
         fleet.members.push(Member::alone(&fleet.policy, fleet.now));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::{
-    Delta, Learnt, LeaseAnswer, Member, MemberAnswer, Merged, Moment, Proposal, Reported, SharedWindow, Tell,
-    Waits,
+    Consistency, Delta, Learnt, LeaseAnswer, Member, MemberAnswer, Merged, Moment, Proposal, Reported,
+    SharedWindow, Tell, Waits,
 };
 use breakerbox_core::{
     Change, Decision, Draw, Epoch, Outcome, Permit, Policy, PolicyBuilder, Record, Refusal, Settlement,
@@ -66,10 +66,14 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Members that have read that there is nothing to know.
     pub(crate) fn new(members: usize, policy: &PolicyBuilder) -> Self {
+        Self::with(members, policy, Consistency::LocalFirst)
+    }
+
+    pub(crate) fn with(members: usize, policy: &PolicyBuilder, consistency: Consistency) -> Self {
         let policy = policy.build().unwrap();
         let now = at(10_000_000);
         let mut fleet = Self {
-            members: (0..members).map(|_| Member::of_fleet(&policy, now)).collect(),
+            members: (0..members).map(|_| Member::of_fleet(&policy, consistency, now)).collect(),
             store: ModelStore::default(),
             policy,
             now,
@@ -182,7 +186,14 @@ impl Fleet {
     pub(crate) fn say(&mut self, n: usize, tell: Tell) {
         match tell {
             Tell::Nothing => {}
-            Tell::Later | Tell::Soon | Tell::Now => self.tell(n),
+            Tell::Later | Tell::Soon | Tell::In(_) | Tell::Now => self.tell(n),
+            Tell::One { epoch, outcome } => {
+                let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
+                let merged = self.store.merge(&delta, self.now);
+                let told = self.step(n, |member, at| member.told_one(&merged, at));
+                self.took(n, told.learnt);
+                self.say(n, told.tell);
+            }
             Tell::Swap(proposal) => _ = self.swap(n, &proposal),
         }
     }

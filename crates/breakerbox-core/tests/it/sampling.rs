@@ -1,8 +1,10 @@
 //! Sampling mode: the rules of one tick, from every state.
 
+use std::time::Duration;
+
 use breakerbox_core::{
-    Cause, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Settlement, Status,
-    TripRule,
+    Cause, Circuit, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Settlement,
+    Span, Status, TripRule,
 };
 
 use crate::rig::{Rig, at, ms, secs};
@@ -230,6 +232,37 @@ fn workers_ask_as_ever_and_one_at_a_time_probes() {
     assert!(rig.permit().is_probe());
     assert_eq!(rig.sample(1, 0).unwrap().to, Status::Closed, "the leader's tick decides");
     assert!(rig.circuit.ramp().is_none());
+}
+
+#[test]
+fn nothing_counts_that_came_before_a_transition() {
+    let over =
+        |rig: &Rig, age: Duration| rig.record().sampled_over(&rig.policy, rig.record().changed_at + age);
+    let window = Policy::builder().preset(Preset::Convoy).build().unwrap().window();
+    let new = convoy();
+    assert_eq!(over(&new, secs(1)), Span::Window, "nothing has happened to it");
+    let mut rig = half_opened();
+    assert_eq!(over(&rig, secs(1)), Span::StartedWithin(secs(1)));
+    assert_eq!(over(&rig, window * 9), Span::StartedWithin(window * 9), "however long");
+    rig.sample(1, 0);
+    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(over(&rig, secs(1)), Span::FinishedWithin(secs(1)));
+    assert_eq!(over(&rig, window - secs(1)), Span::FinishedWithin(window - secs(1)));
+    assert_eq!(over(&rig, window), Span::Window, "then the window slides");
+    assert_eq!(over(&opened(), secs(1)), Span::Unused);
+    let mut overridden = half_opened();
+    overridden.obey(Command::ForceClosed);
+    assert_eq!(over(&overridden, secs(1)), Span::Unused);
+}
+
+#[test]
+fn nobody_settles_so_there_is_no_ramp() {
+    let policy = Policy::builder().ramp_cap(8).build_for_sampling().unwrap();
+    assert_eq!(policy.ramp_cap(), None);
+    let mut rig = half_opened();
+    rig.sample(1, 0);
+    let elsewhere = Circuit::from_record(rig.record(), &rig.policy, rig.now);
+    assert!(elsewhere.ramp().is_none(), "nor where the circuit is read from a store");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use breakerbox::Record;
 use breakerbox::store::{Changes, Heard, Store};
 
 use crate::samples::{failures, long_record, put, record, unique};
-use crate::server::Held;
+use crate::server::{Held, alone, on_shared};
 
 async fn heard(changes: &mut Changes) -> Heard {
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next());
@@ -21,7 +21,7 @@ fn changed(key: &Arc<str>, record: Record) -> Heard {
 /// In one process and in another, in the order in which they happened, whether or not they fit into a notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_heard_in_their_order_however_long_they_are() {
-    let (one, other) = (Held::alone("heard").await, Held::alone("heard").await);
+    let (one, other) = (alone("heard").await, alone("heard").await);
     let mut listeners = [one.store.changes(), other.store.changes()];
     let key: Arc<str> = "\u{2}\u{1f50c}%_\0'".repeat(100).into();
     put(&one, &key, None, record(5, 1)).await;
@@ -48,7 +48,7 @@ async fn changes_are_heard_in_their_order_however_long_they_are() {
 /// Whoever announces takes a lock of the whole server; so merges, and swaps that do not win, announce nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_changed_is_announced() {
-    let held = Held::alone("silent").await;
+    let held = alone("silent").await;
     let mut changes = held.store.changes();
     let key = unique("silent");
     put(&held, &key, None, record(5, 1)).await;
@@ -66,7 +66,7 @@ async fn only_what_changed_is_announced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listeners_hear_when_the_store_is_gone() {
-    let Held { store, server: _server } = Held::new().await;
+    let Held { store, server: _server } = on_shared().await;
     let mut changes = store.changes();
     drop(store);
     let end = async { while changes.next().await.is_some() {} };

@@ -1,5 +1,5 @@
 //! The Postgres store, held to what every store must do.
 
-use crate::server::Held;
+use crate::server::on_shared;
 
-breakerbox_testkit::store_conformance!(Held::new());
+breakerbox_testkit::store_conformance!(on_shared());

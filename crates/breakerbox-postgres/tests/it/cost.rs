@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::samples::{failures, read, record, swap, unique};
-use crate::server::{Held, patient, until};
+use crate::server::{alone, on_shared, patient, until};
 
 /// How long the store must have been silent for what the server says to be passed on.
 const SILENCE: Duration = Duration::from_millis(30);
@@ -73,7 +73,7 @@ async fn pass(mut near: TcpStream, mut far: TcpStream, answers: Arc<AtomicUsize>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verb_costs_one_round_trip_even_for_a_thousand_circuits() {
-    let held = Held::new().await;
+    let held = on_shared().await;
     let between = Between::new(held.server.port()).await;
     let url = held.server.url().replace(&held.server.port().to_string(), &between.port.to_string());
     // One connection, and nobody who cleans.
@@ -194,7 +194,7 @@ async fn no_verb_looks_at_all_circuits() {
 /// Buckets that no longer count are dropped, whatever the lengths of the windows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_has_no_more_buckets_than_count() {
-    let held = Held::alone("buckets").await;
+    let held = alone("buckets").await;
     let key = unique("buckets");
     let aged = |seconds: u64| BucketDelta {
         age: Duration::from_secs(seconds),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use breakerbox::store::{Delta, ListQuery, Store, Swap, Swapped};
 use breakerbox::{Epoch, Nonce, State, Status};
+use breakerbox_postgres::Builder;
 
 use crate::samples::{failures, put, read, record, swap, unique};
-use crate::server::{Held, until};
+use crate::server::{Held, on_shared_with, until};
 
 const SOON: Duration = Duration::from_millis(20);
 
@@ -25,10 +26,22 @@ async fn has_passed(held: &Held, by: Duration) {
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
-/// Nobody cleans here: the rows are still there.
+/// A store that nobody cleans.
+async fn never_cleaned(schema: &str) -> Held {
+    let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
+    let first = on_shared_with(rarely).await;
+    // It takes the office for days, looks at the empty tables, and is gone.
+    let offices = format!("SELECT count(*) FROM {schema}.leases");
+    until("somebody is in office", async || first.server.query(&offices).unwrap() == "1").await;
+    let held = on_shared_with(rarely).await;
+    drop(first);
+    held
+}
+
+/// The rows are still there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_not_there_for_any_verb() {
-    let held = Held::with(|builder| builder.schema("expired").clean_every(Duration::from_secs(3_600))).await;
+    let held = never_cleaned("expired").await;
     let key = unique("expired");
     held.merge(&[failures(&key, 3)]).await.unwrap();
     put_for(&held, &key, SOON, closed(5, 1)).await;
@@ -41,7 +54,7 @@ async fn what_has_expired_is_not_there_for_any_verb() {
     }
     let stale = held.swap_if(&swap(&key, Some(1), record(6, 2))).await.unwrap().value;
     assert_eq!(stale, Swapped::Lost(None));
-    let merged = held.merge(&[failures(&key, 1)]).await.unwrap().value.remove(0);
+    let merged = held.merge(&[failures(&key, 1)]).await.unwrap().all().unwrap().value.remove(0);
     assert_eq!(
         (merged.late, merged.totals.failures, merged.record),
         (false, 1, None),
@@ -54,21 +67,20 @@ async fn what_has_expired_is_not_there_for_any_verb() {
 /// Counts that nobody has added to for long are not there either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_expire_unless_their_record_stays() {
-    let held =
-        Held::with(|builder| builder.schema("expired_counts").clean_every(Duration::from_secs(3_600))).await;
+    let held = never_cleaned("expired_counts").await;
     let (alone, with_record) = (unique("alone"), unique("with record"));
     put(&held, &with_record, None, record(5, 1)).await;
     let brief = |key: &Arc<str>, count| Delta { keep_for: SOON, ..failures(key, count) };
     let both = |count| [brief(&alone, count), Delta { epoch: Epoch(5), ..brief(&with_record, count) }];
     held.merge(&both(3)).await.unwrap();
     has_passed(&held, SOON).await;
-    let merged = held.merge(&both(1)).await.unwrap().value;
+    let merged = held.merge(&both(1)).await.unwrap().all().unwrap().value;
     assert_eq!(merged[0].totals.failures, 1);
     assert_eq!(merged[1].totals.failures, 4, "they live as long as the record");
     // Late ones hear the same.
     has_passed(&held, SOON).await;
     let late = |key: &Arc<str>| Delta { epoch: Epoch(9), ..brief(key, 1) };
-    let merged = held.merge(&[late(&alone), late(&with_record)]).await.unwrap().value;
+    let merged = held.merge(&[late(&alone), late(&with_record)]).await.unwrap().all().unwrap().value;
     assert!(merged.iter().all(|merged| merged.late));
     assert_eq!((merged[0].totals.failures, merged[1].totals.failures), (0, 4));
 }
@@ -76,13 +88,20 @@ async fn counts_expire_unless_their_record_stays() {
 /// A record stays for so long after the latest merge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_prolongs_a_record() {
-    let held = Held::with(|builder| builder.schema("prolonged").clean_every(Duration::from_millis(1))).await;
+    let held =
+        on_shared_with(|builder| builder.schema("prolonged").clean_every(Duration::from_millis(1))).await;
     let mut keep_for = Duration::from_millis(100);
     let key = loop {
         let key = unique("prolonged");
         put_for(&held, &key, keep_for, closed(5, 1)).await;
-        let merged =
-            held.merge(&[Delta { epoch: Epoch(5), ..failures(&key, 1) }]).await.unwrap().value.remove(0);
+        let merged = held
+            .merge(&[Delta { epoch: Epoch(5), ..failures(&key, 1) }])
+            .await
+            .unwrap()
+            .all()
+            .unwrap()
+            .value
+            .remove(0);
         if !merged.late {
             break key;
         }
@@ -102,7 +121,8 @@ async fn a_merge_prolongs_a_record() {
 /// More rows than one step looks at, among others that stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_have_expired_are_cleared_and_no_others() {
-    let held = Held::with(|builder| builder.schema("cleared").clean_every(Duration::from_millis(1))).await;
+    let held =
+        on_shared_with(|builder| builder.schema("cleared").clean_every(Duration::from_millis(1))).await;
     let deltas = |keep_for: Duration, name: &str| -> Vec<Delta> {
         (0..700).map(|_| Delta { keep_for, ..failures(&unique(name), 1) }).collect()
     };

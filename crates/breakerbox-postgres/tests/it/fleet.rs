@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, OnStoreLoss, Policy, Status};
+use breakerbox::{Breakerbox, Consistency, OnStoreLoss, Policy, Status};
 use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::PostgresServer;
 
@@ -12,6 +12,10 @@ use crate::samples::unique;
 use crate::server::{patient, until};
 
 async fn process(server: &PostgresServer) -> Breakerbox {
+    process_with(server, Consistency::LocalFirst).await
+}
+
+async fn process_with(server: &PostgresServer, consistency: Consistency) -> Breakerbox {
     let store: PostgresStore = patient(&server.url()).connect().await.unwrap();
     let policy =
         Policy::builder().consecutive_failures(3).cool_off(Duration::from_millis(400)).jitter(0).probes(1);
@@ -20,6 +24,7 @@ async fn process(server: &PostgresServer) -> Breakerbox {
         .store(store)
         .store_timeout(Duration::from_secs(20))
         .on_store_loss(OnStoreLoss::Local)
+        .consistency(consistency)
         .build()
 }
 
@@ -60,4 +65,22 @@ async fn what_one_process_learns_the_other_knows() {
         .await;
         assert!(probes.load(Ordering::SeqCst) >= 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strictly_what_one_process_counted_stops_the_next() {
+    let server = PostgresServer::start().unwrap();
+    let fleet =
+        [process_with(&server, Consistency::Strict).await, process_with(&server, Consistency::Strict).await];
+    let key = unique("strict");
+    let circuits = fleet.map(|breakers| breakers.circuit(&key).unwrap());
+    for n in [0, 1, 0] {
+        assert!(circuits[n].call(async { Err::<(), _>("down") }).await.is_err());
+        assert_ne!(circuits[n].ask().map(drop), Ok(()), "without the store there is no answer");
+    }
+    assert_eq!(
+        circuits[0].status(),
+        Status::Open,
+        "and the third failure opened it before it was handed out"
+    );
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use breakerbox::store::{ListQuery, Store};
 
 use crate::samples::{counted, failures, put, read, record, whole};
-use crate::server::{Held, patient};
+use crate::server::{alone, on_shared, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_and_strange_keys_are_keys_like_others() {
-    let held = Held::alone("strange").await;
+    let held = alone("strange").await;
     let mut keys: Vec<Arc<str>> = [
         "",
         "\0",
@@ -79,7 +79,7 @@ async fn long_and_strange_keys_are_keys_like_others() {
 /// A database with another encoding can't hold every text, but it holds all bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_encoding_of_the_database_does_not_matter() {
-    let held = Held::new().await;
+    let held = on_shared().await;
     for encoding in ["LATIN1", "SQL_ASCII"] {
         let name = format!("in_{}", encoding.to_lowercase());
         let sql = format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");

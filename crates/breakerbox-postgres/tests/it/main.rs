@@ -11,6 +11,7 @@ mod faults;
 mod fleet;
 mod keys;
 mod same_as_memory;
+mod sampler;
 mod samples;
 mod server;
 mod waiting;

@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, prop, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::samples::{self, unique};
-use crate::server::Held;
+use crate::server::{Held, on_shared};
 
 /// One step, whatever the key.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ async fn take(step: &Step, keys: &[Arc<str>], held: &Held, memory: &Memory) {
 #[test]
 fn every_answer_is_that_of_the_memory_store() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let held = runtime.block_on(Held::new());
+    let held = runtime.block_on(on_shared());
     let config = Config { cases: 200, source_file: Some(file!()), ..Config::default() };
     let ran = TestRunner::new(config).run(&prop::collection::vec(step(), 1..16), |steps| {
         let keys: Vec<_> = (0..2).map(|n| unique(&format!("same {n}"))).collect();
@@ -162,7 +162,7 @@ fn every_answer_is_that_of_the_memory_store() {
 /// Orders that chance seldom finds: what is told late about a success, when the run began after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
-    let held = Held::new().await;
+    let held = on_shared().await;
     let second = |n| Duration::from_secs(n);
     let tell = |success: Option<u64>, run: Option<u64>| {
         let age = second(success.or(run).unwrap_or(0));

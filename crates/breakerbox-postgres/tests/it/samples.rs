@@ -51,7 +51,7 @@ pub(crate) async fn put(store: &impl Store, key: &Arc<str>, expected: Option<u12
 }
 
 pub(crate) async fn read(store: &impl Store, key: &Arc<str>) -> Option<Record> {
-    store.read(std::slice::from_ref(key)).await.unwrap().value.pop().unwrap()
+    store.read(std::slice::from_ref(key)).await.unwrap().all().unwrap().value.pop().unwrap()
 }
 
 /// So many failures just now, for a circuit without a record.
@@ -70,7 +70,7 @@ pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
 
 /// How many failures the window holds.
 pub(crate) async fn counted(store: &impl Store, key: &Arc<str>) -> u64 {
-    store.merge(&[failures(key, 0)]).await.unwrap().value[0].totals.failures
+    store.merge(&[failures(key, 0)]).await.unwrap().all().unwrap().value[0].totals.failures
 }
 
 /// An error, and what caused it.

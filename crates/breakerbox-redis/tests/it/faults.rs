@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError, Swapped};
+use breakerbox::store::{Changes, Delta, Heard, ListQuery, Store, StoreError, Swapped};
 use breakerbox::{Nonce, Version};
 use breakerbox_redis::RedisStore;
+use breakerbox_testkit::proxy::Proxy;
 use breakerbox_testkit::servers::{RedisOptions, RedisServer, Restart};
 
 use crate::held::{PATIENCE, connect, delta, on_one, put, record, said, swap};
-use crate::proxy::Proxy;
 
 /// Looks again and again, for a limited time.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
@@ -52,10 +52,10 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
     let forget = || held.server.query::<()>(&["SCRIPT", "FLUSH", "SYNC"]).unwrap();
     for round in 1..=3_u64 {
         forget();
-        let merged = store.merge(&[delta("e1")]).await.unwrap().value;
+        let merged = store.merge(&[delta("e1")]).await.unwrap().all().unwrap().value;
         assert_eq!(merged[0].totals.successes, 3 * round);
         forget();
-        assert_eq!(store.read(&keys).await.unwrap().value, [None, None]);
+        assert_eq!(store.read(&keys).await.unwrap().value, [Ok(None), Ok(None)]);
         forget();
         put(store, &format!("r{round}"), record(1)).await;
         forget();
@@ -65,7 +65,7 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
         forget();
         // Many calls in one pipeline: none is done twice.
         let many: Vec<_> = (0..1_000).map(|n| delta(&format!("many {n}"))).collect();
-        let merged = store.merge(&many).await.unwrap().value;
+        let merged = store.merge(&many).await.unwrap().all().unwrap().value;
         assert!(merged.iter().all(|merged| merged.totals.successes == 3 * round));
     }
 }
@@ -73,43 +73,43 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
 #[tokio::test]
 async fn a_swap_whose_answer_was_lost_is_seen_by_its_version_and_announced_once() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port)).await;
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
     let elsewhere = connect(&server.url()).await;
     let mut changes = elsewhere.changes();
     put(&store, "e1", record(1)).await; // The script is known from here on.
 
-    proxy.lose_next_answer();
+    proxy.lose_answer_to(b"EVAL");
     let error = store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     let found = eventually("it connects again", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(2))], "it was done");
+    assert_eq!(found.value, [Ok(Some(record(2)))], "it was done");
     put(&store, "e2", record(3)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&3) {
         let Heard::Changed { record, .. } = next(&mut changes).await else { panic!("nothing was missed") };
         versions.push(record.version.0);
     }
-    assert_eq!((versions, proxy.lost()), (vec![1, 2, 3], 1));
+    assert_eq!((versions, proxy.lost_answers()), (vec![1, 2, 3], 1));
 }
 
 #[tokio::test]
 async fn a_lost_answer_to_a_merge_counts_once() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port)).await;
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
     store.merge(&[delta("warm")]).await.unwrap();
     for lost in 1..=5 {
-        proxy.lose_next_answer();
+        proxy.lose_answer_to(b"EVAL");
         eventually("an answer is lost", async || {
             let _ = store.merge(&[delta("e1")]).await;
-            (proxy.lost() == lost).then_some(())
+            (proxy.lost_answers() == lost).then_some(())
         })
         .await;
     }
     // Each merge that reached the server counted once: five whose answers were lost, and this one.
     let merged = eventually("it connects again", async || store.merge(&[delta("e1")]).await.ok()).await;
-    assert_eq!(merged.value[0].totals.successes, 6 * 3);
+    assert_eq!(merged.all().unwrap().value[0].totals.successes, 6 * 3);
     assert!(proxy.connections() >= 6);
 }
 
@@ -123,10 +123,10 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     missed_before(&mut changes, "e1", 1).await;
     server.pause().unwrap();
     for _ in 0..3 {
-        let since = Instant::now();
-        let error = store.merge(&[delta("e1")]).await.unwrap_err();
+        // The server stands still for as long as this takes, so that nothing but the limit can end it.
+        let answer = tokio::time::timeout(PATIENCE, store.merge(&[delta("e1")])).await.expect("it ends");
+        let error = answer.unwrap_err();
         assert!(matches!(error, StoreError::TimedOut { limit: told } if told == limit), "{error}");
-        assert!(since.elapsed() < limit + Duration::from_secs(1), "{:?}", since.elapsed());
     }
     // Once it is known that nobody answers, nobody waits.
     eventually("it is known", async || {
@@ -138,7 +138,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     .await;
     server.resume().unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(1))]);
+    assert_eq!(found.value, [Ok(Some(record(1)))]);
     assert_eq!(next(&mut changes).await, Heard::Missed);
 }
 
@@ -146,11 +146,11 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
 #[tokio::test]
 async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_callers_are() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = RedisStore::builder(&url).time_limit(Duration::from_secs(1)).connect().await.unwrap();
     let mut changes = store.changes();
-    proxy.freeze();
+    proxy.silence();
     eventually("it is replaced", async || {
         // Given up sooner than the store itself would.
         let answer = tokio::time::timeout(Duration::from_millis(100), store.read(&[])).await;
@@ -165,11 +165,11 @@ async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_
 #[tokio::test]
 async fn a_listener_that_hears_nothing_finds_out_by_itself_that_its_connection_is_dead() {
     let server = RedisServer::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let proxy = Proxy::before_port(server.port()).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = RedisStore::builder(&url).time_limit(Duration::from_millis(500)).connect().await.unwrap();
     let mut changes = store.changes();
-    proxy.freeze();
+    proxy.silence();
     assert_eq!(next(&mut changes).await, Heard::Missed);
     let elsewhere = connect(&server.url()).await;
     put(&elsewhere, "e1", record(1)).await;
@@ -211,12 +211,11 @@ async fn a_server_that_restarts_is_found_again_and_listeners_hear_that_they_miss
         error.contains("can't connect").then_some(())
     })
     .await;
-    let since = Instant::now();
-    assert!(store.merge(&[delta("e1")]).await.is_err() && since.elapsed() < PATIENCE / 2);
+    assert!(store.merge(&[delta("e1")]).await.is_err());
 
     server.restart(Restart::WithData).unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
-    assert_eq!(found.value, [Some(record(1))]);
+    assert_eq!(found.value, [Ok(Some(record(1)))]);
     assert_eq!(next(&mut changes).await, Heard::Missed, "by itself");
     store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap();
     missed_before(&mut changes, "e1", 2).await;
@@ -291,23 +290,30 @@ async fn a_record_that_cannot_be_read_is_named_and_can_be_deleted() {
     put(&held.store, "acme e1", record(1)).await;
     let name = format!("breakerbox:{{{}}}:record:acme e1", bucket(&held.server));
     held.server.query::<()>(&["HSET", &name, "record", r#"{"state":"ajar"}"#]).unwrap();
-    let deltas = [delta("other"), delta("acme e1")];
-    let errors = [
-        held.store.read(&["other".into(), "acme e1".into()]).await.unwrap_err(),
-        held.store.merge(&deltas).await.unwrap_err(),
-        held.store.swap_if(&swap("acme e1", Some(9), record(2))).await.unwrap_err(),
-        held.store.list(&ListQuery::default()).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert!(matches!(&error, StoreError::Unreadable { key, .. } if key == "acme e1"), "{error}");
-        assert!(error.to_string().contains(&name) && error.to_string().contains("ajar"), "{error}");
+    put(&held.store, "other", record(7)).await;
+    let of_epoch = |key| Delta { epoch: record(7).epoch, ..delta(key) };
+    let found = held.store.read(&["other".into(), "acme e1".into()]).await.unwrap().value;
+    let merged = held.store.merge(&[of_epoch("acme e1"), of_epoch("other")]).await.unwrap().value;
+    let page = held.store.list(&ListQuery::default()).await.unwrap();
+    let error = held.store.swap_if(&swap("acme e1", Some(9), record(2))).await.unwrap_err();
+    let StoreError::Unreadable(swapped) = error else { panic!("{error}") };
+    let unreadable =
+        [found[1].clone().unwrap_err(), merged[0].clone().unwrap_err(), page.unreadable[0].clone(), swapped];
+    for unreadable in unreadable {
+        assert_eq!(unreadable.key, "acme e1");
+        assert!(unreadable.reason.contains(&name) && unreadable.reason.contains("ajar"), "{unreadable}");
     }
+    // The others are not concerned.
+    assert_eq!(found[0], Ok(Some(record(7))));
+    assert_eq!(merged[1].as_ref().unwrap().totals.successes, 3);
+    assert_eq!(page.circuits, [("other".into(), record(7))]);
     // Whoever knows the version can replace it, and whoever does not can delete it.
     let answer = held.store.swap_if(&swap("acme e1", Some(1), record(2))).await.unwrap();
     assert_eq!(answer.value, Swapped::Won);
     held.server.query::<()>(&["DEL", &name]).unwrap();
-    assert_eq!(held.store.read(&["acme e1".into()]).await.unwrap().value, [None]);
-    assert!(held.store.list(&ListQuery::default()).await.unwrap().circuits.is_empty());
+    assert_eq!(held.store.read(&["acme e1".into()]).await.unwrap().value, [Ok(None)]);
+    let page = held.store.list(&ListQuery::default()).await.unwrap();
+    assert_eq!((page.circuits.len(), page.unreadable.len()), (1, 0));
 }
 
 fn bucket(server: &RedisServer) -> String {
@@ -336,7 +342,7 @@ async fn fleets_with_a_namespace_each_share_a_server() {
     let (shop, bank) = (shop.connect().await.unwrap(), bank.connect().await.unwrap());
     let mut heard = bank.changes();
     put(&shop, "e1", record(1)).await;
-    assert_eq!(bank.read(&["e1".into()]).await.unwrap().value, [None]);
+    assert_eq!(bank.read(&["e1".into()]).await.unwrap().value, [Ok(None)]);
     assert!(bank.list(&ListQuery::default()).await.unwrap().circuits.is_empty());
     put(&bank, "e1", record(2)).await;
     assert!(matches!(next(&mut heard).await, Heard::Changed { record, .. } if record.version == Version(2)));

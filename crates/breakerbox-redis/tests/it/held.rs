@@ -7,20 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
+    Term,
 };
 use breakerbox::{Cause, Epoch, Mode, Nonce, Record, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
+use breakerbox_testkit::Held;
 use breakerbox_testkit::servers::{RedisCluster, RedisServer};
 
 /// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A store, and the server that it is on.
-pub(crate) struct Held<S> {
-    pub(crate) store: RedisStore,
-    pub(crate) server: S,
-}
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An error and all of its sources, as they are printed.
 pub(crate) fn said(error: &dyn Error) -> String {
@@ -39,14 +35,14 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
 }
 
 /// A store on a new server of its own.
-pub(crate) async fn on_one() -> Held<RedisServer> {
+pub(crate) async fn on_one() -> Held<RedisStore, RedisServer> {
     let server = RedisServer::start().unwrap();
     let store = connect(&server.url()).await;
     Held { store, server }
 }
 
 /// A store on a cluster that all tests of the moment share: it takes seconds to start one.
-pub(crate) async fn on_cluster() -> Held<Arc<RedisCluster>> {
+pub(crate) async fn on_cluster() -> Held<RedisStore, Arc<RedisCluster>> {
     static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
     let server = {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,14 +80,17 @@ impl Fleet {
 
 #[async_trait]
 impl Store for Fleet {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         self.next().merge(deltas).await
     }
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         self.next().read(keys).await
     }
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         self.next().swap_if(swap).await
+    }
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        self.next().swap_all(swaps).await
     }
     fn changes(&self) -> Changes {
         self.next().changes()
@@ -101,28 +100,6 @@ impl Store for Fleet {
     }
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.next().lead(name, candidate, ttl).await
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync + 'static> Store for Held<S> {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
-        self.store.merge(deltas).await
-    }
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
-        self.store.read(keys).await
-    }
-    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-        self.store.swap_if(swap).await
-    }
-    fn changes(&self) -> Changes {
-        self.store.changes()
-    }
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.store.list(query).await
-    }
-    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        self.store.lead(name, candidate, ttl).await
     }
 }
 

@@ -10,5 +10,4 @@ mod faults;
 mod fleet;
 mod held;
 mod index;
-mod proxy;
 mod same_as_memory;

@@ -41,6 +41,7 @@ fn aged(bucket: BucketDelta, age: u64) -> BucketDelta {
 
 async fn merge(store: &AnyStore, delta: Delta) -> Merged {
     let answer = store.merge(&[delta]).await.expect("the store answers");
+    let answer = answer.all().expect("the record can be read");
     let [merged] = <[_; 1]>::try_from(answer.value).expect("one answer for one delta");
     merged
 }
@@ -97,6 +98,7 @@ pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     let keys: Vec<_> = (0..1_000).map(|_| unique_key("batch")).collect();
     let deltas: Vec<_> = keys.iter().zip(1..).map(|(key, n)| delta(key, successes(n))).collect();
     let answer = store.merge(&deltas).await.expect("the store answers");
+    let answer = answer.all().expect("the records can be read");
     let totals: Vec<_> = answer.value.iter().map(|merged| merged.totals.successes).collect();
     assert_eq!(totals, (1..=1_000).collect::<Vec<_>>());
     assert!(store.merge(&[]).await.expect("the store answers").value.is_empty());
@@ -155,6 +157,7 @@ pub async fn the_latest_success_is_remembered_and_before_that_the_first_outcome(
     };
     let tell = async |bucket| {
         let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
+        let answer = answer.all().expect("the record can be read");
         age_of(answer.value[0].clone(), answer.now)
     };
     assert!((40..45).contains(&tell(aged(failures(1), 40)).await));

@@ -60,6 +60,7 @@ macro_rules! store_conformance {
             a_new_epoch_begins_with_an_empty_window
             of_swaps_at_once_one_wins_and_all_see_it
             of_first_records_at_once_one_wins
+            of_many_swaps_each_stands_for_itself
             an_idle_record_goes_and_one_to_keep_stays
             pages_hold_every_circuit_once
             circuits_are_found_by_state
@@ -140,6 +141,7 @@ async fn put(store: &AnyStore, key: &Arc<str>, expected: Option<u128>, record: R
 
 async fn read(store: &AnyStore, key: &Arc<str>) -> Option<Record> {
     let answer = store.read(std::slice::from_ref(key)).await.expect("the store answers");
+    let answer = answer.all().expect("the record can be read");
     let [record] = <[_; 1]>::try_from(answer.value).expect("one answer for one key");
     record
 }

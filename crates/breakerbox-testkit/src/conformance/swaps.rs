@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{Swap, Swapped};
+use breakerbox::store::{Heard, Swap, Swapped};
 use breakerbox::{
     Attribution, Cause, Command, Lease, Mode, Nonce, Record, State, Status, Timestamp, Version,
 };
@@ -126,6 +126,50 @@ pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
         .await;
         assert_eq!(answers.iter().filter(|answer| **answer == Swapped::Won).count(), 1);
     }
+}
+
+/// Of many at once each stands for itself, and all are answered in their order.
+pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
+    let answer = store.swap_all(&[]).await.expect("the store answers");
+    assert_eq!(answer.value, [], "none at all");
+    let keys: Vec<_> = (0..300).rev().map(|n| unique_key(&format!("many-{n}"))).collect();
+    let there = record(Status::Open, 5, 1);
+    for key in keys.iter().step_by(3) {
+        put(&store, key, None, there.clone()).await;
+    }
+    let past = Timestamp::from_micros(answer.now.as_micros() - 1);
+    let swaps: Vec<_> = keys
+        .iter()
+        .enumerate()
+        .map(|(n, key)| {
+            let new = record(Status::Closed, 6, 2 + n as u128);
+            let swap = swap(key, None, new);
+            if n % 3 == 2 { Swap { not_after: past, ..swap } } else { swap }
+        })
+        .collect();
+    let mut listener = store.changes();
+    let answer = store.swap_all(&swaps).await.expect("the store answers");
+    assert!(answer.now > past && answer.value.len() == swaps.len());
+    for (n, (swapped, swap)) in answer.value.iter().zip(&swaps).enumerate() {
+        let (expected, found) = match n % 3 {
+            0 => (Swapped::Lost(Some(there.clone())), Some(there.clone())),
+            1 => (Swapped::Won, Some(swap.record.clone())),
+            _ => (Swapped::TooLate(None), None),
+        };
+        assert_eq!(*swapped, Ok(expected), "{n}");
+        assert_eq!(read(&store, &swap.key).await, found, "{n}");
+    }
+    let won: Vec<_> = swaps.iter().skip(1).step_by(3).map(|swap| Arc::clone(&swap.key)).collect();
+    let mut unheard: std::collections::HashSet<_> = won.into_iter().collect();
+    let hear_all = async {
+        while !unheard.is_empty() {
+            match listener.next().await.expect("the store is there") {
+                Heard::Changed { key, .. } => _ = unheard.remove(&key),
+                _ => return,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, hear_all).await.expect("all winners are heard of");
 }
 
 /// Expiry clears away, and is no transition: what must be remembered stays.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox::store::{
     Answer, Delta, MemorySnapshot, MemoryStore, Merged, Store, StoreError, Swap, Swapped,
 };
-use breakerbox::{Mode, OutcomeKind, Record, State};
+use breakerbox::{Mode, OutcomeKind, Record, State, Timestamp};
 
 use super::books::Who;
 use super::judge::{Meaning, Seen};
@@ -64,7 +64,7 @@ impl Arbiter {
             Sabotage::MergesTwice => drop(self.store.merge(std::slice::from_ref(&delta)).await?),
             _ => {}
         }
-        let mut merged = self.store.merge(&[delta]).await?.value;
+        let mut merged = self.store.merge(&[delta]).await?.all()?.value;
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
@@ -88,7 +88,7 @@ impl Arbiter {
         who: Who,
         keys: &[Arc<str>],
     ) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
-        let mut answer = self.store.read(keys).await?;
+        let mut answer = self.store.read(keys).await?.all()?;
         let at = self.world.at();
         for (key, record) in keys.iter().zip(&mut answer.value) {
             let key = index(key);
@@ -200,7 +200,8 @@ impl Arbiter {
     /// All records, as they are.
     pub(super) async fn records(&self) -> Vec<Option<Record>> {
         let keys: Vec<_> = (0..self.world.scenario.endpoints.len()).map(name).collect();
-        self.store.read(&keys).await.map(|answer| answer.value).unwrap_or_default()
+        let read = self.store.read(&keys).await;
+        read.ok().and_then(|answer| answer.all().ok()).map(|answer| answer.value).unwrap_or_default()
     }
 
     /// For a store that is to read the past from now on.
@@ -213,7 +214,7 @@ impl Arbiter {
 
     async fn record(&self, key: &Arc<str>) -> Option<Record> {
         let read = self.store.read(std::slice::from_ref(key)).await;
-        read.ok().and_then(|answer| answer.value.into_iter().next().flatten())
+        read.ok().and_then(|answer| answer.all().ok()?.value.pop()?)
     }
 
     pub(super) fn sabotage(&self) -> Sabotage {
@@ -243,6 +244,6 @@ fn brief(record: &Record) -> String {
     format!(
         "{state:?} epoch {} version {version:08x} trips {trips} successes {probe_successes} retry {:?} lease {lease:?} {mode:?} {cause:?}",
         epoch.0,
-        record.retry_at.map(breakerbox::Timestamp::as_micros),
+        record.retry_at.map(Timestamp::as_micros),
     )
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term,
+    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, Readable, Store, StoreError, Swap,
+    Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 use rand::rngs::SmallRng;
@@ -220,22 +221,27 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Every record there can be read.
+fn readable<T>(answer: Answer<Vec<T>>) -> Answer<Vec<Readable<T>>> {
+    Answer { now: answer.now, value: answer.value.into_iter().map(Ok).collect() }
+}
+
 #[async_trait]
 impl Store for Link {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         let (deltas, who): (Arc<[Delta]>, _) = (deltas.into(), self.who);
         self.pass("merge", move |network| {
             let deltas = Arc::clone(&deltas);
-            async move { network.arbiter.merge(who, &deltas).await }
+            async move { network.arbiter.merge(who, &deltas).await.map(readable) }
         })
         .await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         let (keys, who): (Arc<[Arc<str>]>, _) = (keys.into(), self.who);
         self.pass("read", move |network| {
             let keys = Arc::clone(&keys);
-            async move { network.arbiter.read(who, &keys).await }
+            async move { network.arbiter.read(who, &keys).await.map(readable) }
         })
         .await
     }

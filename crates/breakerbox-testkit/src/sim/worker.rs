@@ -237,7 +237,7 @@ impl Caller {
                 world.write(|books| books.counted(who, key, epoch, course.kind == OutcomeKind::Failure));
             }
             Settlement::Late => world.write(|books| books.tally.late += 1),
-            Settlement::Uncounted => {}
+            Settlement::Uncounted | Settlement::Unheard => {}
         }
     }
 

@@ -76,8 +76,8 @@ impl Cold {
         let Self { circuit, policy, born_at } = self;
         let make = || {
             Box::new(match times.shared {
-                true => Member::of_fleet(policy, *born_at),
-                false => Member::alone(policy, *born_at),
+                Some(consistency) => Member::of_fleet(policy, consistency, *born_at),
+                None => Member::alone(policy, *born_at),
             })
         };
         (circuit.get_or_insert_with(make), policy)
@@ -213,6 +213,12 @@ impl Cell {
         false
     }
 
+    /// Whether successes may be counted aside as things are.
+    pub(crate) fn counts_aside(&self) -> bool {
+        Gate(self.gate.load(Ordering::Acquire)).way() == Way::AtEase
+            && self.until.load(Ordering::Acquire) != RESTS
+    }
+
     /// Settles a permit by the core.
     #[cold]
     pub(crate) fn settle(
@@ -302,7 +308,7 @@ impl Cell {
     ) -> R {
         let mut cold = self.lock();
         let here = times.now();
-        let rested = times.shared && self.until.load(Ordering::Relaxed) == RESTS;
+        let rested = times.shared.is_some() && self.until.load(Ordering::Relaxed) == RESTS;
         self.hand_in(&mut cold, here, times);
         let (member, policy) = cold.member(times);
         let result = step(member, At { policy, here, there: times.there(here) });
@@ -354,7 +360,7 @@ impl Cell {
             None => {
                 let fresh = core::Circuit::new(policy, *born_at);
                 // Of a shared one the store must be asked.
-                let way = if times.shared { Way::Locked } else { Way::AtEase };
+                let way = if times.shared.is_some() { Way::Locked } else { Way::AtEase };
                 (fresh.epoch(), way, times.here(fresh.bucket_ends_at(now)))
             }
             Some(member) => {
@@ -362,11 +368,14 @@ impl Cell {
                 match circuit.retry_at() {
                     _ if member.is_at_ease(policy, now) => {
                         let ends_at = times.here(circuit.bucket_ends_at(now));
-                        let until = if times.shared { ends_at.min(here + HANDED_IN) } else { ends_at };
+                        let until =
+                            if times.shared.is_some() { ends_at.min(here + HANDED_IN) } else { ends_at };
                         (circuit.epoch(), Way::AtEase, until)
                     }
-                    Some(retry_at) => (circuit.epoch(), Way::Open, times.here(retry_at)),
-                    None => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
+                    Some(retry_at) if !member.is_strict() => {
+                        (circuit.epoch(), Way::Open, times.here(retry_at))
+                    }
+                    _ => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
                 }
             }
         };

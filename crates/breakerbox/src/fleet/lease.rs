@@ -1,11 +1,16 @@
 //! Takes the lease of a probe in the store. There is one request for each circuit at a time; whoever else asks is told that
 //! somebody is probing. A first reading that nobody waits for takes its turn here too.
+//!
+//! Requests go on in the background, also when whoever made one has waited long enough or is gone. A lease that is granted
+//! then is left for whoever asks next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use breakerbox_core::fleet::LeaseAnswer;
-use breakerbox_core::{self as core, Decision, Refusal, Timestamp};
+use breakerbox_core::fleet::{LeaseAnswer, Proposal};
+use breakerbox_core::{self as core, Asked, Decision, Refusal, Timestamp};
+use tokio::sync::oneshot;
 
 use super::Fleet;
 use super::swap::Ended;
@@ -13,6 +18,7 @@ use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::registry::Kept;
+use crate::store::StoreError;
 
 /// The circuits that a request is under way for, by address. Whoever asks holds its circuit, so nobody else can get the
 /// address meanwhile.
@@ -30,6 +36,8 @@ enum Asking {
 pub(super) struct Turn {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
+    /// The place is somebody else's by now.
+    is_over: bool,
 }
 
 impl Requests {
@@ -52,8 +60,9 @@ impl Requests {
 
 impl Turn {
     /// Leaves the lease for whoever asks next.
-    fn leave(&self, permit: core::Permit) {
+    fn leave(mut self, permit: core::Permit) {
         if let Some(fleet) = &self.shared.fleet {
+            self.is_over = true;
             fleet.requests.lock().insert(address(&self.cell), Asking::Granted(permit));
         }
     }
@@ -61,10 +70,8 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(fleet) = &self.shared.fleet else { return };
-        let mut asking = fleet.requests.lock();
-        if matches!(asking.get(&address(&self.cell)), Some(Asking::UnderWay)) {
-            asking.remove(&address(&self.cell));
+        if let Some(fleet) = self.shared.fleet.as_ref().filter(|_| !self.is_over) {
+            fleet.requests.lock().remove(&address(&self.cell));
         }
     }
 }
@@ -73,13 +80,32 @@ fn address(cell: &Arc<Cell>) -> usize {
     Arc::as_ptr(cell).addr()
 }
 
+/// A lease that could be swapped in.
+pub(super) struct LeaseDue {
+    proposal: Box<Proposal>,
+    /// The store's time when its record was read.
+    read_at: Timestamp,
+}
+
 /// What came of wanting to probe.
 pub(crate) enum Lease {
-    /// The probe, or a call that needs no lease any more.
+    /// The probe, or a call that needs no lease.
     Permit(core::Permit),
+    /// A call that counts nowhere: the store did not answer, and then every call is admitted.
+    Uncounted,
     Refused(Refusal),
     /// Things have changed: ask again.
     AskAgain,
+}
+
+impl Lease {
+    /// What was decided without a swap, for somebody who asked then.
+    pub(super) fn of(asked: Asked, started_at: Timestamp) -> Self {
+        match asked.decision {
+            Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
+            Decision::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
 }
 
 impl Shared {
@@ -90,15 +116,25 @@ impl Shared {
             return None;
         }
         asking.insert(address(cell), Asking::UnderWay);
-        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell) })
+        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Takes the lease, and waits for it.
-    pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>) -> Lease {
+    /// Takes the lease, and waits for it as long as one request may take, less what was waited already: the request may be
+    /// two, or more if an answer is lost. A lease that was taken is [granted](Self::granted) to whoever asks again.
+    pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
-        match self.turn(cell) {
-            Some(_turn) => self.ask_for_lease(fleet, cell).await,
-            None => Lease::Refused(self.probing(fleet)),
+        let limit = fleet.settings.store_timeout.saturating_sub(waited);
+        if self.is_strict() {
+            return self.ask_strictly(fleet, cell, limit).await;
+        }
+        self.lease_within(cell, limit).await
+    }
+
+    pub(super) async fn lease_within(self: &Arc<Self>, cell: &Arc<Cell>, limit: Duration) -> Lease {
+        let asked = self.turn(cell).filter(|_| !limit.is_zero()).map(|turn| self.ask_aside(turn, limit));
+        match asked {
+            Some(answer) => answer.await.unwrap_or_else(|_| Lease::Refused(self.probing())),
+            None => Lease::Refused(self.probing()),
         }
     }
 
@@ -111,44 +147,99 @@ impl Shared {
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
         let Some(fleet) = &self.fleet else { return Refusal::Judging };
         if let Some(turn) = self.turn(cell) {
-            fleet.runtime.spawn(async move {
-                let Turn { shared, cell } = &turn;
-                let Some(fleet) = &shared.fleet else { return };
-                if let Lease::Permit(permit) = shared.ask_for_lease(fleet, cell).await
-                    && permit.is_probe()
-                {
-                    turn.leave(permit);
-                }
-                shared.waiters.wake_one(cell);
-            });
+            // Nobody waits for what it says.
+            drop(self.ask_aside(turn, fleet.settings.store_timeout));
         }
-        self.probing(fleet)
+        self.probing()
+    }
+
+    /// Asks for a lease in the background. Says what came of it, within the limit.
+    fn ask_aside(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
+        let (tell, told) = oneshot::channel();
+        let shared = Arc::clone(self);
+        let asking = async move {
+            let Some(fleet) = &shared.fleet else { return };
+            let cell = Arc::clone(&turn.cell);
+            let mut asked = std::pin::pin!(shared.ask_for_lease(fleet, &cell));
+            let mut tell = Some(tell);
+            let lease = match tokio::time::timeout(limit, &mut asked).await {
+                Ok(lease) => lease,
+                Err(_) => {
+                    if let Some(tell) = tell.take() {
+                        // Whoever does not wait any more need not hear it.
+                        let _ = tell.send(Lease::Refused(shared.probing()));
+                    }
+                    asked.await
+                }
+            };
+            let said = match lease {
+                Lease::Permit(permit) if permit.is_probe() => {
+                    turn.leave(permit);
+                    Lease::AskAgain
+                }
+                said => {
+                    drop(turn);
+                    said
+                }
+            };
+            if tell.is_none_or(|tell| tell.send(said).is_err()) {
+                // Whoever asked is gone; somebody else may want to know.
+                shared.waiters.wake_one(&cell);
+            }
+        };
+        if let Some(fleet) = &self.fleet {
+            fleet.runtime.spawn(asking);
+        }
+        told
     }
 
     async fn ask_for_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         // Before the request: the probe's own deadline must be earlier than the lease's end.
         let started_at = self.times.now();
+        match self.consult(fleet, cell).await {
+            Ok(Ok(decided)) => Lease::of(decided, started_at),
+            Ok(Err(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+            // It decides alone from now on.
+            Err(StoreError::Unreadable(_)) => Lease::AskAgain,
+            Err(_) => self.unanswered(fleet, cell),
+        }
+    }
+
+    /// What the store's own record and time say to an ask: an answer, or a lease to be swapped in.
+    pub(super) async fn consult(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+    ) -> Result<Result<Asked, LeaseDue>, StoreError> {
         let key = self.store_key(cell);
-        let Ok(answer) = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await else {
-            return self.unanswered(fleet, cell);
-        };
-        let record = answer.value.into_iter().next().flatten();
-        let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
-        self.took(cell, learnt);
-        let proposal = match said {
-            LeaseAnswer::Swap(proposal) => proposal,
-            LeaseAnswer::Decided(asked) => {
-                return match asked.decision {
-                    Decision::Admitted(permit) => Lease::Permit(permit.by_own_clock(started_at)),
-                    Decision::Refused(refusal) => Lease::Refused(refusal),
-                };
+        let answer = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
+        let record = match answer.value.into_iter().next().transpose() {
+            Ok(record) => record.flatten(),
+            Err(unreadable) => {
+                self.can_not_read(fleet, cell, &unreadable);
+                return Err(unreadable.into());
             }
         };
+        let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
+        self.took(cell, learnt);
+        Ok(match said {
+            LeaseAnswer::Decided(asked) => Ok(asked),
+            LeaseAnswer::Swap(proposal) => Err(LeaseDue { proposal, read_at: answer.now }),
+        })
+    }
+
+    /// Swaps a lease in. The probe is the caller's if that wins.
+    pub(super) async fn swap_lease(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        LeaseDue { proposal, read_at }: LeaseDue,
+        started_at: Timestamp,
+    ) -> Lease {
         match self.swap(fleet, cell, &proposal).await {
             Ended::Won => {
-                let (change, permit) = self.converse(cell, Some(answer.now), |member, at| {
-                    member.leased(&proposal, at.policy, at.now)
-                });
+                let (change, permit) = self
+                    .converse(cell, Some(read_at), |member, at| member.leased(&proposal, at.policy, at.now));
                 if let Some(change) = change {
                     self.observers.tell(cell.key(), change);
                 }
@@ -158,22 +249,22 @@ impl Shared {
                 self.lost(cell, *record);
                 Lease::AskAgain
             }
-            Ended::Unknown => Lease::Refused(self.probing(fleet)),
+            Ended::Unknown => Lease::Refused(self.probing()),
         }
     }
 
     /// One request failed. If the store is away by now, this process decides for itself; else somebody asks again later.
-    fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
+    pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.converse(cell, None, |member, _| member.leave());
             return Lease::AskAgain;
         }
-        Lease::Refused(self.probing(fleet))
+        Lease::Refused(self.probing())
     }
 
     /// Somebody else is probing, or is asking whether it may.
-    fn probing(&self, fleet: &Fleet) -> Refusal {
-        let retry_in = fleet.settings.store_timeout;
+    pub(crate) fn probing(&self) -> Refusal {
+        let retry_in = self.fleet.as_ref().map_or(Duration::ZERO, |fleet| fleet.settings.store_timeout);
         Refusal::Probing { retry_at: self.times.there(self.times.now()) + retry_in, retry_in }
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 
 impl Shared {
     /// The circuit that the store knows by this name, if this process has it.
-    fn cell_of(&self, store_key: &str) -> Option<Arc<Cell>> {
+    pub(super) fn cell_of(&self, store_key: &str) -> Option<Arc<Cell>> {
         let key = if self.dry_run { store_key.strip_prefix("dry-run ")? } else { store_key };
         self.registry.find(key)
     }
@@ -58,6 +58,10 @@ impl Shared {
                 cells.push(Arc::clone(cell));
             }
         });
+        // Those that could not be read, in whatever state.
+        cells.extend(
+            self.unread(fleet).into_iter().filter(|cell| !everything && cell.status() == Status::Closed),
+        );
         for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
                 return;
@@ -69,9 +73,16 @@ impl Shared {
     pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
         let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
         let Ok(answer) = self.ask_store(fleet, fleet.store.read(&keys)).await else { return false };
+        fleet.unread.were_read(keys.iter());
         for (cell, record) in cells.iter().zip(answer.value) {
-            let learnt = self.converse(cell, Some(answer.now), |member, at| member.rejoin(record, at));
-            self.took(cell, learnt);
+            match record {
+                Ok(record) => {
+                    let learnt =
+                        self.converse(cell, Some(answer.now), |member, at| member.rejoin(record, at));
+                    self.took(cell, learnt);
+                }
+                Err(unreadable) => self.can_not_read(fleet, cell, &unreadable),
+            }
         }
         true
     }

@@ -1,5 +1,5 @@
-//! Circuits that a fleet shares through a store, local-first: calls are answered from what this process knows, and what it
-//! counts is told to the store in the background.
+//! Circuits that a fleet shares through a store. Local-first, calls are answered from what this process knows, and what it
+//! counts is told to the store in the background; strictly, every call goes to the store twice.
 //!
 //! | part | what it does |
 //! | --- | --- |
@@ -8,7 +8,9 @@
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
+//! | `strict` | asks and tells the store at every call, for those who want that |
 //! | `runtime` | where all of this runs |
+//! | `unreadable` | circuits whose record can't be read: each goes on alone |
 //! | `health` | whether the store is there; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
@@ -19,28 +21,36 @@ mod lease;
 mod listen;
 mod queue;
 mod runtime;
+mod strict;
 mod swap;
 mod tell;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_core::fleet::{Learnt, Member, Moment, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, Member, Moment, Tell, Waits};
 use tokio::sync::Semaphore;
 
 use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
-use self::queue::Queue;
+use self::queue::{News, Queue};
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
+pub(crate) use self::strict::Settling;
+use self::unreadable::Unread;
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, HANDED_IN, tenant_of};
 use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Answer, Store, StoreError};
+
+/// How long a store may take to answer if nothing is said. A store's own limit is a little shorter: it knows what it waits
+/// for, and says so.
+pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How a process shares its circuits.
 #[derive(Clone, Copy, Debug)]
@@ -52,29 +62,32 @@ pub(crate) struct Settings {
     /// How often what is not closed is read again.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
+    pub(crate) consistency: Consistency,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             flush_every: Duration::from_millis(100),
-            store_timeout: Duration::from_millis(500),
+            store_timeout: DEFAULT_STORE_TIMEOUT,
             reread_every: Duration::from_secs(2),
             on_loss: OnStoreLoss::Local,
+            consistency: Consistency::LocalFirst,
         }
     }
 }
 
 /// What a process needs to share its circuits.
 pub(crate) struct Fleet {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     settings: Settings,
     health: Health,
     queue: Queue,
     requests: Requests,
+    unread: Unread,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 impl Fleet {
@@ -85,13 +98,19 @@ impl Fleet {
             health: Health::new(settings.store_timeout),
             queue: Queue::default(),
             requests: Requests::default(),
+            unread: Unread::default(),
             swaps: Semaphore::new(SWAPS),
             runtime,
         }
     }
 
-    const fn waits(&self) -> Waits {
-        Waits { swap: self.settings.store_timeout, confirm: HANDED_IN }
+    fn waits(&self) -> Waits {
+        let confirm = match self.settings.consistency {
+            // Whatever anybody counted is in the store.
+            Consistency::Strict => Duration::ZERO,
+            _ => HANDED_IN,
+        };
+        Waits { swap: self.settings.store_timeout, confirm }
     }
 
     pub(crate) fn health(&self) -> StoreHealth {
@@ -113,27 +132,32 @@ pub(crate) fn start(shared: &Arc<Shared>) {
 
 impl Shared {
     /// One step of a shared circuit, at the store's time if it was just told.
-    fn converse<R>(
+    pub(crate) fn converse<R>(
         &self,
-        cell: &Cell,
+        cell: &Arc<Cell>,
         told: Option<Timestamp>,
         step: impl FnOnce(&mut Member, Moment<'_>) -> R,
     ) -> R {
         let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
-        cell.step(&self.times, |member, at| {
+        let result = cell.step(&self.times, |member, at| {
             let draw = self.times.draw();
             step(member, Moment { policy: at.policy, draw, now: told.unwrap_or(at.there), waits })
-        })
+        });
+        if cell.counts_aside() {
+            // Somebody must come for it, though nobody calls any more.
+            self.tell_after(cell, News::Good, HANDED_IN);
+        }
+        result
     }
 
     /// Asks the store something: in time, and only while it is there.
-    async fn ask_store<T>(
+    pub(crate) async fn ask_store<T>(
         &self,
         fleet: &Fleet,
         request: impl Future<Output = Result<Answer<T>, StoreError>>,
     ) -> Result<Answer<T>, StoreError> {
         let limit = fleet.settings.store_timeout;
-        let permit = fleet.health.ask(self.times.now())?;
+        let permit = fleet.health.ask(&self.times)?;
         let asked_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
@@ -147,17 +171,20 @@ impl Shared {
                 self.registry.for_each(|cell| cell.clock_moved(&self.times, before, after));
             }
         }
-        if let Some(news) = fleet.health.settle(permit, answer.as_ref().err(), self.times.now()) {
+        if let Some(news) = permit.settle(answer.as_ref().err()) {
             self.store_went(news);
         }
         answer
     }
 
     /// Does what follows from a record that was learnt.
-    fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
+    pub(crate) fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.tell(cell.key(), change);
             self.waiters.wake_one(cell);
+        }
+        if learnt.overlapped {
+            self.count_overlap();
         }
         if let Some(proposal) = learnt.publish {
             self.swap_later(cell, *proposal);
@@ -167,16 +194,24 @@ impl Shared {
     /// Sees to it that the store hears what it should.
     pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
         let Some(fleet) = &self.fleet else { return };
-        let wait = match tell {
+        let (news, wait) = match tell {
             Tell::Swap(proposal) => {
                 self.swap_later(cell, *proposal);
-                HANDED_IN
+                (News::Good, HANDED_IN)
             }
-            Tell::Now => Duration::ZERO,
-            Tell::Soon => fleet.settings.flush_every,
-            Tell::Later | Tell::Nothing => HANDED_IN,
+            // Of a single outcome, which nobody waits for: it was counted here while the store was away.
+            Tell::Now | Tell::One { .. } => (News::Bad, Duration::ZERO),
+            Tell::Soon => (News::Bad, fleet.settings.flush_every),
+            Tell::In(wait) => (News::Bad, wait),
+            Tell::Later | Tell::Nothing => (News::Good, HANDED_IN),
         };
-        fleet.queue.push(cell, self.times.now() + wait);
+        self.tell_after(cell, news, wait);
+    }
+
+    fn tell_after(&self, cell: &Arc<Cell>, news: News, wait: Duration) {
+        if let Some(fleet) = &self.fleet {
+            fleet.queue.push(cell, news, self.times.now() + wait);
+        }
     }
 
     /// The name under which the store knows a circuit.

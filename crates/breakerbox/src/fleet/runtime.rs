@@ -32,7 +32,7 @@ impl Runtime {
         Self::Tokio(Handle::try_current().unwrap_or_else(|_| OWN.clone()))
     }
 
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match self {
             Self::Tokio(handle) => drop(handle.spawn(task)),
             Self::Custom(spawn) => spawn(Box::pin(task)),

@@ -9,8 +9,9 @@ use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::circuit::ObeyError;
+use crate::clock::Clock;
 use crate::registry::Kept;
-use crate::store::{Swap, Swapped};
+use crate::store::{StoreError, Swap, Swapped};
 
 /// How often a lost answer is looked up.
 const LOOKED_UP: u32 = 3;
@@ -36,17 +37,26 @@ impl Shared {
             let Some(fleet) = &shared.fleet else { return };
             // After a flush there may be one for every circuit. Nobody closes this.
             let Ok(_place) = fleet.swaps.acquire().await else { return };
-            match shared.swap(fleet, &cell, &proposal).await {
-                Ended::Won => _ = shared.won(&cell, &proposal),
-                Ended::Lost(record) => {
-                    if proposal.is_result {
-                        shared.count_late();
-                    }
-                    shared.lost(&cell, *record);
-                }
-                Ended::Unknown => shared.waiters.wake_one(&cell),
-            }
+            let ended = shared.swap(fleet, &cell, &proposal).await;
+            shared.take_in(&cell, &proposal, ended);
         });
+    }
+
+    /// Does what follows from how a swap ended.
+    pub(super) fn take_in(self: &Arc<Self>, cell: &Arc<Cell>, proposal: &Proposal, ended: Ended) {
+        match ended {
+            Ended::Won => _ = self.won(cell, proposal),
+            Ended::Lost(record) => {
+                if proposal.result_of.is_some() {
+                    self.count_late(1);
+                }
+                if proposal.was_overlapped((*record).as_ref(), self.times.there(self.times.now())) {
+                    self.count_overlap();
+                }
+                self.lost(cell, *record);
+            }
+            Ended::Unknown => self.waiters.wake_one(cell),
+        }
     }
 
     /// A proposal was swapped in: it is known here, and everybody hears.
@@ -67,7 +77,7 @@ impl Shared {
     }
 
     /// Swaps a record in, once.
-    pub(super) async fn swap(&self, fleet: &Fleet, cell: &Cell, proposal: &Proposal) -> Ended {
+    pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> Ended {
         let record = Record { tenant: Some(Self::tenant(cell)), ..proposal.step.record.clone() };
         let swap = Swap {
             key: self.store_key(cell),
@@ -81,6 +91,10 @@ impl Shared {
                 Swapped::Won => Ended::Won,
                 Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(Box::new(record)),
             },
+            Err(StoreError::Unreadable(unreadable)) => {
+                self.can_not_read(fleet, cell, &unreadable);
+                Ended::Unknown
+            }
             Err(_) => self.look_up(fleet, &swap).await,
         }
     }
@@ -93,7 +107,9 @@ impl Shared {
                 tokio::time::sleep(fleet.settings.flush_every).await;
                 continue;
             };
-            let there = answer.value.into_iter().next().flatten();
+            // What can't be read is not what was to be swapped in.
+            let Ok(there) = answer.value.into_iter().next().transpose() else { return Ended::Unknown };
+            let there = there.flatten();
             if there.as_ref().map(|record| record.version) == Some(swap.record.version) {
                 return Ended::Won;
             }
@@ -118,7 +134,8 @@ impl Shared {
         for _ in 0..TRIED {
             let read = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await;
             let answer = read.map_err(|_| ObeyError::StoreAway)?;
-            let record = answer.value.into_iter().next().flatten();
+            let read = answer.value.into_iter().next().transpose();
+            let record = read.map_err(|_| ObeyError::Unreadable)?.flatten();
             let (learnt, proposal) =
                 self.converse(cell, Some(answer.now), |member, at| member.obey(record, command, by, at));
             self.took(cell, learnt);

@@ -37,7 +37,18 @@ impl Shared {
         }
         match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
             Ok(answer) => {
-                for (cell, merged) in told.iter().zip(&answer.value) {
+                for ((cell, delta), merged) in told.iter().zip(&deltas).zip(&answer.value) {
+                    let merged = match merged {
+                        Ok(merged) => merged,
+                        Err(unreadable) => {
+                            self.converse(cell, None, |member, at| member.unheard(at.now));
+                            self.can_not_read(fleet, cell, unreadable);
+                            continue;
+                        }
+                    };
+                    if merged.late {
+                        self.count_late(delta.calls());
+                    }
                     let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
                     self.took(cell, told.learnt);
                     // Whether the judging went on or ended, somebody may want to know.

@@ -11,7 +11,9 @@ use breakerbox_core::fleet::SharedWindow;
 use breakerbox_core::{Epoch, Nonce, Record, Timestamp};
 
 use super::changes::{Announcer, Changes, Heard};
-use super::{Answer, Cursor, Delta, ListQuery, Merged, Page, Store, StoreError, Swap, Swapped, Term};
+use super::{
+    Answer, Cursor, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+};
 use crate::clock::{Clock, WallClock};
 
 /// How many expired circuits one step clears away at the most.
@@ -28,7 +30,7 @@ const ANY: &str = "";
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let store = MemoryStore::new();
 /// let answer = store.read(&["acme https://hooks.acme.example/in".into()]).await?;
-/// assert_eq!(answer.value, [None]);
+/// assert_eq!(answer.value, [Ok(None)]);
 /// # Ok::<(), breakerbox::store::StoreError>(())
 /// # }).unwrap();
 /// ```
@@ -101,6 +103,16 @@ impl MemoryStore {
     /// everything, with an empty one. Nobody is told.
     pub fn restore(&self, snapshot: MemorySnapshot) {
         *self.lock().0 = snapshot.0;
+    }
+
+    /// Under the lock, so that changes are heard in the order in which they happened.
+    fn swap(&self, circuits: &mut Circuits, swap: &Swap, now: Timestamp) -> Swapped {
+        let swapped = circuits.swap_if(swap, now);
+        if swapped == Swapped::Won {
+            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
+            self.announcer.announce(Heard::Changed { key, record });
+        }
+        swapped
     }
 
     /// All circuits, and the time, under the lock.
@@ -213,7 +225,7 @@ impl Circuits {
         let circuits: Vec<_> =
             keys.by_ref().take(limit).filter_map(|key| Some((Arc::clone(key), record(key)?))).collect();
         let next = keys.next().and(circuits.last()).map(|(key, _)| Cursor(key.to_string()));
-        Page { circuits, next }
+        Page { circuits, next, unreadable: Vec::new() }
     }
 
     fn lead(&mut self, name: &str, candidate: Nonce, ttl: Duration, now: Timestamp) -> Term {
@@ -230,27 +242,26 @@ impl Circuits {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         let (mut circuits, now) = self.lock();
-        let value = deltas.iter().map(|delta| circuits.merge(delta, now)).collect();
+        let value = deltas.iter().map(|delta| Ok(circuits.merge(delta, now))).collect();
         Ok(Answer { now, value })
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         let (circuits, now) = self.lock();
         let record = |key: &Arc<str>| circuits.entries.get(key).and_then(|entry| entry.record.clone());
-        Ok(Answer { now, value: keys.iter().map(record).collect() })
+        Ok(Answer { now, value: keys.iter().map(record).map(Ok).collect() })
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         let (mut circuits, now) = self.lock();
-        let value = circuits.swap_if(swap, now);
-        if value == Swapped::Won {
-            // Under the lock, so that changes are heard in the order in which they happened.
-            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-            self.announcer.announce(Heard::Changed { key, record });
-        }
-        Ok(Answer { now, value })
+        Ok(Answer { now, value: self.swap(&mut circuits, swap, now) })
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        Ok(Answer { now, value: swaps.iter().map(|swap| Ok(self.swap(&mut circuits, swap, now))).collect() })
     }
 
     fn changes(&self) -> Changes {

@@ -5,6 +5,7 @@
 //! | [`merge`](Store::merge) | adds counts to the shared windows | counts of another epoch are late, and not added |
 //! | [`read`](Store::read) | returns records | |
 //! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; nothing is written after its deadline; a new epoch begins with an empty window |
+//! | [`swap_all`](Store::swap_all) | the same for many keys | each stands for itself |
 //! | [`changes`](Store::changes) | tells of records that were swapped in | what is missed is said to be missed |
 //! | [`list`](Store::list) | pages through circuits | a page costs the same however many there are |
 //! | [`lead`](Store::lead) | gives out a leader's term | one leader at a time |
@@ -38,17 +39,19 @@ pub use self::memory::{MemorySnapshot, MemoryStore};
 /// Where circuits are shared.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Adds counts to the shared windows. Answers in the order of the deltas.
+    /// Adds counts to the shared windows. Answers in the order of the deltas; a record that can't be read is the answer for its
+    /// key alone, and its counts may have been added.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense. The counts may have been added or not; do not add them again.
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError>;
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError>;
 
-    /// The records of these keys, in their order; none for a circuit that nothing has happened to.
+    /// The records of these keys, in their order; none for a circuit that nothing has happened to. One that can't be read is
+    /// the answer for its key alone.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense.
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError>;
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError>;
 
     /// Replaces a record if its version is still the expected one and it is not too late. If the new record has another
     /// epoch, the window is dropped in the same step.
@@ -56,6 +59,24 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// If the store can't be reached or answers nonsense. Whether the swap took place is then seen by reading the version.
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
+
+    /// Many swaps at once, each of which stands for itself: one that is lost does not keep the others from winning. Answers
+    /// in their order; no two may be of one key. A swap that is lost to a record which can't be read is the answer for its
+    /// key alone. Unless a store has a quicker way, one after the other.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Some may have taken place: each is seen by reading the version.
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let mut value = Vec::with_capacity(swaps.len());
+        for swap in swaps {
+            value.push(match self.swap_if(swap).await {
+                Ok(answer) => Ok(answer.value),
+                Err(StoreError::Unreadable(unreadable)) => Err(unreadable),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(Answer { now: self.read(&[]).await?.now, value })
+    }
 
     /// What is swapped in from now on, by anybody.
     fn changes(&self) -> Changes;
@@ -77,16 +98,20 @@ pub trait Store: Send + Sync + 'static {
 /// A store that several registries of this process share.
 #[async_trait]
 impl<S: Store + ?Sized> Store for Arc<S> {
-    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Merged>>, StoreError> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         (**self).merge(deltas).await
     }
 
-    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Option<Record>>>, StoreError> {
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
         (**self).read(keys).await
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
         (**self).swap_if(swap).await
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        (**self).swap_all(swaps).await
     }
 
     fn changes(&self) -> Changes {
@@ -109,6 +134,17 @@ pub struct Answer<T> {
     pub now: Timestamp,
     /// The answer.
     pub value: T,
+}
+
+impl<T> Answer<Vec<Readable<T>>> {
+    /// The same if all of it can be read; else the first that can't.
+    ///
+    /// # Errors
+    /// If something can't be read.
+    pub fn all(self) -> Result<Answer<Vec<T>>, Unreadable> {
+        let value = self.value.into_iter().collect::<Result<_, _>>()?;
+        Ok(Answer { now: self.now, value })
+    }
 }
 
 /// One record to be swapped in.
@@ -167,6 +203,8 @@ pub struct Page {
     pub circuits: Vec<(Arc<str>, Record)>,
     /// Where to go on; none: that was all.
     pub next: Option<Cursor>,
+    /// Those of this page whose record can't be read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// Who leads.
@@ -191,12 +229,21 @@ pub enum StoreError {
     /// It can't be reached, or refused the request.
     #[error("the store can't be used")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// What it holds for a key can't be read. Reset the circuit, or upgrade this process.
-    #[error("{key}: the store's record can't be read: {reason}")]
-    Unreadable {
-        /// Whose record.
-        key: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// What it holds for a key can't be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
 }
+
+/// What a store holds for a key can't be read: another version of this library wrote it, or somebody else. Upgrade this
+/// process, or delete the record.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{key}: the store's record can't be read: {reason}")]
+pub struct Unreadable {
+    /// Whose record.
+    pub key: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What a store has for one of many keys. If that can't be read, the others are not concerned.
+pub type Readable<T> = Result<T, Unreadable>;

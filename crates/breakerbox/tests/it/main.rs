@@ -23,10 +23,15 @@ mod registry;
 #[cfg(feature = "reqwest-middleware")]
 mod reqwest_client;
 mod same_as_the_core;
+mod sampling;
 mod service;
+#[cfg(feature = "sqlite")]
+mod sqlite_sampler;
 mod throttles;
 #[cfg(feature = "tower")]
 mod tower_circuit;
+#[cfg(feature = "tower")]
+mod tower_fleet;
 #[cfg(feature = "tower")]
 mod tower_readiness;
 #[cfg(feature = "tower")]

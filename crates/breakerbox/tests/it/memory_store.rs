@@ -45,7 +45,7 @@ fn delta(of: &str, age: Duration) -> Delta {
 }
 
 async fn failures(store: &MemoryStore, delta: Delta) -> (u64, u64) {
-    let totals = store.merge(&[delta]).await.unwrap().value[0].totals;
+    let totals = store.merge(&[delta]).await.unwrap().all().unwrap().value[0].totals;
     (totals.failures, totals.failure_run)
 }
 
@@ -86,7 +86,7 @@ async fn what_is_idle_goes_and_what_is_used_or_kept_stays() {
     clock.advance(secs(59));
     failures(&store, delta("used", secs(0))).await;
     // A merge that is late keeps it, too: somebody calls this endpoint.
-    let answer = store.merge(&[delta("kept", secs(0))]).await.unwrap();
+    let answer = store.merge(&[delta("kept", secs(0))]).await.unwrap().all().unwrap();
     assert!(answer.value[0].late);
     assert_eq!(store.len(), 4);
     clock.advance(secs(1));
@@ -155,7 +155,7 @@ async fn a_store_that_is_restored_has_forgotten_what_came_since() {
     store.swap_if(&swap("e1", Some(1), 2)).await.unwrap();
     store.swap_if(&swap("e2", None, 3)).await.unwrap();
     let versions = async || {
-        let records = store.read(&[key("e1"), key("e2")]).await.unwrap().value;
+        let records = store.read(&[key("e1"), key("e2")]).await.unwrap().all().unwrap().value;
         records.into_iter().map(|record| record.map(|record| record.version.0)).collect::<Vec<_>>()
     };
     assert_eq!(versions().await, [Some(2), Some(3)]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{LeaseAnswer, Member, MemberAnswer, Moment, Proposal, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, LeaseAnswer, Member, MemberAnswer, Moment, Proposal, Tell, Waits};
 use breakerbox_core::{
     Cause, Draw, Outcome, OutcomeKind, Policy, Record, Settlement, State as Of, Timestamp,
 };
@@ -75,7 +75,12 @@ impl Protocol {
     }
 
     fn worker(&self, life: u8) -> Worker {
-        Worker { life, member: Member::of_fleet(&self.policy, BEGIN), asks: Asks::Nothing, probe: None }
+        Worker {
+            life,
+            member: Member::of_fleet(&self.policy, Consistency::LocalFirst, BEGIN),
+            asks: Asks::Nothing,
+            probe: None,
+        }
     }
 
     fn is_due(&self, state: &State, n: usize) -> bool {

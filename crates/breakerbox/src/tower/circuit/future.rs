@@ -4,13 +4,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use breakerbox_core::Key;
+use breakerbox_core::{Key, Outcome, Refusal};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
+use tower::Service;
 
 use super::error::Error;
 use crate::call;
+use crate::circuit::Circuit;
+use crate::fleet::Settling;
 use crate::http::{BoxError, judge};
 use crate::permit::OwnedPermit;
 use crate::probe_timeout::ProbeTimeout;
@@ -20,69 +24,147 @@ pin_project! {
     /// The response to come. Dropped, it drops its permit: within the policy's `cancel_grace` the call was cancelled, later
     /// it has failed.
     #[must_use = "futures do nothing unless they are polled"]
-    pub struct ResponseFuture<F, C> {
+    pub struct ResponseFuture<S, R, C>
+    where
+        S: Service<R>,
+    {
         #[pin]
-        state: State<F, C>,
+        state: State<S, R>,
+        classify: Arc<C>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<F, C> {
+    #[project_replace = StateTaken]
+    enum State<S, R>
+    where
+        S: Service<R>,
+    {
+        // The store is asked for a permit.
+        Asking { asking: Asking, key: Key, inner: S, request: R },
         Running {
             #[pin]
-            call: F,
+            call: S::Future,
             permit: OwnedPermit,
             key: Key,
             deadline: Deadline,
-            classify: Arc<C>,
         },
-        NotSent { error: Option<Error> },
+        // The store is told how it went.
+        Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, result: Result<S::Response, Error> },
+        Ended { result: Result<S::Response, Error> },
         Over,
     }
 }
 
-impl<F, C> ResponseFuture<F, C> {
-    pub(super) const fn of_call(call: F, permit: OwnedPermit, key: Key, classify: Arc<C>) -> Self {
-        Self { state: State::Running { call, permit, key, deadline: Deadline::NotLookedAt, classify } }
+type Asking = Pin<Box<dyn Future<Output = Result<OwnedPermit, Refusal>> + Send>>;
+
+impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
+    pub(super) fn of_error(error: Error, classify: Arc<C>) -> Self {
+        Self { state: State::Ended { result: Err(error) }, classify }
     }
 
-    pub(super) const fn of_error(error: Error) -> Self {
-        Self { state: State::NotSent { error: Some(error) } }
+    pub(super) fn of_permit(
+        permit: OwnedPermit,
+        key: Key,
+        classify: Arc<C>,
+        call: impl FnOnce() -> S::Future,
+    ) -> Self {
+        Self { state: State::with_permit(permit, key, call), classify }
+    }
+
+    /// Whether the service inside was called.
+    pub(super) const fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// The store has to be asked first.
+    pub(super) fn of_ask(circuit: Circuit, key: Key, classify: Arc<C>, inner: S, request: R) -> Self {
+        let asking = Box::pin(async move {
+            let permit = circuit.ask_store().await?;
+            Ok(OwnedPermit::new(circuit.clone(), permit))
+        });
+        Self { state: State::Asking { asking, key, inner, request }, classify }
     }
 }
 
-impl<F, T, E, C> Future for ResponseFuture<F, C>
+impl<S: Service<R>, R> State<S, R> {
+    fn with_permit(permit: OwnedPermit, key: Key, call: impl FnOnce() -> S::Future) -> Self {
+        if permit.circuit().limit(permit.time_left()) == Some(Duration::ZERO) {
+            permit.ignored();
+            return Self::Ended { result: Err(Error::ProbeTimedOut { key, timeout: ProbeTimeout }) };
+        }
+        Self::Running { call: call(), permit, key, deadline: Deadline::NotLookedAt }
+    }
+
+    fn settled(settling: Settling, result: Result<S::Response, Error>) -> Self {
+        match settling {
+            Settling::Known(_) => Self::Ended { result },
+            asked @ Settling::Asked(_) => {
+                let settling = Box::pin(async move { _ = asked.settled().await });
+                Self::Settling { settling, result }
+            }
+        }
+    }
+}
+
+impl<S, R, C> Future for ResponseFuture<S, R, C>
 where
-    F: Future<Output = Result<T, E>>,
-    E: Into<BoxError>,
-    C: ClassifyResponse<T, BoxError>,
+    S: Service<R>,
+    S::Error: Into<BoxError>,
+    C: ClassifyResponse<S::Response, BoxError>,
 {
-    type Output = Result<T, Error>;
+    type Output = Result<S::Response, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
-        let result = match state.as_mut().project() {
-            StateProjection::Running { call, permit, key, deadline, classify } => match call.poll(context) {
-                Poll::Ready(result) => {
-                    let result = result.map_err(Into::into);
-                    let judgement = judge(&**classify, &result);
-                    call::settle(permit.lend(), judgement);
-                    result.map_err(Error::Inner)
+        let this = self.project();
+        let mut state = this.state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Asking { asking, .. } => {
+                    let asked = ready!(asking.as_mut().poll(context));
+                    let StateTaken::Asking { key, mut inner, request, .. } =
+                        state.as_mut().project_replace(State::Over)
+                    else {
+                        unreachable!("nobody else touches it");
+                    };
+                    match asked {
+                        Ok(permit) => State::with_permit(permit, key, || inner.call(request)),
+                        Err(refusal) => State::Ended { result: Err(Error::Refused { key, refusal }) },
+                    }
                 }
-                Poll::Pending => {
-                    ready!(deadline.poll(permit, context));
-                    permit.lend().failure();
-                    Err(Error::ProbeTimedOut { key: key.clone(), timeout: ProbeTimeout })
+                StateProjection::Running { call, permit, key, deadline } => match call.poll(context) {
+                    Poll::Ready(result) => {
+                        let result = result.map_err(Into::into);
+                        let judgement = judge(&**this.classify, &result);
+                        let settling = call::settle(permit.lend(), judgement);
+                        State::settled(settling, result.map_err(Error::Inner))
+                    }
+                    Poll::Pending => {
+                        ready!(deadline.poll(permit, context));
+                        let settling = permit.lend().settling(Outcome::failure);
+                        let error = Error::ProbeTimedOut { key: key.clone(), timeout: ProbeTimeout };
+                        State::settled(settling, Err(error))
+                    }
+                },
+                StateProjection::Settling { settling, .. } => {
+                    ready!(settling.as_mut().poll(context));
+                    let StateTaken::Settling { result, .. } = state.as_mut().project_replace(State::Over)
+                    else {
+                        unreachable!("nobody else touches it");
+                    };
+                    State::Ended { result }
                 }
-            },
-            StateProjection::NotSent { error } => {
-                Err(error.take().expect("taken only here, and then it is over"))
-            }
-            StateProjection::Over => panic!("polled again after it was ready"),
-        };
-        state.set(State::Over);
-        Poll::Ready(result)
+                StateProjection::Ended { .. } => {
+                    let StateTaken::Ended { result } = state.as_mut().project_replace(State::Over) else {
+                        unreachable!("nobody else touches it");
+                    };
+                    return Poll::Ready(result);
+                }
+                StateProjection::Over => panic!("polled again after it was ready"),
+            };
+            state.set(next);
+        }
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use breakerbox_core::Key;
 use tower::Service;
 
 use super::error::Error;
@@ -12,7 +10,6 @@ use super::future::ResponseFuture;
 use crate::breakerbox::Breakerbox;
 use crate::http::BoxError;
 use crate::permit::OwnedPermit;
-use crate::probe_timeout::ProbeTimeout;
 use crate::questions::{ClassifyResponse, ExtractKey};
 
 /// A service behind circuits. Made by a [`CircuitLayer`](super::CircuitLayer).
@@ -24,24 +21,6 @@ pub struct CircuitService<S, K, C> {
     pub(super) classify: Arc<C>,
 }
 
-impl<S, K, C> CircuitService<S, K, C> {
-    fn admit<R>(&self, request: &R) -> Result<(OwnedPermit, Key), Error>
-    where
-        K: ExtractKey<R>,
-    {
-        let key = self.key.key(request).map_err(Error::Key)?;
-        let permit = match self.breakers.circuit_of(&key).ask_owned() {
-            Ok(permit) => permit,
-            Err(refusal) => return Err(Error::Refused { key, refusal }),
-        };
-        if permit.circuit().limit(permit.time_left()) == Some(Duration::ZERO) {
-            permit.ignored();
-            return Err(Error::ProbeTimedOut { key, timeout: ProbeTimeout });
-        }
-        Ok((permit, key))
-    }
-}
-
 impl<R, S, K, C> Service<R> for CircuitService<S, K, C>
 where
     S: Service<R> + Clone,
@@ -51,23 +30,47 @@ where
 {
     type Response = S::Response;
     type Error = Error;
-    type Future = ResponseFuture<S::Future, C>;
+    type Future = ResponseFuture<S, R, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner.poll_ready(context).map_err(|error| Error::Inner(error.into()))
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        match self.admit(&request) {
-            Ok((permit, key)) => {
-                ResponseFuture::of_call(self.inner.call(request), permit, key, Arc::clone(&self.classify))
-            }
+        let classify = Arc::clone(&self.classify);
+        let key = match self.key.key(&request) {
+            Ok(key) => key,
             Err(error) => {
-                // What is ready may hold a place that others wait for, and nobody knows when the next call comes.
-                self.inner = self.inner.clone();
-                ResponseFuture::of_error(error)
+                self.let_go();
+                return ResponseFuture::of_error(Error::Key(error), classify);
             }
+        };
+        let circuit = self.breakers.circuit_of(&key);
+        let said =
+            circuit.ask_at_once().map(|said| said.map(|permit| OwnedPermit::new(circuit.clone(), permit)));
+        match said {
+            Ok(Ok(permit)) => {
+                let future = ResponseFuture::of_permit(permit, key, classify, || self.inner.call(request));
+                if !future.is_running() {
+                    self.let_go();
+                }
+                future
+            }
+            Ok(Err(refusal)) => {
+                self.let_go();
+                ResponseFuture::of_error(Error::Refused { key, refusal }, classify)
+            }
+            Err(_) => ResponseFuture::of_ask(circuit, key, classify, self.let_go(), request),
         }
+    }
+}
+
+impl<S: Clone, K, C> CircuitService<S, K, C> {
+    /// Takes out the service that is ready. It may hold a place that others wait for, and nobody knows when the next call
+    /// comes.
+    fn let_go(&mut self) -> S {
+        let next = self.inner.clone();
+        std::mem::replace(&mut self.inner, next)
     }
 }
 

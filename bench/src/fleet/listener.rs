@@ -1,0 +1,89 @@
+//! One of the other processes: says when it saw a circuit open, and when it got a plain message. It ends with its input.
+
+use std::io::Read;
+use std::sync::mpsc;
+
+use anyhow::Result;
+use breakerbox::{Breakerbox, Status};
+use breakerbox_redis::RedisStore;
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::brittle;
+
+/// Where plain messages go.
+pub(super) const CHANNEL: &str = "plain";
+
+/// What it says when it is ready.
+pub(super) const READY: &str = "ready";
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The server
+    url: String,
+    /// The namespace
+    namespace: String,
+    /// How many circuits there are
+    circuits: u32,
+}
+
+/// The time, by a clock that all processes of a machine share.
+pub(super) fn nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+pub(super) fn key(n: u32) -> String {
+    format!("tenant https://hooks.example.com/{n}")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (say, said) = mpsc::channel::<(String, u64)>();
+    let messages = redis::Client::open(arguments.url.as_str())?;
+    let plain = say.clone();
+    let (subscribed, is_subscribed) = mpsc::channel();
+    std::thread::spawn(move || -> Result<()> {
+        let mut connection = messages.get_connection()?;
+        let mut subscription = connection.as_pubsub();
+        subscription.subscribe(CHANNEL)?;
+        subscribed.send(())?;
+        loop {
+            let message: String = subscription.get_message()?.get_payload()?;
+            plain.send((message, nanos()))?;
+        }
+    });
+    is_subscribed.recv()?;
+    std::thread::spawn(move || {
+        for (what, when) in said {
+            println!("{what}\t{when}");
+        }
+    });
+    let builder = RedisStore::builder(&arguments.url).namespace(&arguments.namespace);
+    let breakers = runtime.block_on(async {
+        let opened = say.clone();
+        let builder = Breakerbox::builder().policy(brittle().build()?).store(builder.connect().await?);
+        let breakers = builder
+            .observer(move |heard| {
+                if heard.change.to == Status::Open {
+                    let _ = opened.send((heard.key.to_string(), nanos()));
+                }
+            })
+            .build();
+        for n in 0..arguments.circuits {
+            let permit = breakers.circuit(&key(n))?.ask_store().await.map(drop);
+            permit.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+        }
+        anyhow::Ok(breakers)
+    })?;
+    say.send((READY.to_owned(), 0))?;
+    // Until nobody wants to know any more.
+    let waiting = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    runtime.block_on(async {
+        while !waiting.is_finished() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    });
+    drop(breakers);
+    Ok(())
+}

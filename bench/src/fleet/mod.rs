@@ -1,0 +1,91 @@
+//! Circuits that a fleet shares through Redis, beside circuits of one process, one PING, and one message.
+//!
+//! | part | what it measures |
+//! | --- | --- |
+//! | `cost` | one call: in-process, local-first, strict |
+//! | `commands` | what Redis has to do, at two rates of calls |
+//! | `spread` | how soon others see a trip; `listener` is one of them, a process of its own |
+//! | `many` | 100,000 circuits of which 10,000 fail at once |
+//!
+//! The server is a private one. Everything is bounded, on the loopback address, and stops by itself.
+
+mod commands;
+mod cost;
+mod listener;
+mod many;
+mod spread;
+mod timed_store;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakerbox::{Breakerbox, Builder, Policy, PolicyBuilder};
+use breakerbox_redis::RedisStore;
+use breakerbox_testkit::servers::RedisServer;
+use clap::Args;
+use tokio::runtime::Runtime;
+
+pub(crate) use self::listener::{Arguments as ListenerArguments, run as listen};
+use crate::figures::machine;
+use crate::turns::Turns;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    turns: Turns,
+    /// How many trips are watched
+    #[arg(long, default_value_t = 400)]
+    trips: u32,
+    /// For how many seconds calls are made at each rate
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How many circuits are known; a tenth of them fails
+    #[arg(long, default_value_t = 100_000)]
+    circuits: u64,
+    /// Only the parts whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let server = RedisServer::start().context("a private Redis server")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    println!("{}, Redis on the same", machine());
+    let wanted = |part: &str| part.contains(&arguments.only);
+    if wanted("cost") {
+        cost::run(&server, &runtime, &arguments.turns)?;
+    }
+    if wanted("commands") {
+        commands::run(&server, &runtime, Duration::from_secs(arguments.seconds.max(1)))?;
+    }
+    if wanted("spread") {
+        spread::run(&server, &runtime, arguments.trips.max(100))?;
+    }
+    if wanted("many") {
+        many::run(&server, &runtime, arguments.circuits.max(10))?;
+    }
+    Ok(())
+}
+
+/// Opens at the first failure.
+fn brittle() -> PolicyBuilder {
+    Policy::builder().failure_rate(None).consecutive_failures(1).cool_off(Duration::from_secs(600))
+}
+
+/// A process's registry, on a store of its own in this namespace. What goes on in the background does so on the runtime.
+fn registry(
+    server: &RedisServer,
+    runtime: &Runtime,
+    namespace: &str,
+    settings: impl FnOnce(Builder) -> Builder,
+) -> Result<Breakerbox> {
+    let _on_it = runtime.enter();
+    let store = runtime.block_on(RedisStore::builder(&server.url()).namespace(namespace).connect())?;
+    Ok(settings(Breakerbox::builder().store(store)).build())
+}
+
+/// The p-th of a hundred, and the largest.
+fn percentile(times: &mut [Duration], p: usize) -> Duration {
+    times.sort();
+    times.get(times.len() * p / 100).or(times.last()).copied().unwrap_or_default()
+}

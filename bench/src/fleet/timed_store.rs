@@ -1,0 +1,68 @@
+//! A store that says when it is asked, and how long it took. It changes nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Nonce, Record};
+
+type OnSwap = Box<dyn Fn(&str) + Send + Sync>;
+type OnRead = Box<dyn Fn(usize, Instant, Duration) + Send + Sync>;
+
+pub(super) struct TimedStore<S> {
+    inner: S,
+    on_swap: OnSwap,
+    on_read: OnRead,
+}
+
+impl<S> TimedStore<S> {
+    pub(super) fn new(inner: S) -> Self {
+        Self { inner, on_swap: Box::new(|_| {}), on_read: Box::new(|_, _, _| {}) }
+    }
+
+    /// Hears whose record is about to be sent.
+    pub(super) fn on_swap(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_swap = Box::new(hear);
+        self
+    }
+
+    /// Hears how many records were read, from when on, and how long that took.
+    pub(super) fn on_read(mut self, hear: impl Fn(usize, Instant, Duration) + Send + Sync + 'static) -> Self {
+        self.on_read = Box::new(hear);
+        self
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for TimedStore<S> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        self.inner.merge(deltas).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
+        let start = Instant::now();
+        let answer = self.inner.read(keys).await;
+        (self.on_read)(keys.len(), start, start.elapsed());
+        answer
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        (self.on_swap)(&swap.key);
+        self.inner.swap_if(swap).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.inner.list(query).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.inner.lead(name, candidate, ttl).await
+    }
+}

@@ -1,0 +1,153 @@
+//! What whoever leads a sampled fleet makes of one circuit at one tick.
+//!
+//! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so what happens in between
+//! is remembered here: the latest success of circuits that are closed, which [`Policy::disable_min`] is about. Whoever
+//! takes over the lead remembers nothing and errs on the side of the destination: it may disable a circuit later than it
+//! could have, and never earlier.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::change::Step;
+use crate::policy::Policy;
+use crate::record::{Record, State};
+use crate::time::Timestamp;
+use crate::token::Draw;
+use crate::transitions::{MissingLatencySum, Sample};
+
+/// The latest successes of closed circuits, as far as this leader has seen them.
+#[derive(Clone, Debug, Default)]
+pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
+
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    success: Timestamp,
+    /// Afterwards it is too old to matter.
+    keep_until: Timestamp,
+}
+
+impl LatestSuccesses {
+    /// Judges one circuit by one sample: what to swap in for its record, if anything. No record: nothing has happened to it.
+    ///
+    /// # Errors
+    /// If the policy needs latencies and the sample has none.
+    pub fn judge(
+        &mut self,
+        key: &Arc<str>,
+        record: Option<&Record>,
+        sample: &Sample,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> Result<Option<Step>, MissingLatencySum> {
+        let rebased = record.and_then(|record| record.rebased_in_fleet(draw, now));
+        let is_rebased = rebased.is_some();
+        let mut base = match (rebased, record) {
+            (Some(rebased), _) => rebased,
+            (None, Some(record)) => record.clone(),
+            (None, None) => Record::new(None, draw, now),
+        };
+        let remembers = matters(policy) && base.is_automatic() && base.state == State::Closed;
+        if remembers {
+            let remembered = self.0.get(key).map(|latest| latest.success);
+            // What came before this leader's time, and before the window, it can't know.
+            let unseen = record.filter(|_| remembered.is_none()).map(|_| now.back_by(policy.window()));
+            base.last_success = base.last_success.max(remembered).max(unseen);
+        }
+        if let Some(step) = base.sample(sample, policy, draw, now)? {
+            return Ok(Some(step));
+        }
+        if remembers && let Some(success) = base.last_success_with(sample, now) {
+            let keep_for = policy.disable_min().saturating_mul(2).saturating_add(policy.window());
+            self.0.insert(Arc::clone(key), Latest { success, keep_until: success + keep_for });
+        }
+        // No transition, but times that are right again.
+        Ok((is_rebased && base.state != State::Closed).then_some(Step { record: base, change: None }))
+    }
+
+    /// Lets go of what is too old to matter, so that it does not grow with keys that come and go.
+    pub fn forget(&mut self, now: Timestamp) {
+        self.0.retain(|_, latest| now < latest.keep_until);
+    }
+}
+
+/// Whether anything depends on when the latest success was.
+fn matters(policy: &Policy) -> bool {
+    policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Status;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn policy() -> Policy {
+        let policy = Policy::builder().failures(3).failure_rate(None).window(HOUR / 60).jitter(0);
+        policy.disable_after(1).disable_min(HOUR * 5).build_for_sampling().unwrap()
+    }
+
+    fn judged(
+        known: &mut LatestSuccesses,
+        record: Option<&Record>,
+        counts: (u64, u64),
+        hours: u32,
+    ) -> Option<Step> {
+        let sample = Sample { successes: counts.0, failures: counts.1, latency_sum: None };
+        let now = Timestamp::from_millis(1_000_000_000) + HOUR * hours;
+        known.judge(&"e1".into(), record, &sample, &policy(), Draw(u128::from(hours) + 1), now).unwrap()
+    }
+
+    fn status(step: Option<Step>) -> Option<Status> {
+        step.map(|step| step.record.status())
+    }
+
+    #[test]
+    fn a_success_between_transitions_is_remembered() {
+        for (success_at, to) in [(1, Status::Disabled), (2, Status::Open)] {
+            let mut known = LatestSuccesses::default();
+            assert_eq!(judged(&mut known, None, (0, 1), 0), None);
+            assert_eq!(judged(&mut known, None, (1, 0), success_at), None);
+            assert_eq!(
+                status(judged(&mut known, None, (0, 3), 6)),
+                Some(to),
+                "last success at {success_at} h"
+            );
+        }
+    }
+
+    #[test]
+    fn who_takes_over_can_not_know_and_disables_nothing_too_early() {
+        let mut known = LatestSuccesses::default();
+        let open = judged(&mut known, None, (0, 3), 0).unwrap().record;
+        assert_eq!(open.status(), Status::Open);
+        let closed = Record { state: State::Closed, ..open };
+        let mut taken_over = LatestSuccesses::default();
+        assert_eq!(status(judged(&mut taken_over, Some(&closed), (0, 3), 20)), Some(Status::Open));
+        let mut in_office = LatestSuccesses::default();
+        assert_eq!(judged(&mut in_office, Some(&closed), (0, 1), 10), None);
+        assert_eq!(status(judged(&mut in_office, Some(&closed), (0, 3), 20)), Some(Status::Disabled));
+    }
+
+    #[test]
+    fn a_clock_that_stepped_back_is_put_right_where_it_matters() {
+        let mut known = LatestSuccesses::default();
+        let open = judged(&mut known, None, (0, 3), 10).unwrap().record;
+        let step = judged(&mut known, Some(&open), (0, 0), 3).unwrap();
+        assert_eq!((step.change, step.record.status()), (None, Status::Open));
+        assert_eq!(step.record.retry_at.unwrap().since(step.record.changed_at), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn old_successes_are_let_go() {
+        let mut known = LatestSuccesses::default();
+        judged(&mut known, None, (1, 0), 0);
+        let at = |hours: u32| Timestamp::from_millis(1_000_000_000) + HOUR * hours;
+        known.forget(at(9));
+        assert_eq!(known.0.len(), 1);
+        known.forget(at(11));
+        assert_eq!(known.0.len(), 0);
+    }
+}

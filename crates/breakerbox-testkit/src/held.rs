@@ -1,0 +1,50 @@
+//! A store together with the server that it is on, so that the server is there as long as the store is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Nonce, Record};
+
+/// A store, and what it needs to be there.
+#[derive(Debug)]
+pub struct Held<S, G> {
+    /// The store. It is dropped first.
+    pub store: S,
+    /// Its server, or a share of it.
+    pub server: G,
+}
+
+#[async_trait]
+impl<S: Store, G: Send + Sync + 'static> Store for Held<S, G> {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        self.store.merge(deltas).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
+        self.store.read(keys).await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        self.store.swap_if(swap).await
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        self.store.swap_all(swaps).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.store.list(query).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.store.lead(name, candidate, ttl).await
+    }
+}

@@ -1,0 +1,282 @@
+//! A proxy before a server, which does to connections what networks do to them, as it is told.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Proxy`] | listens, takes orders, counts |
+//! | `connection` | one connection: both ways, with their queues and what goes wrong on them |
+//!
+//! What is guaranteed: an order holds for connections that there are and for those that come; bytes stay in their order; a
+//! connection on which something was lost never works again, as the bytes after a gap would make no sense; memory is
+//! bounded, as whoever sends too much has to wait. It uses the real clock and real sockets, listens on the loopback address
+//! only, and ends with all its connections when it is dropped. It knows no protocol.
+
+mod connection;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How many connections there may be at once. Those beyond are closed.
+const AT_ONCE: usize = 1_024;
+
+/// What is wrong with the way to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// Connections are closed in good order, new ones as soon as they are made.
+    Cut,
+    /// Connections are reset, new ones as soon as they are made.
+    Reset,
+    /// Connections stay open and new ones can be made, and all that is sent either way vanishes.
+    BlackHole,
+    /// Requests arrive, and their answers vanish.
+    HalfOpen,
+}
+
+/// How much longer bytes take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Delay {
+    least: Duration,
+    most: Duration,
+    seed: u64,
+}
+
+impl Delay {
+    /// Always the same.
+    #[must_use]
+    pub const fn fixed(by: Duration) -> Self {
+        Self { least: by, most: by, seed: 0 }
+    }
+
+    /// Something between these two, both included, drawn anew for each piece. The same seed draws the same for the same
+    /// connection. What was sent earlier still arrives earlier.
+    #[must_use]
+    pub const fn between(least: Duration, most: Duration, seed: u64) -> Self {
+        Self { least, most, seed }
+    }
+
+    fn draw(&self, rng: &mut SmallRng) -> Duration {
+        if self.least >= self.most { self.least } else { rng.random_range(self.least..=self.most) }
+    }
+
+    fn rng(&self, connection: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.seed ^ connection.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+/// What holds at the moment. Connections are numbered in the order in which they came.
+#[derive(Clone, Copy, Debug)]
+struct Orders {
+    trouble: Trouble,
+    to_server: Delay,
+    to_client: Delay,
+    server: SocketAddr,
+    /// Those before these numbers were told to end, or to fall silent for good, however short the trouble was.
+    cut_before: u64,
+    reset_before: u64,
+    silent_before: u64,
+}
+
+struct State {
+    orders: watch::Sender<Orders>,
+    /// How many connections there were.
+    connections: AtomicU64,
+    lost_answers: AtomicU64,
+    /// The answer to the next request with these bytes in it is to be lost.
+    lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
+}
+
+/// A proxy, gone with all its connections when this is dropped.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use breakerbox_testkit::proxy::{Delay, Proxy, Trouble};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use tokio::net::{TcpListener, TcpStream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let server = TcpListener::bind("127.0.0.1:0").await?;
+/// let proxy = Proxy::before(server.local_addr()?).await?;
+/// proxy.delay(Delay::fixed(Duration::from_millis(1)), Delay::default());
+///
+/// let mut client = TcpStream::connect(proxy.address()).await?;
+/// client.write_all(b"ping").await?;
+/// let (mut served, _) = server.accept().await?;
+/// let mut heard = [0; 4];
+/// served.read_exact(&mut heard).await?;
+/// assert_eq!(&heard, b"ping");
+///
+/// proxy.set(Trouble::Cut);
+/// assert_eq!(client.read(&mut heard).await?, 0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Proxy {
+    address: SocketAddr,
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Starts one before a server, on a free port, without any trouble. The server need not be there yet.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub async fn before(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let orders = Orders {
+            trouble: Trouble::None,
+            to_server: Delay::default(),
+            to_client: Delay::default(),
+            server,
+            cut_before: 0,
+            reset_before: 0,
+            silent_before: 0,
+        };
+        let state = Arc::new(State {
+            orders: watch::Sender::new(orders),
+            connections: AtomicU64::new(0),
+            lost_answers: AtomicU64::new(0),
+            lose_answer_to: std::sync::Mutex::new(None),
+        });
+        let task = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Ok(Self { address, state, task })
+    }
+
+    /// The same before a server on a port of this machine.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub async fn before_port(port: u16) -> io::Result<Self> {
+        Self::before((Ipv4Addr::LOCALHOST, port).into()).await
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its port on the loopback address.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// From now on this is wrong, until something else is said.
+    pub fn set(&self, trouble: Trouble) {
+        self.order(|orders, next| {
+            orders.trouble = trouble;
+            match trouble {
+                Trouble::Cut => orders.cut_before = next,
+                Trouble::Reset => orders.reset_before = next,
+                Trouble::None | Trouble::BlackHole | Trouble::HalfOpen => {}
+            }
+        });
+    }
+
+    /// From now on bytes take this much longer, each way, until something else is said.
+    pub fn delay(&self, to_server: Delay, to_client: Delay) {
+        self.order(|orders, _| (orders.to_server, orders.to_client) = (to_server, to_client));
+    }
+
+    /// From now on nothing is wrong, and nothing is delayed. Connections on which something was lost stay silent.
+    pub fn heal(&self) {
+        self.order(|orders, _| {
+            orders.trouble = Trouble::None;
+            (orders.to_server, orders.to_client) = (Delay::default(), Delay::default());
+        });
+    }
+
+    /// Connections that there are stay open, and nothing passes on them any more. New ones are as good as ever.
+    pub fn silence(&self) {
+        self.order(|orders, next| orders.silent_before = next);
+    }
+
+    /// New connections go to another server. Those that there are stay with the old one: [`cut`](Trouble::Cut) them.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.order(|orders, _| orders.server = server);
+    }
+
+    /// The next request that has these bytes in it is passed on, its answer is waited for and lost, and the connection is
+    /// closed. So it is certain that the server did what it was asked. The bytes must come in one piece.
+    pub fn lose_answer_to(&self, request: impl Into<Vec<u8>>) {
+        *self.state.lose_answer() = Some(request.into());
+    }
+
+    /// How many answers were lost on purpose.
+    #[must_use]
+    pub fn lost_answers(&self) -> u64 {
+        self.state.lost_answers.load(Ordering::SeqCst)
+    }
+
+    /// How many connections there were so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    fn order(&self, change: impl FnOnce(&mut Orders, u64)) {
+        self.state.orders.send_modify(|orders| change(orders, self.connections()));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // The connections go with the task that holds them.
+        self.task.abort();
+    }
+}
+
+impl State {
+    fn lose_answer(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
+        self.lose_answer_to.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether the answer to this request is the one to be lost.
+    fn is_to_be_lost(&self, request: &[u8]) -> bool {
+        let has = |bytes: &mut Vec<u8>| {
+            bytes.is_empty() || request.windows(bytes.len()).any(|piece| piece == bytes.as_slice())
+        };
+        self.lose_answer().take_if(has).is_some()
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = open.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) if open.len() < AT_ONCE => {
+                    let number = state.connections.fetch_add(1, Ordering::SeqCst);
+                    open.spawn(connection::keep(client, number, Arc::clone(&state)));
+                }
+                Ok(_) => {}
+                // The client was gone already, or there are no descriptors left for the moment.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            },
+        }
+    }
+}
+
+/// A connection to the server.
+async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,170 @@
+//! Strict consistency: every ask reads the store, and every outcome is counted there before the caller goes on.
+//!
+//! What is told here goes on in the background, so that a caller who goes away takes no outcome with it. Whoever waits does
+//! so for the store's time limit at the most.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::fleet::{Consistency, Delta, Proposal, Tell};
+use breakerbox_core::{Epoch, Outcome, Refusal, Settlement};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::swap::Ended;
+use super::{Fleet, Lease, OnStoreLoss};
+use crate::breakerbox::Shared;
+use crate::cell::Cell;
+use crate::clock::Clock;
+use crate::store::StoreError;
+
+/// How an outcome was taken, as soon as that is known.
+pub(crate) enum Settling {
+    Known(Settlement),
+    /// The store is being asked.
+    Asked(oneshot::Receiver<Settlement>),
+}
+
+impl Settling {
+    pub(crate) async fn settled(self) -> Settlement {
+        match self {
+            Self::Known(settlement) => settlement,
+            // A runtime that ends takes the question with it.
+            Self::Asked(answer) => answer.await.unwrap_or(Settlement::Unheard),
+        }
+    }
+
+    /// For whoever does not wait: it counted, as far as is known by now.
+    pub(crate) fn so_far(&self) -> Settlement {
+        match self {
+            Self::Known(settlement) => *settlement,
+            Self::Asked(_) => Settlement::Counted,
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_strict(&self) -> bool {
+        self.times.shared == Some(Consistency::Strict)
+    }
+
+    /// Sees to it that the store hears what it should, and says when it has.
+    pub(crate) fn tell_strictly(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        tell: Tell,
+        settlement: Settlement,
+    ) -> Settling {
+        match tell {
+            Tell::One { epoch, outcome } => {
+                let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+                self.in_background(async move { shared.tell_one(&cell, epoch, &outcome).await })
+            }
+            Tell::Swap(proposal) => {
+                let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+                self.in_background(async move { shared.swap_result(&cell, &proposal, settlement).await })
+            }
+            tell => {
+                self.tell(cell, tell);
+                Settling::Known(settlement)
+            }
+        }
+    }
+
+    /// Goes on whether or not anybody waits, and lets nobody wait too long.
+    fn in_background(&self, telling: impl Future<Output = Settlement> + Send + 'static) -> Settling {
+        let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unheard) };
+        let limit = fleet.settings.store_timeout;
+        let (answer, asked) = oneshot::channel();
+        fleet.runtime.spawn(async move {
+            let mut telling = pin!(telling);
+            let in_time = tokio::time::timeout(limit, telling.as_mut()).await.ok();
+            // Nobody may be listening any more.
+            let _ = answer.send(in_time.unwrap_or(Settlement::Unheard));
+            if in_time.is_none() {
+                telling.await;
+            }
+        });
+        Settling::Asked(asked)
+    }
+
+    /// Counts one outcome in the store, and opens the circuit if that is what follows.
+    async fn tell_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
+        let Some(fleet) = &self.fleet else { return Settlement::Unheard };
+        let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
+        let answer = self.ask_store(fleet, fleet.store.merge(std::slice::from_ref(&delta))).await;
+        let Some((now, merged)) = answer.ok().and_then(|mut answer| Some((answer.now, answer.value.pop()?)))
+        else {
+            self.count_unheard();
+            return Settlement::Unheard;
+        };
+        let merged = match merged {
+            Ok(merged) => merged,
+            Err(unreadable) => {
+                self.can_not_read(fleet, cell, &unreadable);
+                self.count_unheard();
+                return Settlement::Unheard;
+            }
+        };
+        let told = self.converse(cell, Some(now), |member, at| member.told_one(&merged, at));
+        self.took(cell, told.learnt);
+        if merged.late {
+            self.count_late(1);
+            return Settlement::Late;
+        }
+        if let Tell::Swap(trip) = told.tell {
+            let ended = self.swap(fleet, cell, &trip).await;
+            self.take_in(cell, &trip, ended);
+        }
+        Settlement::Counted
+    }
+
+    /// Swaps in what a probe turned out to be.
+    async fn swap_result(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        result: &Proposal,
+        settlement: Settlement,
+    ) -> Settlement {
+        let Some(fleet) = &self.fleet else { return Settlement::Unheard };
+        let ended = self.swap(fleet, cell, result).await;
+        let settlement = match ended {
+            Ended::Won => settlement,
+            Ended::Lost(_) => Settlement::Late,
+            Ended::Unknown => Settlement::Unheard,
+        };
+        self.take_in(cell, result, ended);
+        settlement
+    }
+
+    /// An ask, by the store's own record and time. Any number may be under way; a lease is asked for once at a time.
+    pub(super) async fn ask_strictly(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        limit: Duration,
+    ) -> Lease {
+        let (started_at, asked_at) = (self.times.now(), Instant::now());
+        match tokio::time::timeout(limit, self.consult(fleet, cell)).await {
+            Ok(Ok(Ok(decided))) => Lease::of(decided, started_at),
+            Ok(Ok(Err(_lease_due))) => {
+                self.lease_within(cell, limit.saturating_sub(asked_at.elapsed())).await
+            }
+            // It decides alone from now on.
+            Ok(Err(StoreError::Unreadable(_))) => Lease::AskAgain,
+            _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
+            // One answer is missing, and the store is not given up yet.
+            _ => match fleet.settings.on_loss {
+                OnStoreLoss::Local => {
+                    let retry_at = self.times.there(started_at) + fleet.settings.store_timeout;
+                    let known = self.converse(cell, None, |member, at| member.ask_unanswered(retry_at, at));
+                    Lease::of(known, started_at)
+                }
+                OnStoreLoss::Admit => Lease::Uncounted,
+                OnStoreLoss::Refuse => Lease::Refused(Refusal::StoreLost),
+            },
+        }
+    }
+}

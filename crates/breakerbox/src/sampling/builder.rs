@@ -1,0 +1,150 @@
+//! What a service says about its sampled circuits before there are any.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{KeyError, Policy, PolicyBuilder, PolicyError, format_duration};
+
+use super::handle::Sampling;
+use super::office::Office;
+use super::report::News;
+use super::sampler::Sampler;
+use crate::builder::Builder;
+
+/// How often the leader asks for totals, unless it is told otherwise.
+pub const DEFAULT_SAMPLE_EVERY: Duration = Duration::from_secs(15);
+
+/// How long the sampler may take to answer, unless it is told otherwise.
+pub const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Builds a [`Sampling`].
+#[must_use]
+pub struct SamplingBuilder {
+    builder: Builder,
+    policy: PolicyBuilder,
+    settings: Settings,
+    sampler: Option<Arc<dyn Sampler>>,
+    observers: Vec<Observer>,
+}
+
+pub(super) type Observer = Box<dyn Fn(&News) + Send + Sync>;
+
+/// How a process samples, if it leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) sample_every: Duration,
+    pub(super) poll_timeout: Duration,
+    /// How long a term lasts that is not prolonged.
+    pub(super) term: Duration,
+}
+
+/// The shortest term: a store that is slow for a moment must not unseat a leader.
+const SHORTEST_TERM: Duration = Duration::from_secs(5);
+
+impl SamplingBuilder {
+    pub(crate) fn new(builder: Builder, policy: PolicyBuilder) -> Self {
+        let settings = Settings {
+            sample_every: DEFAULT_SAMPLE_EVERY,
+            poll_timeout: DEFAULT_POLL_TIMEOUT,
+            term: Duration::ZERO,
+        };
+        Self { builder, policy, settings, sampler: None, observers: Vec::new() }
+    }
+
+    /// Where the totals come from. Every process that has one may become the leader; one that has none only checks.
+    pub fn sampler(mut self, sampler: impl Sampler) -> Self {
+        self.sampler = Some(Arc::new(sampler));
+        self
+    }
+
+    /// How often the leader asks for totals; every [`DEFAULT_SAMPLE_EVERY`] if nothing is said. A term lasts three times as
+    /// long, and at least 5 s: that is how long a fleet may be without a leader if it dies.
+    pub fn sample_every(mut self, every: Duration) -> Self {
+        self.settings.sample_every = every;
+        self
+    }
+
+    /// How long the sampler may take to answer; [`DEFAULT_POLL_TIMEOUT`] if nothing is said. It may be longer than
+    /// [`sample_every`](Self::sample_every): ticks never overlap.
+    pub fn poll_timeout(mut self, limit: Duration) -> Self {
+        self.settings.poll_timeout = limit;
+        self
+    }
+
+    /// Somebody who hears who leads, how ticks went, and why polls failed. It should be quick.
+    pub fn news(mut self, observer: impl Fn(&News) + Send + Sync + 'static) -> Self {
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// The circuits. If there is a sampler, this process stands for leader from now on.
+    ///
+    /// # Errors
+    /// If the policy or a setting can't be, or there is no store.
+    ///
+    /// # Panics
+    /// As [`Builder::build`].
+    pub fn build(self) -> Result<Sampling, SamplingError> {
+        let policy = self.policy.build_for_sampling()?;
+        let mut settings = self.settings;
+        for (field, found) in
+            [("sample_every", settings.sample_every), ("poll_timeout", settings.poll_timeout)]
+        {
+            if found < Duration::from_millis(10) || found > Duration::from_secs(24 * 3_600) {
+                return Err(SamplingError::Setting { field, reason: "must be between 10 ms and 24 h" });
+            }
+        }
+        settings.term = (settings.sample_every * 3).max(SHORTEST_TERM);
+        if self.builder.is_strict() {
+            let reason = "is of no use here: nothing is counted by calls; leave it out";
+            return Err(SamplingError::Setting { field: "consistency", reason });
+        }
+        if !self.builder.has_store() {
+            let reason =
+                "is needed: who leads, and what is open, is kept there; for one process MemoryStore will do";
+            return Err(SamplingError::Setting { field: "store", reason });
+        }
+        let office = Arc::new(Office::new(settings, policy.window(), self.sampler, self.observers));
+        Ok(Sampling::start(self.builder.policy(policy).build(), office))
+    }
+}
+
+/// Why circuits can't be sampled like this.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SamplingError {
+    /// The policy can't be.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// There can be no such key or tenant.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A setting is missing or out of range.
+    #[error("{field}: {reason}")]
+    Setting {
+        /// Which one.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// One question is asked for all keys, so that they have one window.
+    #[error(
+        "window: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
+    )]
+    Window {
+        /// The window of all keys.
+        expected: String,
+        /// The one that was asked for.
+        found: String,
+    },
+}
+
+/// A policy for circuits that are sampled over this window.
+pub(super) fn policy_for(builder: &PolicyBuilder, window: Duration) -> Result<Policy, SamplingError> {
+    let policy = builder.build_for_sampling()?;
+    if policy.window() != window {
+        let (expected, found) = (format_duration(window), format_duration(policy.window()));
+        return Err(SamplingError::Window { expected, found });
+    }
+    Ok(policy)
+}

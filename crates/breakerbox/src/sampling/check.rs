@@ -1,0 +1,101 @@
+//! Checks: whether a call may be made now. What comes of it is nobody's business here, because the sampler will tell; so a
+//! check that is dropped counts nowhere, and one that is settled only gives its lease back.
+
+use std::time::Duration;
+
+use breakerbox_core::fleet::{MemberAnswer, Tell};
+use breakerbox_core::{self as core, Outcome, Refusal, Timestamp};
+use tokio::time::Instant;
+
+use crate::cell::Held;
+use crate::circuit::{ASKED_AGAIN, Circuit};
+use crate::clock::Clock;
+use crate::fleet::Lease;
+
+/// A call may be made. Most of these hold nothing and can be forgotten.
+///
+/// While its circuit is half-open it holds the lease that keeps others from calling at the same time. [Settle](Self::settle)
+/// it when the call is over, and the next one gets its turn; if that never happens, when the lease ends, which is
+/// `probe_timeout` and two seconds after the check. Dropping it does nothing.
+#[derive(Debug)]
+pub struct Checked {
+    circuit: Circuit,
+    lease: Option<Box<core::Permit>>,
+}
+
+impl Checked {
+    /// Whether this call is the one that a half-open circuit lets through.
+    #[must_use]
+    pub const fn is_probe(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// How long a probe may take, so that it is over before the next one gets its turn. Zero: it is too late to start it.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        let deadline: Timestamp = self.lease.as_ref()?.deadline()?;
+        Some(deadline.since(self.circuit.clock().now()))
+    }
+
+    /// The call is over, and what came of it is where the sampler finds it: the next one may have its turn.
+    pub fn settle(self) {
+        let Some(lease) = self.lease else { return };
+        let (shared, cell) = (&self.circuit.shared, &self.circuit.cell);
+        let reported = cell.settle(Held::Decided(lease), self.circuit.clock(), |_| Outcome::ignored());
+        let tell = match reported.tell {
+            // It is no result, so that it can't be a late one: the leader may have decided meanwhile.
+            Tell::Swap(proposal) => {
+                Tell::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
+            }
+            tell => tell,
+        };
+        if tell != Tell::Nothing {
+            shared.tell(cell, tell);
+        }
+        shared.waiters.wake_one(cell);
+    }
+}
+
+impl Circuit {
+    /// Whether a call may be made now. Waits for the store where it must be asked: about a circuit that this process has never
+    /// heard of, and for the lease of a half-open one.
+    pub(super) async fn check(&self) -> Result<Checked, Refusal> {
+        let checked = |lease| Checked { circuit: self.clone(), lease };
+        let lease_of = |permit: Option<Box<core::Permit>>| checked(permit.filter(|permit| permit.is_probe()));
+        if !self.controlled {
+            self.shared.count_uncontrolled();
+            return Ok(checked(None));
+        }
+        let cell = &self.cell;
+        match cell.ask_aside(self.clock()) {
+            Some(Ok(_)) => return Ok(checked(None)),
+            Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
+            _ => {}
+        }
+        let asked_at = Instant::now();
+        for _ in 0..=ASKED_AGAIN {
+            let said = match self.said_without_core() {
+                Some(said) => said,
+                None => match cell.ask(self.clock(), true) {
+                    MemberAnswer::Decided(asked) => self.decided(asked),
+                    MemberAnswer::Unknown => {
+                        self.shared.read_one(cell).await;
+                        continue;
+                    }
+                    MemberAnswer::LeaseDue => {
+                        match self.shared.take_lease(cell, asked_at.elapsed()).await {
+                            Lease::Permit(permit) => Ok(Some(Box::new(permit))),
+                            Lease::Uncounted => Ok(None),
+                            Lease::Refused(refusal) => self.refuse(refusal),
+                            // A lease that was taken is found when asking again.
+                            Lease::AskAgain => continue,
+                        }
+                    }
+                },
+            };
+            return said.map(lease_of).map_err(|refusal| *refusal);
+        }
+        // Others keep getting the lease.
+        self.refuse(self.shared.probing()).map(lease_of).map_err(|refusal| *refusal)
+    }
+}

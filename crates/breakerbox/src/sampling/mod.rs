@@ -1,0 +1,70 @@
+//! Sampling: circuits whose outcomes are already in a database. One process of the fleet, the leader, asks a [`Sampler`] every
+//! `sample_every` for the totals of every key and decides about every circuit; everybody else only checks.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Sampling`] | all sampled circuits, by key; made by [`Builder::sampling`](crate::Builder::sampling) |
+//! | [`SampledCircuit`], [`Checked`] | a handle to one, and the answer to a check |
+//! | [`Sampler`], [`Poll`], [`Since`] | where the totals come from, and what it is asked |
+//! | [`SqlTable`], [`SqlQuery`] | the ready samplers' table, or a query of your own: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
+//! | [`News`], [`Report`] | who leads, how the ticks go, why a poll failed |
+//!
+//! ```
+//! use breakerbox::sampling::{Poll, SampleError, Sampler};
+//! use breakerbox::store::MemoryStore;
+//! use breakerbox::{Breakerbox, Policy, Preset, Sample};
+//! use std::collections::HashMap;
+//!
+//! struct Attempts; // Your table of attempts, or any other place where they are counted.
+//!
+//! #[async_trait::async_trait]
+//! impl Sampler for Attempts {
+//!     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
+//!         // One question for all keys: what finished within `poll.window`, except for those in `poll.since`.
+//!         Ok(HashMap::from([("acme".into(), Sample { successes: 9, failures: 1, latency_sum: None })]))
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! let sampling = Breakerbox::builder()
+//!     .store(MemoryStore::new()) // For a fleet: Redis or Postgres.
+//!     .sampling(Policy::builder().preset(Preset::Convoy))
+//!     .sampler(Attempts)
+//!     .build()?;
+//! match sampling.check("acme").await? {
+//!     Ok(checked) => {
+//!         // Send, write what came of it into the table, and then:
+//!         checked.settle();
+//!     }
+//!     Err(refusal) => println!("not now: {refusal}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is guaranteed: one leader at a time decides; what a leader writes after its term is refused by the store, also if it
+//! was paused in between; nothing counts twice or from before a transition; a poll that fails, or finds nothing at all,
+//! changes nothing; while a circuit is half-open, one call at a time gets through. What is not: that a destination is
+//! spared before the next tick. The guide is `docs/guide/sampling.md`.
+
+mod builder;
+mod check;
+mod handle;
+mod known;
+mod leader;
+mod office;
+mod report;
+mod sampler;
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod tick;
+
+pub use self::builder::{DEFAULT_POLL_TIMEOUT, DEFAULT_SAMPLE_EVERY, SamplingBuilder, SamplingError};
+pub use self::check::Checked;
+pub use self::handle::{SampledCircuit, Sampling};
+pub use self::report::{News, Report, Ticked};
+pub use self::sampler::{Poll, SampleError, Sampler, Since};
+pub use self::sql::{Dialect, LatencyUnit, SqlError, SqlQuery, SqlSource, SqlTable, TimeFormat};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteSampler;

@@ -1,0 +1,217 @@
+//! The office of the leader: whether this process holds it, until when, and what became of its ticks.
+//!
+//! A term is prolonged without a gap, or it is another term. Whatever is decided in a term may be written until that term's
+//! end and no later, by the store's clock: so a process that was paused between reading and writing writes nothing,
+//! even if it is elected again the moment it wakes up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use breakerbox_core::{Nonce, Timestamp};
+use tokio::sync::Notify;
+
+use super::builder::{Observer, Settings};
+use super::report::{News, Report, Ticked};
+use super::sampler::{SampleError, Sampler};
+use crate::breakerbox::Shared;
+use crate::clock::Clock;
+use crate::fleet::Fleet;
+
+/// By how much a leader's last write is earlier than the end of its term: the nodes of a store need not agree to the
+/// millisecond.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// After how many failed polls in a row a leader lets somebody else try.
+const PATIENCE: u32 = 3;
+
+pub(super) struct Office {
+    pub(super) settings: Settings,
+    /// The window of all keys.
+    pub(super) window: Duration,
+    pub(super) sampler: Option<Arc<dyn Sampler>>,
+    observers: Vec<Observer>,
+    /// By what the store tells this process from others.
+    candidate: OnceLock<Nonce>,
+    state: Mutex<State>,
+    closed: AtomicBool,
+    closing: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    term: Option<Term>,
+    terms: u64,
+    failed_in_a_row: u32,
+    report: Report,
+}
+
+/// A term that this process holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    /// Tells it from terms before and after.
+    number: u64,
+    ends_at: Timestamp,
+    /// The store's time when it was last prolonged.
+    pub(super) now: Timestamp,
+}
+
+impl Term {
+    /// Whether this is the same term, prolonged.
+    pub(super) const fn continues(self, before: Self) -> bool {
+        self.number == before.number
+    }
+
+    /// Until when what is decided in it may be written.
+    pub(super) fn not_after(self) -> Timestamp {
+        let margin = u64::try_from(MARGIN.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(self.ends_at.as_micros().saturating_sub(margin))
+    }
+}
+
+/// What came of standing for leader.
+pub(super) enum Stood {
+    Leads(Term),
+    /// Somebody else does; it is worth asking again after this time.
+    Follows(Duration),
+    /// The store does not say.
+    Unknown,
+}
+
+impl Office {
+    pub(super) fn new(
+        settings: Settings,
+        window: Duration,
+        sampler: Option<Arc<dyn Sampler>>,
+        observers: Vec<Observer>,
+    ) -> Self {
+        Self {
+            settings,
+            window,
+            sampler,
+            observers,
+            candidate: OnceLock::new(),
+            state: Mutex::default(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+        }
+    }
+
+    /// The name of the office in the store.
+    const fn name(shared: &Shared) -> &'static str {
+        if shared.dry_run { "dry-run sampling" } else { "sampling" }
+    }
+
+    fn candidate(&self, shared: &Shared) -> Nonce {
+        *self.candidate.get_or_init(|| Nonce(shared.times.draw().0))
+    }
+
+    /// Stands for leader, or prolongs the term.
+    pub(super) async fn stand(&self, shared: &Shared, fleet: &Fleet) -> Stood {
+        let request = fleet.store.lead(Self::name(shared), self.candidate(shared), self.settings.term);
+        let answer = shared.ask_store(fleet, request).await;
+        let Ok(answer) = answer else {
+            let now = shared.times.there(shared.times.now());
+            if self.lock().term.is_some_and(|term| now > term.not_after()) {
+                self.end_term(shared);
+            }
+            return Stood::Unknown;
+        };
+        if !answer.value.leads {
+            self.end_term(shared);
+            return Stood::Follows(answer.value.ends_at.since(answer.now));
+        }
+        let mut state = self.lock();
+        let goes_on = state.term.filter(|term| answer.now < term.ends_at);
+        let was_leading = state.term.is_some();
+        if goes_on.is_none() {
+            state.terms += 1;
+        }
+        let term = Term { number: state.terms, ends_at: answer.value.ends_at, now: answer.now };
+        state.term = Some(term);
+        state.report.leads = true;
+        drop(state);
+        if !was_leading {
+            self.tell(shared, &News::Elected);
+        }
+        Stood::Leads(term)
+    }
+
+    /// Gives the term back, so that a successor need not wait for its end.
+    pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
+        let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
+        // If this fails, the term ends by itself.
+        let _ = shared.ask_store(fleet, request).await;
+        self.end_term(shared);
+    }
+
+    fn end_term(&self, shared: &Shared) {
+        let mut state = self.lock();
+        state.report.leads = false;
+        let led = state.term.take().is_some();
+        drop(state);
+        if led {
+            self.tell(shared, &News::Deposed);
+        }
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.lock().term.is_some()
+    }
+
+    pub(super) fn ticked(&self, shared: &Shared, ticked: Ticked) {
+        let mut state = self.lock();
+        state.failed_in_a_row = 0;
+        state.report.ticks += 1;
+        state.report.last_tick = Some(ticked);
+        state.report.poll_error = None;
+        drop(state);
+        self.tell(shared, &News::Ticked(ticked));
+    }
+
+    /// Takes note of a poll that failed. Returns whether somebody else should try.
+    pub(super) fn poll_failed(&self, shared: &Shared, error: &SampleError) -> bool {
+        let error = error.with_causes();
+        let mut state = self.lock();
+        state.failed_in_a_row += 1;
+        let should_resign = state.failed_in_a_row.is_multiple_of(PATIENCE);
+        state.report.failed_polls += 1;
+        state.report.poll_error = Some(error.clone());
+        drop(state);
+        self.tell(shared, &News::PollFailed { error });
+        should_resign
+    }
+
+    pub(super) fn count_refused_writes(&self, refused: usize) {
+        self.lock().report.refused_writes += u64::try_from(refused).unwrap_or(u64::MAX);
+    }
+
+    pub(super) fn report(&self) -> Report {
+        self.lock().report.clone()
+    }
+
+    /// Nobody needs this process's circuits any more.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.closing.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Waits, unless nobody needs it any more.
+    pub(super) async fn wait(&self, time: Duration) {
+        if !self.is_closed() {
+            let _ = tokio::time::timeout(time, self.closing.notified()).await;
+        }
+    }
+
+    fn tell(&self, shared: &Shared, news: &News) {
+        self.observers.iter().for_each(|observer| shared.observers.guard(|| observer(news)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,388 @@
+//! The question that a sampler asks a table of attempts, in the words of two databases.
+//!
+//! One query for all keys, in two parts. The first goes by the time at which attempts finished, over the window, less what
+//! finished before a circuit's last transition. The second is for circuits that are half-open: there attempts count that
+//! *started* since, however long ago that was. Each part needs an index, or it reads the whole table:
+//!
+//! ```sql
+//! CREATE INDEX ON attempts (finished_at);
+//! CREATE INDEX ON attempts (endpoint, started_at); -- Postgres, if it is no text: ((endpoint::text), started_at)
+//! ```
+//!
+//! Names and values come from the user's own code. They are quoted all the same, so that none can end what it is in.
+
+use std::fmt::Write;
+
+/// A table of attempts, one row each, with the names that you gave to its columns. Write them as the database has them: they are
+/// quoted, so that case matters where the database says it does.
+///
+/// It needs two indices, or each poll reads the whole table: one on the time at which attempts finished, and one on the key and
+/// the time at which they started.
+///
+/// ```
+/// use breakerbox::sampling::{Dialect, LatencyUnit, SqlSource, SqlTable, TimeFormat};
+///
+/// let table = SqlTable::new("deliveries.attempts")
+///     .key_column("endpoint")
+///     .outcome_column("status", &["delivered"], &["failed", "timed out"])
+///     .latency_column("took_ms", LatencyUnit::Millis)
+///     .started_at_column("sent_at")
+///     .finished_at_column("answered_at")
+///     .times(TimeFormat::Native);
+/// let query = SqlSource::from(table).text(Dialect::Postgres)?;
+/// assert!(query.contains(r#"FROM "deliveries"."attempts" AS a"#));
+///
+/// let refused = SqlSource::from(SqlTable::new("attempts").key_column("")).text(Dialect::Sqlite);
+/// assert_eq!(refused.unwrap_err().to_string(), "key_column: must not be empty");
+/// # Ok::<(), breakerbox::sampling::SqlError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct SqlTable {
+    table: String,
+    key: String,
+    outcome: Outcome,
+    latency: Option<(String, LatencyUnit)>,
+    started_at: String,
+    finished_at: String,
+    times: TimeFormat,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// True, false, or null while it is not known.
+    Succeeded(String),
+    /// What it says when it is good, and when it is bad. All else counts nowhere.
+    Says { column: String, good: Vec<String>, bad: Vec<String> },
+}
+
+/// How a table tells the time. The finer the better: what may have come before a transition does not count, so of a half-open
+/// circuit the first attempt within the same tick of the clock does not either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum TimeFormat {
+    /// The database's own: `timestamptz` in Postgres; in SQLite text as `CURRENT_TIMESTAMP` writes it, with or without
+    /// fractions of a second, in UTC.
+    #[default]
+    Native,
+    /// Seconds since 1970, as a whole number.
+    UnixSeconds,
+    /// Milliseconds since 1970, as a whole number.
+    UnixMillis,
+    /// Microseconds since 1970, as a whole number.
+    UnixMicros,
+}
+
+/// What a column of latencies counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LatencyUnit {
+    /// Seconds, perhaps with fractions.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+}
+
+/// A query of your own, for tables that a [`SqlTable`] can't describe. It has one row for each key, with the columns `key` (text),
+/// `successes`, `failures` (whole numbers) and, if latencies are known, `latency_sum_us` (microseconds).
+///
+/// | Postgres | SQLite | what it is |
+/// | --- | --- | --- |
+/// | `$1::bigint` | `?1` | the window, in microseconds |
+/// | `$2::text[]` | `temp.breakerbox_since.key` | the keys of which fewer attempts count |
+/// | `$3::bigint[]` | `temp.breakerbox_since.age` | their ages, in microseconds |
+/// | `$4::bool[]` | `temp.breakerbox_since.started` | whether it is attempts that started since |
+///
+/// In SQLite the last three are the columns of a temporary table, one row for each such key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SqlQuery(pub String);
+
+/// Where an SQL sampler looks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SqlSource {
+    /// In a table.
+    Table(SqlTable),
+    /// By a query of the user's own.
+    Query(SqlQuery),
+}
+
+impl From<SqlTable> for SqlSource {
+    fn from(table: SqlTable) -> Self {
+        Self::Table(table)
+    }
+}
+
+impl From<SqlQuery> for SqlSource {
+    fn from(query: SqlQuery) -> Self {
+        Self::Query(query)
+    }
+}
+
+/// Whose SQL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Postgres's.
+    Postgres,
+    /// SQLite's.
+    Sqlite,
+}
+
+/// What is wrong with a table's description.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field}: {reason}")]
+#[non_exhaustive]
+pub struct SqlError {
+    /// Which part of it.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl SqlTable {
+    /// A table with columns `key`, `succeeded` (a truth value), `started_at` and `finished_at`, unless other names are given.
+    /// It may be in a schema: `schema.table`.
+    pub fn new(table: &str) -> Self {
+        Self {
+            table: table.to_owned(),
+            key: "key".to_owned(),
+            outcome: Outcome::Succeeded("succeeded".to_owned()),
+            latency: None,
+            started_at: "started_at".to_owned(),
+            finished_at: "finished_at".to_owned(),
+            times: TimeFormat::default(),
+        }
+    }
+
+    /// Whose attempt it was: the key that workers [check](super::Sampling::check).
+    pub fn key_column(mut self, name: &str) -> Self {
+        self.key = name.to_owned();
+        self
+    }
+
+    /// Whether it succeeded. An attempt of which this is not known yet (null) counts nowhere.
+    pub fn success_column(mut self, name: &str) -> Self {
+        self.outcome = Outcome::Succeeded(name.to_owned());
+        self
+    }
+
+    /// What became of it, in words: those that are good, and those that are bad. An attempt with any other word counts nowhere.
+    pub fn outcome_column(mut self, name: &str, good: &[&str], bad: &[&str]) -> Self {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        self.outcome = Outcome::Says { column: name.to_owned(), good: owned(good), bad: owned(bad) };
+        self
+    }
+
+    /// How long it took. Needed if the policy sets `mean_latency`.
+    pub fn latency_column(mut self, name: &str, unit: LatencyUnit) -> Self {
+        self.latency = Some((name.to_owned(), unit));
+        self
+    }
+
+    /// When it was started.
+    pub fn started_at_column(mut self, name: &str) -> Self {
+        self.started_at = name.to_owned();
+        self
+    }
+
+    /// When it was over; null until then.
+    pub fn finished_at_column(mut self, name: &str) -> Self {
+        self.finished_at = name.to_owned();
+        self
+    }
+
+    /// How both times are written; [`TimeFormat::Native`] if nothing is said. They should come from the database's own clock:
+    /// ages are taken from there.
+    pub const fn times(mut self, format: TimeFormat) -> Self {
+        self.times = format;
+        self
+    }
+}
+
+impl SqlSource {
+    /// The whole query.
+    ///
+    /// # Errors
+    /// Names the part of the description that can't be.
+    pub fn text(&self, dialect: Dialect) -> Result<String, SqlError> {
+        match self {
+            Self::Query(SqlQuery(text)) if text.trim().is_empty() => Err(wrong("query", "must not be empty")),
+            Self::Query(SqlQuery(text)) => Ok(text.clone()),
+            Self::Table(table) => table.query(dialect),
+        }
+    }
+}
+
+impl SqlTable {
+    fn query(&self, dialect: Dialect) -> Result<String, SqlError> {
+        let table = table_name(&self.table)?;
+        let key = format!("CAST(a.{} AS text)", name("key_column", &self.key)?);
+        let started_at = format!("a.{}", name("started_at_column", &self.started_at)?);
+        let finished_at = format!("a.{}", name("finished_at_column", &self.finished_at)?);
+        let totals = self.totals(dialect)?;
+        let since = match dialect {
+            Dialect::Postgres => {
+                "SELECT s.key, s.age, s.started\n    \
+                 FROM unnest($2::text[], $3::bigint[], $4::bool[]) AS s (key, age, started)"
+            }
+            // A table of its own, because that has an index.
+            Dialect::Sqlite => "SELECT key, age, started FROM temp.breakerbox_since",
+        };
+        let kept = if dialect == Dialect::Postgres { "MATERIALIZED" } else { "NOT MATERIALIZED" };
+        let window = if dialect == Dialect::Postgres { "$1::bigint" } else { "?1" };
+        let (window_began, since_then) = (self.ago(dialect, window), self.ago(dialect, "s.age"));
+        // A key's index can only be used from within: by each key in turn.
+        let half_open = match dialect {
+            Dialect::Postgres => format!(
+                "SELECT s.key, h.*\nFROM since AS s\nCROSS JOIN LATERAL (\n    SELECT {totals}\n    FROM {table} AS a\n    \
+                 WHERE {key} = s.key AND {started_at} >= {since_then} AND {finished_at} IS NOT NULL\n) AS h\n\
+                 WHERE s.started"
+            ),
+            Dialect::Sqlite => format!(
+                "SELECT s.key, {totals}\nFROM since AS s\nCROSS JOIN {table} AS a\n\
+                 WHERE s.started AND a.{} = s.key AND {started_at} >= {since_then} AND {finished_at} IS NOT NULL\n\
+                 GROUP BY s.key",
+                name("key_column", &self.key)?
+            ),
+        };
+        Ok(format!(
+            "WITH since AS {kept} (\n    {since}\n)\n\
+             SELECT {key} AS key, {totals}\n\
+             FROM {table} AS a\n\
+             LEFT JOIN since AS s ON s.key = {key}\n\
+             WHERE {finished_at} >= {window_began} AND {key} IS NOT NULL\n  \
+             AND (s.key IS NULL OR (NOT s.started AND {finished_at} >= {since_then}))\n\
+             GROUP BY {key}\n\
+             UNION ALL\n\
+             {half_open}"
+        ))
+    }
+
+    /// The sums of each group.
+    fn totals(&self, dialect: Dialect) -> Result<String, SqlError> {
+        let (good, bad) = match &self.outcome {
+            Outcome::Succeeded(column) => {
+                let column = name("success_column", column)?;
+                match dialect {
+                    Dialect::Postgres => (format!("a.{column}::boolean"), format!("NOT a.{column}::boolean")),
+                    Dialect::Sqlite => (format!("a.{column}"), format!("NOT a.{column}")),
+                }
+            }
+            Outcome::Says { column, good, bad } => {
+                let column = name("outcome_column", column)?;
+                let says = |words| Ok(format!("CAST(a.{column} AS text) IN ({})", literals(words)?));
+                (says(good)?, says(bad)?)
+            }
+        };
+        let mut totals = format!(
+            "count(*) FILTER (WHERE {good}) AS successes,\n    count(*) FILTER (WHERE {bad}) AS failures"
+        );
+        if let Some((column, unit)) = &self.latency {
+            let column = name("latency_column", column)?;
+            let micros = match unit {
+                LatencyUnit::Seconds => 1_000_000,
+                LatencyUnit::Millis => 1_000,
+                LatencyUnit::Micros => 1,
+            };
+            // Somebody's clock may have gone back in the middle of an attempt.
+            let sum =
+                format!("sum(a.{column} * {micros}) FILTER (WHERE (({good}) OR ({bad})) AND a.{column} > 0)");
+            let _ = write!(totals, ",\n    CAST(round(coalesce({sum}, 0)) AS bigint) AS latency_sum_us");
+        }
+        Ok(totals)
+    }
+
+    /// The time so many microseconds ago, as the table writes it. Rounded up: what is counted is never older.
+    fn ago(&self, dialect: Dialect, micros: &str) -> String {
+        let now = match dialect {
+            Dialect::Postgres => "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
+            Dialect::Sqlite => "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
+        };
+        match (self.times, dialect) {
+            (TimeFormat::Native, Dialect::Postgres) => {
+                format!("statement_timestamp() - {micros} * interval '1 microsecond'")
+            }
+            (TimeFormat::Native, Dialect::Sqlite) => {
+                format!("strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || ({micros} / 1000000.0) || ' seconds')")
+            }
+            (TimeFormat::UnixMicros, _) => format!("{now} - {micros}"),
+            (TimeFormat::UnixMillis, _) => format!("({now} - {micros} + 999) / 1000"),
+            (TimeFormat::UnixSeconds, _) => format!("({now} - {micros} + 999999) / 1000000"),
+        }
+    }
+}
+
+/// A name that is one, quoted.
+fn name(field: &'static str, name: &str) -> Result<String, SqlError> {
+    if name.is_empty() {
+        return Err(wrong(field, "must not be empty"));
+    }
+    if name.len() > 63 {
+        return Err(wrong(field, "must be at most 63 bytes"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(wrong(field, "must not have control characters"));
+    }
+    Ok(format!("\"{}\"", name.replace('"', "\"\"")))
+}
+
+/// A table's name, perhaps with its schema.
+fn table_name(table: &str) -> Result<String, SqlError> {
+    let parts = table.split('.').map(|part| name("table", part)).collect::<Result<Vec<_>, _>>()?;
+    if parts.len() > 2 {
+        return Err(wrong("table", "must be table or schema.table"));
+    }
+    Ok(parts.join("."))
+}
+
+/// Words as they are written between quotes.
+fn literals(words: &[String]) -> Result<String, SqlError> {
+    if words.is_empty() {
+        return Err(wrong("outcome_column", "needs at least one good and one bad word"));
+    }
+    let literal = |word: &String| {
+        // Some servers are told to take a backslash for the beginning of something else.
+        if word.contains('\\') || word.chars().any(char::is_control) {
+            return Err(wrong("outcome_column", "words must have no backslash and no control characters"));
+        }
+        Ok(format!("'{}'", word.replace('\'', "''")))
+    };
+    Ok(words.iter().map(literal).collect::<Result<Vec<_>, _>>()?.join(", "))
+}
+
+fn wrong(field: &'static str, reason: &str) -> SqlError {
+    SqlError { field, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = || SqlTable::new("attempts");
+        for (table, field) in [
+            (SqlTable::new(""), "table"),
+            (SqlTable::new("a.b.c"), "table"),
+            (SqlTable::new("a."), "table"),
+            (table().key_column(""), "key_column"),
+            (table().key_column("a\0"), "key_column"),
+            (table().success_column(&"x".repeat(64)), "success_column"),
+            (table().started_at_column("\n"), "started_at_column"),
+            (table().finished_at_column(""), "finished_at_column"),
+            (table().latency_column("", LatencyUnit::Millis), "latency_column"),
+            (table().outcome_column("", &["a"], &["b"]), "outcome_column"),
+            (table().outcome_column("status", &[], &["b"]), "outcome_column"),
+            (table().outcome_column("status", &["a"], &["\\'"]), "outcome_column"),
+        ] {
+            for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+                let error = SqlSource::from(table.clone()).text(dialect).unwrap_err();
+                assert_eq!(error.field, field, "{error}");
+            }
+        }
+        assert_eq!(SqlSource::from(SqlQuery(" ".into())).text(Dialect::Sqlite).unwrap_err().field, "query");
+    }
+}

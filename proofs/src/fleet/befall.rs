@@ -1,0 +1,278 @@
+//! One round of each fault: what is done, and what is not as promised.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use breakerbox::{Record, Status, Timestamp};
+use breakerbox_testkit::proxy::Trouble;
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::lane::{Lane, stamp};
+use super::process::PATIENCE;
+use super::receiver::Manner;
+use super::site::Worker;
+use super::words::{Answer, Order, Outcome};
+
+/// An answer that is still to come.
+type Coming = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+
+/// What one round came to.
+#[derive(Default)]
+pub(super) struct Round {
+    pub(super) faults: Vec<String>,
+    /// How long after the end of the lease the next probe came.
+    pub(super) after_lease: Option<Duration>,
+    /// How many results came late.
+    pub(super) late: u64,
+    /// How many of them changed something.
+    pub(super) late_applied: u64,
+}
+
+impl Round {
+    /// Nothing may have changed.
+    fn unchanged(&mut self, what: &str, before: &Record, after: &Record) {
+        if before != after {
+            self.late_applied += 1;
+            self.faults.push(format!("{what} changed {before:?} into {after:?}"));
+        }
+    }
+}
+
+impl Lane<'_> {
+    pub(super) async fn befall(&mut self, fault: Fault, round: u32) -> Result<Round> {
+        self.begin(round);
+        let is_even = round.is_multiple_of(2);
+        match fault {
+            Fault::Killed => self.kill().await,
+            Fault::PausedWhileOthersAsk => self.pause_while_others_ask(is_even).await,
+            Fault::PausedAndNobodyAsks => self.pause_and_nobody_asks(is_even).await,
+            Fault::CutOff => self.cut_off(is_even).await,
+            Fault::InFlight => self.in_flight(is_even).await,
+        }
+    }
+
+    async fn kill(&mut self) -> Result<Round> {
+        self.trip().await?;
+        let (_, lease_ends) = self.victim_probes().await?;
+        let probed = self.visits().len();
+        self.workers[0].kill().await?;
+        self.answers(Manner::Healthy(Duration::from_millis(5)));
+        self.others_close_it().await?;
+        let mut round = Round { faults: self.judge_from(probed).await?, ..Round::default() };
+        self.judge_next_probe(&mut round, probed, lease_ends);
+        self.replace_victim().await?;
+        Ok(round)
+    }
+
+    /// When the next probe came: not before the lease ended.
+    fn judge_next_probe(&self, round: &mut Round, number: usize, lease_ends: Timestamp) {
+        let Some(next) = self.visits().into_iter().nth(number) else { return };
+        let began = stamp(next.began);
+        if began < lease_ends {
+            round
+                .faults
+                .push(format!("the next probe came {:?} before the lease ended", lease_ends.since(began)));
+        }
+        round.after_lease = Some(began.since(lease_ends));
+    }
+
+    async fn pause_while_others_ask(&mut self, by_hand: bool) -> Result<Round> {
+        self.trip().await?;
+        let late = self.victim().health().await?.late_results;
+        let (result, lease_ends) = self.victim_is_stopped_with_a_success(by_hand).await?;
+        let probed = self.visits().len();
+        // Somebody else's probe is under way when the old result comes.
+        self.answers(Manner::Hanging);
+        let [one, other] = self.others() else { unreachable!("a lane has three workers") };
+        let hammers = [one.begin(self.hammer()).await?, other.begin(self.hammer()).await?];
+        self.until("the next probe comes", || self.visits().len() > probed).await?;
+        let mut round = Round::default();
+        self.judge_next_probe(&mut round, probed, lease_ends);
+        self.resume_and_compare(&mut round, result, late).await?;
+        self.answers(Manner::Healthy(Duration::from_millis(5)));
+        for hammer in hammers {
+            hammer.tally().await?;
+        }
+        round.faults.extend(self.judge_from(probed).await?);
+        Ok(round)
+    }
+
+    async fn pause_and_nobody_asks(&mut self, by_hand: bool) -> Result<Round> {
+        self.trip().await?;
+        let late = self.victim().health().await?.late_results;
+        let (result, lease_ends) = self.victim_is_stopped_with_a_success(by_hand).await?;
+        let probed = self.visits().len();
+        self.until_time(lease_ends).await?;
+        let mut round = Round::default();
+        self.resume_and_compare(&mut round, result, late).await?;
+        self.answers(Manner::Healthy(Duration::from_millis(5)));
+        self.others_close_it().await?;
+        round.faults.extend(self.judge_from(probed).await?);
+        Ok(round)
+    }
+
+    /// The victim probes and is stopped, and then the receiver answers it. By hand it will say that it succeeded, too late or
+    /// not; else the library will say what it takes it for.
+    async fn victim_is_stopped_with_a_success(&self, by_hand: bool) -> Result<(Coming, Timestamp)> {
+        let victim = self.victim();
+        let (result, lease_ends): (Coming, _) = if by_hand {
+            let (permit, lease_ends) = self.victim_probes().await?;
+            victim.pause()?;
+            // It finds it when it goes on.
+            let order = Order::Settle { permit, outcome: Outcome::Success };
+            (Box::pin(victim.begin(order).await?.answer()), lease_ends)
+        } else {
+            let call = self.victim_calls().await?;
+            victim.pause()?;
+            (call, self.record().await?.lease.context("a prober has a lease")?.expires_at)
+        };
+        self.answers(Manner::Healthy(Duration::ZERO));
+        self.until("the stopped prober is answered", || {
+            self.visits().last().is_some_and(|visit| visit.status == Some(200))
+        })
+        .await?;
+        Ok((result, lease_ends))
+    }
+
+    /// The victim makes a call, which is a probe and hangs at the receiver.
+    async fn victim_calls(&self) -> Result<Coming> {
+        self.answers(Manner::Hanging);
+        let before = self.visits().len();
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let order = Order::Call { key: self.key.clone(), path: self.path.clone() };
+            let mut call: Coming = Box::pin(self.victim().begin(order).await?.answer());
+            tokio::select! {
+                // The cool-off is not over.
+                refused = &mut call => drop(refused?),
+                arrived = self.until("its probe arrives", || self.visits().len() > before) => {
+                    return arrived.map(|()| call);
+                }
+            }
+            ensure!(Instant::now() < limit, "the victim gets no probe");
+        }
+    }
+
+    /// The victim goes on, and its result comes late: the store's record stays as it is, to the version.
+    async fn resume_and_compare(&self, round: &mut Round, result: Coming, late_before: u64) -> Result<()> {
+        let before = self.record().await?;
+        if before.status() != Status::HalfOpen {
+            round.faults.push(format!("it is {} while a probe is under way", before.status()));
+        }
+        self.victim().resume()?;
+        result.await?;
+        self.until_health(self.victim(), "its result is late", |health| health.late_results > late_before)
+            .await?;
+        round.late += 1;
+        round.unchanged("a result after its lease", &before, &self.record().await?);
+        Ok(())
+    }
+
+    async fn cut_off(&mut self, until_open: bool) -> Result<Round> {
+        let victim = self.victim();
+        // It has heard of the circuit, and holds calls that will fail when nobody can be told.
+        let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
+        let late = victim.health().await?.late_results;
+        victim.way.set(Trouble::Cut);
+        self.answers(Manner::Failing);
+        for permit in permits {
+            self.fail(victim, permit).await?;
+        }
+        if until_open {
+            // It goes on calling: it finds out that it is cut off, and opens a circuit of its own.
+            let limit = Instant::now() + PATIENCE;
+            while victim.health().await?.degraded.is_none()
+                || victim.state(&self.key).await?.status == "closed"
+            {
+                victim.order(Order::Call { key: self.key.clone(), path: self.path.clone() }).await?;
+                ensure!(Instant::now() < limit, "alone, it does not open");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        self.trip().await?;
+        let tripped = self.visits().len();
+        self.answers(Manner::Healthy(Duration::from_millis(5)));
+        self.others_close_it().await?;
+        let mut round = Round { faults: self.judge_from(tripped).await?, ..Round::default() };
+        let recovered = self.record().await?;
+        victim.way.set(Trouble::None);
+        self.until_health(victim, "it is back", |health| health.degraded.is_none()).await?;
+        self.until_known(victim, &recovered).await?;
+        // One more failure of its own, and one of somebody else's, are one too few for the rule: if the old ones counted, that
+        // would trip it. Both are told before anybody looks.
+        self.answers(Manner::Failing);
+        for worker in [victim, &self.others()[0]] {
+            let merges = worker.health().await?.merges;
+            let permit = self.admitted(worker).await?;
+            self.fail(worker, permit).await?;
+            self.until_health(worker, "it tells", |health| health.merges > merges).await?;
+        }
+        round.late = victim.health().await?.late_results - late;
+        round.unchanged("failures from before the recovery", &recovered, &self.record().await?);
+        for worker in &self.workers {
+            let known = worker.state(&self.key).await?;
+            if (known.status.as_str(), known.record.epoch) != ("closed", recovered.epoch) {
+                round.faults.push(format!("worker {} has it {}", worker.number(), known.status));
+            }
+        }
+        Ok(round)
+    }
+
+    /// Waits until a worker has heard of this epoch.
+    async fn until_known(&self, worker: &Worker, record: &Record) -> Result<()> {
+        let limit = Instant::now() + PATIENCE;
+        while worker.state(&self.key).await?.record.epoch != record.epoch {
+            ensure!(Instant::now() < limit, "worker {} never hears of {record:?}", worker.number());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    async fn in_flight(&mut self, knows: bool) -> Result<Round> {
+        let victim = self.victim();
+        let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
+        let late = victim.health().await?.late_results;
+        if !knows {
+            // It settles first and hears of the trip after that, or the other way round.
+            victim.pause()?;
+        }
+        let open = self.trip().await?;
+        let outcome = Outcome::RetryAfter { ms: 600_000 };
+        if knows {
+            victim.becomes(&self.key, "open").await?;
+        }
+        let settled = victim.begin(Order::Settle { permit: permits[0], outcome }).await?;
+        if !knows {
+            victim.resume()?;
+        }
+        settled.answer().await?;
+        victim.becomes(&self.key, "open").await?;
+        let mut round = Round::default();
+        round.unchanged("a failure in flight at the trip", &open, &self.record().await?);
+        // Another one, while somebody probes.
+        let [one, _] = self.others() else { unreachable!("a lane has three workers") };
+        self.answers(Manner::Hanging);
+        let tripped = self.visits().len();
+        let probe = self.probe(one).await?;
+        let sent = one.begin(Order::Send { permit: probe, path: self.path.clone() }).await?;
+        self.until("the probe arrives", || self.visits().len() > tripped).await?;
+        let probing = self.record().await?;
+        self.until_known(victim, &probing).await?;
+        let how = victim.settle(permits[1], outcome).await?;
+        if how != "late" {
+            round.faults.push(format!("a failure in flight at the trip was {how}"));
+        }
+        round.unchanged("a failure in flight at the trip", &probing, &self.record().await?);
+        self.answers(Manner::Healthy(Duration::ZERO));
+        sent.answer().await?;
+        one.settle(probe, Outcome::Success).await?;
+        for worker in &self.workers {
+            worker.becomes(&self.key, "closed").await?;
+        }
+        round.faults.extend(self.judge_from(tripped).await?);
+        round.late = victim.health().await?.late_results - late;
+        Ok(round)
+    }
+}

@@ -1,0 +1,154 @@
+//! What came of many rounds of one fault, and whether it is as promised.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures_util::future::try_join_all;
+
+use super::backing::Kind;
+use super::befall::Round;
+use super::fault::Fault;
+use super::lane::Lane;
+use super::site::Site;
+
+/// How many deviations are told of.
+const TOLD: usize = 5;
+
+/// What came of all rounds of one fault.
+#[derive(Clone, Debug)]
+pub struct Befallen {
+    /// Over which store.
+    pub kind: Kind,
+    /// What befell a process.
+    pub fault: Fault,
+    /// How often.
+    pub rounds: u64,
+    /// How often all was as promised.
+    pub kept: u64,
+    /// How many results came too late.
+    pub late: u64,
+    /// How many of them changed something.
+    pub late_applied: u64,
+    /// How long after the end of the lease the next probe came, at the longest.
+    pub after_lease: Option<Duration>,
+    /// How long it took.
+    pub took: Duration,
+    told: Vec<String>,
+}
+
+/// Lets a fault befall processes, so many side by side and so many rounds for each.
+///
+/// # Errors
+/// If a server or a worker fails. What is not as promised is no error, but in the result.
+pub async fn befall(program: &Path, kind: Kind, fault: Fault, lanes: u32, rounds: u32) -> Result<Befallen> {
+    let site = Site::start(program, kind).await?;
+    let began = Instant::now();
+    let lanes = (0..lanes).map(|number| {
+        let site = &site;
+        async move {
+            let mut lane = Lane::start(site, number, fault.probe_timeout()).await?;
+            let mut own = Befallen::new(kind, fault);
+            for round in 0..rounds {
+                // Side by side, one half does it one way and the other half the other way.
+                let done = lane.befall(fault, round + number).await;
+                own.count(done.with_context(|| format!("{fault}, lane {number}, round {round}"))?);
+            }
+            anyhow::Ok(own)
+        }
+    });
+    let mut all = Befallen::new(kind, fault);
+    for own in try_join_all(lanes).await? {
+        all.add(own);
+    }
+    all.took = began.elapsed();
+    Ok(all)
+}
+
+impl Befallen {
+    const fn new(kind: Kind, fault: Fault) -> Self {
+        Self {
+            kind,
+            fault,
+            rounds: 0,
+            kept: 0,
+            late: 0,
+            late_applied: 0,
+            after_lease: None,
+            took: Duration::ZERO,
+            told: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, round: Round) {
+        self.rounds += 1;
+        self.kept += u64::from(round.faults.is_empty());
+        self.late += round.late;
+        self.late_applied += round.late_applied;
+        self.after_lease = self.after_lease.max(round.after_lease);
+        self.told.extend(round.faults);
+    }
+
+    fn add(&mut self, more: Self) {
+        self.rounds += more.rounds;
+        self.kept += more.kept;
+        self.late += more.late;
+        self.late_applied += more.late_applied;
+        self.after_lease = self.after_lease.max(more.after_lease);
+        self.told.extend(more.told);
+    }
+
+    /// Everything that is not as promised.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let Self { rounds, kept, late_applied, .. } = self;
+        let table = [
+            (kept == rounds, format!("{kept} of {rounds} rounds were as promised")),
+            (*late_applied == 0, format!("{late_applied} times something late changed something")),
+        ];
+        let faults = table.into_iter().filter(|(is_right, _)| !is_right).map(|(_, fault)| fault);
+        faults.chain(self.told.iter().take(TOLD).cloned()).collect()
+    }
+
+    /// The head of the table whose rows this displays as.
+    #[must_use]
+    pub fn head() -> String {
+        format!(
+            "{:9} {:28} {:>7} {:>11} {:>7} {:>12} {:>21} {:>6}",
+            "store", "fault", "rounds", "as promised", "late", "late applied", "next probe, lease +", "took"
+        )
+    }
+}
+
+impl fmt::Display for Befallen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, fault, rounds, kept, late, late_applied, took, .. } = self;
+        let next =
+            self.after_lease.map_or_else(|| "-".to_owned(), |after| format!("{} ms", after.as_millis()));
+        write!(
+            f,
+            "{:9} {fault:28} {rounds:7} {kept:11} {late:7} {late_applied:12} {next:>21} {:4} s",
+            kind.name(),
+            took.as_secs()
+        )?;
+        self.faults().iter().try_for_each(|fault| write!(f, "\n    {fault}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_not_as_promised_is_a_fault() {
+        let good =
+            || Befallen { rounds: 50, kept: 50, late: 50, ..Befallen::new(Kind::Redis, Fault::Killed) };
+        assert_eq!(good().faults().len(), 0);
+        assert_eq!(Befallen { kept: 49, ..good() }.faults().len(), 1);
+        assert_eq!(Befallen { late_applied: 1, ..good() }.faults().len(), 1);
+        let mut odd = good();
+        odd.count(Round { faults: vec!["odd".into()], ..Round::default() });
+        assert_eq!(odd.faults().len(), 2);
+    }
+}

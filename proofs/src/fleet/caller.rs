@@ -1,0 +1,39 @@
+//! How a worker calls the receiver: over HTTP, with its number and what it takes the call for.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use reqwest::Client;
+
+use super::receiver::{KIND, WORKER};
+
+/// How long a call may take. Only so that nothing hangs for ever.
+const LIMIT: Duration = Duration::from_secs(600);
+
+#[derive(Clone)]
+pub(super) struct Caller {
+    client: Client,
+    receiver: String,
+    number: u32,
+}
+
+impl Caller {
+    pub(super) fn new(receiver: &str, number: u32) -> Result<Self> {
+        let client = Client::builder().timeout(LIMIT).no_proxy().tcp_nodelay(true).build()?;
+        Ok(Self { client, receiver: receiver.to_owned(), number })
+    }
+
+    /// Makes a call, and returns its status.
+    pub(super) async fn call(&self, path: &str, is_probe: bool) -> Result<u16> {
+        let call = self.client.post(format!("{}{path}", self.receiver));
+        let kind = if is_probe { "probe" } else { "call" };
+        Ok(call.header(WORKER, self.number).header(KIND, kind).send().await?.status().as_u16())
+    }
+
+    pub(super) fn succeeded(status: u16) -> Result<u16> {
+        if !(200..300).contains(&status) {
+            bail!("{status}");
+        }
+        Ok(status)
+    }
+}

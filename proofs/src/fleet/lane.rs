@@ -1,0 +1,202 @@
+//! Three processes and one endpoint after the other: what all faults have in common.
+//!
+//! The first cool-off is short. The second would be ten minutes, longer than any proof waits for anything: so whatever comes
+//! after a fault did not wait for a cool-off, and nothing was taken for a failed probe.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use breakerbox::{Record, Status, Timestamp};
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep};
+
+use super::judge::{Seen, judge};
+use super::process::{Asked, PATIENCE};
+use super::receiver::{Manner, Visit};
+use super::site::{Latency, Site, Worker};
+use super::words::{Health, Order, Outcome};
+
+/// A rule that three failures fulfil, whoever has them.
+fn policy(probe_timeout: Duration) -> String {
+    format!(
+        r#"{{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"50ms","cool_off_factor":12000,
+            "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"{}ms","ramp_cap":"off"}}"#,
+        probe_timeout.as_millis()
+    )
+}
+
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Three processes.
+pub(super) struct Lane<'a> {
+    pub(super) site: &'a Site,
+    /// The first is the one that something befalls.
+    pub(super) workers: Vec<Worker>,
+    number: u32,
+    policy: String,
+    /// What to do to which circuit: both names are new in each round.
+    pub(super) key: String,
+    pub(super) path: String,
+}
+
+impl<'a> Lane<'a> {
+    /// A lease is two seconds longer than a probe may take.
+    pub(super) async fn start(site: &'a Site, number: u32, probe_timeout: Duration) -> Result<Self> {
+        let policy = policy(probe_timeout);
+        let workers = (0..3).map(|n| site.worker(number * 3 + n, &policy, Latency::None));
+        let workers = try_join_all(workers).await?;
+        Ok(Self { site, workers, number, policy, key: String::new(), path: String::new() })
+    }
+
+    /// An endpoint that nobody has called yet.
+    pub(super) fn begin(&mut self, round: u32) {
+        self.path = format!("/lane-{}-round-{round}", self.number);
+        self.key = format!("proof {}", self.path);
+    }
+
+    pub(super) fn victim(&self) -> &Worker {
+        &self.workers[0]
+    }
+
+    pub(super) fn others(&self) -> &[Worker] {
+        &self.workers[1..]
+    }
+
+    /// Somebody in the victim's place, who knows nothing.
+    pub(super) async fn replace_victim(&mut self) -> Result<()> {
+        self.workers[0] = self.site.worker(self.number * 3, &self.policy, Latency::None).await?;
+        Ok(())
+    }
+
+    pub(super) fn answers(&self, manner: Manner) {
+        self.site.receiver.set(&self.path, manner);
+    }
+
+    pub(super) fn visits(&self) -> Vec<Visit> {
+        self.site.receiver.visits(&self.path)
+    }
+
+    pub(super) async fn record(&self) -> Result<Record> {
+        self.site.backing.record(&self.key).await
+    }
+
+    /// A permit for an ordinary call.
+    pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
+        match worker.ask(&self.key).await? {
+            Asked::Call(permit) => Ok(permit),
+            asked => bail!("worker {}: the circuit should be closed, but: {asked:?}", worker.number()),
+        }
+    }
+
+    /// A call that fails. Its permit is asked for before.
+    pub(super) async fn fail(&self, worker: &Worker, permit: u64) -> Result<String> {
+        let status = worker.send(permit, &self.path).await?;
+        ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
+        worker.settle(permit, Outcome::Failure).await
+    }
+
+    /// Opens the circuit, by failures of the two others. The victim has asked for what it wants before. Returns the open
+    /// circuit's record.
+    pub(super) async fn trip(&self) -> Result<Record> {
+        let [one, other] = self.others() else { bail!("there are three workers") };
+        self.answers(Manner::Failing);
+        let permits = [self.admitted(one).await?, self.admitted(one).await?, self.admitted(other).await?];
+        self.fail(one, permits[0]).await?;
+        self.fail(one, permits[1]).await?;
+        self.fail(other, permits[2]).await?;
+        one.becomes(&self.key, "open").await?;
+        other.becomes(&self.key, "open").await?;
+        let record = self.record().await?;
+        ensure!((record.status(), record.trips) == (Status::Open, 1), "it has not tripped once: {record:?}");
+        Ok(record)
+    }
+
+    /// Asks until the cool-off is over and this worker has the probe.
+    pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            match worker.ask(&self.key).await? {
+                Asked::Probe(permit) => return Ok(permit),
+                Asked::Call(_) => bail!("worker {}: the circuit is closed", worker.number()),
+                Asked::Refused(why) => ensure!(Instant::now() < limit, "still refused: {why}"),
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The victim probes, and its call hangs at the receiver. Returns its permit, and when its lease ends.
+    pub(super) async fn victim_probes(&self) -> Result<(u64, Timestamp)> {
+        self.answers(Manner::Hanging);
+        let before = self.visits().len();
+        let permit = self.probe(self.victim()).await?;
+        let lease = self.record().await?.lease.context("a prober has a lease")?;
+        let order = Order::Send { permit, path: self.path.clone() };
+        // Its answer comes when it may, or never.
+        drop(self.victim().begin(order).await?);
+        self.until("its probe arrives", || self.visits().len() == before + 1).await?;
+        Ok((permit, lease.expires_at))
+    }
+
+    /// The two others ask until they were permitted an ordinary call.
+    pub(super) async fn others_close_it(&self) -> Result<()> {
+        let pending = try_join_all(self.others().iter().map(|worker| worker.begin(self.hammer()))).await?;
+        for hammer in pending {
+            hammer.tally().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn hammer(&self) -> Order {
+        Order::Hammer { key: self.key.clone(), path: self.path.clone() }
+    }
+
+    /// What is not as promised of the probes from this one on, of which there must be one, and the circuit closed by it.
+    pub(super) async fn judge_from(&self, first: usize) -> Result<Vec<String>> {
+        let seen = Seen(self.visits().split_off(first));
+        let mut faults = judge(&seen, 1, 1);
+        let record = self.record().await?;
+        if (record.status(), record.trips) != (Status::Closed, 1) {
+            faults.push(format!("in the end it is {} after {} trips", record.status(), record.trips));
+        }
+        Ok(faults)
+    }
+
+    /// Waits until a worker's own counts are so.
+    pub(super) async fn until_health(
+        &self,
+        worker: &Worker,
+        what: &str,
+        is_so: impl Fn(&Health) -> bool,
+    ) -> Result<()> {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let health = worker.health().await?;
+            if is_so(&health) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < limit, "worker {}, {what}: {health:?}", worker.number());
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    pub(super) async fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+        let limit = Instant::now() + PATIENCE;
+        while !is_so() {
+            ensure!(Instant::now() < limit, "{what}: it does not");
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the store's clock, which is this machine's, says so.
+    pub(super) async fn until_time(&self, time: Timestamp) -> Result<()> {
+        self.until("time passes", || stamp(SystemTime::now()) > time).await
+    }
+}
+
+/// A time as the stores tell it.
+pub(super) fn stamp(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}

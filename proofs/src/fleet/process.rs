@@ -1,0 +1,313 @@
+//! A worker as its proof holds it: told what to do, stopped, resumed, killed. It ends with this handle.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::words::{Answer, Health, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally};
+use super::worker::Settings;
+
+/// How long a worker may take to answer. Only so that nothing hangs for ever.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
+
+/// A worker, killed when this is dropped.
+pub struct Process {
+    /// What it was started with.
+    pub settings: Settings,
+    child: Child,
+    orders: tokio::sync::Mutex<ChildStdin>,
+    waiting: Waiting,
+    count: AtomicU64,
+}
+
+/// An answer that is still to come.
+pub struct Pending {
+    order: String,
+    worker: u32,
+    answer: oneshot::Receiver<Answer>,
+}
+
+/// What an ask came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// A permit for an ordinary call.
+    Call(u64),
+    /// A permit for a probe.
+    Probe(u64),
+    /// None, and why.
+    Refused(String),
+}
+
+impl Process {
+    /// Starts a worker, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(program: &Path, settings: &Settings) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("worker").args(arguments(settings)).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = spawn(command).await.with_context(|| format!("{} can't be run", program.display()));
+        let mut child = child?;
+        let (orders, answers) = child.stdin.take().zip(child.stdout.take()).context("it has no pipes")?;
+        let (ready, is_ready) = oneshot::channel();
+        let waiting = Waiting::new(Mutex::new(HashMap::from([(0, ready)])));
+        tokio::spawn(hear(answers, Arc::clone(&waiting)));
+        timeout(PATIENCE, is_ready).await?.context("a worker ended at its start")?;
+        let (orders, settings) = (tokio::sync::Mutex::new(orders), settings.clone());
+        Ok(Self { settings, child, orders, waiting, count: AtomicU64::new(1) })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.settings.number
+    }
+
+    /// Tells it to do something, and does not wait for the answer.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub async fn begin(&self, order: Order) -> Result<Pending> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let text = format!("{order:?}");
+        let mut line = serde_json::to_vec(&Numbered { number, word: order })?;
+        line.push(b'\n');
+        let (heard, answer) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, heard);
+        let mut orders = self.orders.lock().await;
+        orders.write_all(&line).await.with_context(|| format!("worker {} has ended", self.number()))?;
+        Ok(Pending { order: text, worker: self.number(), answer })
+    }
+
+    /// Tells it to do something, and waits for the answer.
+    ///
+    /// # Errors
+    /// If it has ended, does not answer, or can't do it.
+    pub async fn order(&self, order: Order) -> Result<Answer> {
+        self.begin(order).await?.answer().await
+    }
+
+    /// Asks for a permit.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn ask(&self, key: &str) -> Result<Asked> {
+        match self.order(Order::Ask { key: key.to_owned() }).await? {
+            Answer::Permit { permit, is_probe: true } => Ok(Asked::Probe(permit)),
+            Answer::Permit { permit, is_probe: false } => Ok(Asked::Call(permit)),
+            Answer::Refused { why, .. } => Ok(Asked::Refused(why)),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Makes the call of a permit. None: there was no answer.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn send(&self, permit: u64, path: &str) -> Result<Option<u16>> {
+        match self.order(Order::Send { permit, path: path.to_owned() }).await? {
+            Answer::Sent { status } => Ok(status),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Settles a permit, and says how: `counted`, `uncounted`, `late`.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn settle(&self, permit: u64, outcome: Outcome) -> Result<String> {
+        match self.order(Order::Settle { permit, outcome }).await? {
+            Answer::Settled { how } => Ok(how),
+            other => unexpected(&other),
+        }
+    }
+
+    /// What it knows of a circuit.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn state(&self, key: &str) -> Result<Known> {
+        known(self.order(Order::State { key: key.to_owned() }).await?)
+    }
+
+    /// In what state it has each of its circuits.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn circuits(&self) -> Result<Vec<Seen>> {
+        match self.order(Order::Circuits).await? {
+            Answer::Circuits(circuits) => Ok(circuits),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Begins to make calls at a rate, and returns the number of the run.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn run(&self, run: Run) -> Result<u64> {
+        match self.order(Order::Run(run)).await? {
+            Answer::Running { run } => Ok(run),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Waits until it knows a circuit in this state.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order); it is not waited for longer than [`PATIENCE`].
+    pub async fn becomes(&self, key: &str, status: &str) -> Result<Known> {
+        match self.order(Order::Await { key: key.to_owned(), status: status.to_owned() }).await {
+            Ok(answer) => known(answer),
+            Err(error) => Err(error.context(format!("it knows {:?}", self.state(key).await?))),
+        }
+    }
+
+    /// How the store is doing, in its eyes.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn health(&self) -> Result<Health> {
+        match self.order(Order::Health).await? {
+            Answer::Health(health) => Ok(health),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Lets it give an operator's order.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn obey(&self, key: &str, command: Operator) -> Result<()> {
+        self.order(Order::Obey { key: key.to_owned(), command }).await.map(drop)
+    }
+
+    /// Ends it as `kill -9` does.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Stops it where it is, as `SIGSTOP` does.
+    ///
+    /// # Errors
+    /// If it has ended, or the system refuses.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// If it has ended, or the system refuses.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok(kill_process(id.context("the worker has ended")?, signal)?)
+    }
+}
+
+impl Pending {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// If it does not come within [`PATIENCE`], or says that it can't be done.
+    pub async fn answer(self) -> Result<Answer> {
+        let Self { order, worker, answer } = self;
+        let answer = timeout(PATIENCE, answer).await.with_context(|| format!("worker {worker}, {order}"))?;
+        match answer.with_context(|| format!("worker {worker} ended before it answered {order}"))? {
+            Answer::Error { error } => bail!("worker {worker}, {order}: {error}"),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Waits for a tally.
+    ///
+    /// # Errors
+    /// As [`answer`](Self::answer).
+    pub async fn tally(self) -> Result<Tally> {
+        match self.answer().await? {
+            Answer::Tally(tally) => Ok(tally),
+            other => unexpected(&other),
+        }
+    }
+}
+
+/// Starts a process on a thread that lives as long as the program: a worker ends with the thread that started it, and those of
+/// a runtime come and go.
+async fn spawn(mut command: Command) -> Result<Child> {
+    static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
+        let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        thread::spawn(move || to_start.into_iter().for_each(|start| start()));
+        starts
+    });
+    let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
+    let start = move || {
+        let _within = runtime.enter();
+        // Whoever does not wait any more has no use for it, and it is killed.
+        let _ = tell.send(command.spawn());
+    };
+    STARTER.send(Box::new(start)).map_err(|_| anyhow!("nobody is there to start it"))?;
+    Ok(told.await??)
+}
+
+fn known(answer: Answer) -> Result<Known> {
+    match answer {
+        Answer::Circuit(known) => Ok(*known),
+        other => unexpected(&other),
+    }
+}
+
+fn unexpected<T>(answer: &Answer) -> Result<T> {
+    bail!("that is no answer to this order: {answer:?}")
+}
+
+/// Hears answers until there are no more. Whoever still waits then learns so.
+async fn hear(answers: ChildStdout, waiting: Waiting) {
+    let mut lines = BufReader::new(answers).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        // What can't be read answers nobody, who then says so.
+        let Ok(Numbered { number, word }) = serde_json::from_str(&line) else { continue };
+        let waits = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        if let Some(waits) = waits {
+            let _ = waits.send(word);
+        }
+    }
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+fn arguments(settings: &Settings) -> Vec<String> {
+    let on_loss = clap::ValueEnum::to_possible_value(&settings.on_store_loss);
+    let named = [
+        ("--store", settings.store.clone()),
+        ("--receiver", settings.receiver.clone()),
+        ("--number", settings.number.to_string()),
+        ("--policy", settings.policy.clone()),
+        ("--store-timeout-ms", settings.store_timeout_ms.to_string()),
+        ("--flush-every-ms", settings.flush_every_ms.to_string()),
+        ("--reread-every-ms", settings.reread_every_ms.to_string()),
+        ("--on-store-loss", on_loss.map_or_else(String::new, |value| value.get_name().to_owned())),
+    ];
+    let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    named.chain(settings.without_waiting.then(|| "--without-waiting".to_owned())).collect()
+}

@@ -1,0 +1,181 @@
+//! What came of many recoveries, and whether it is as promised.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::judge::Seen;
+use super::rounds::Plan;
+use super::words::Tally;
+
+/// How many deviations are told of.
+const TOLD: usize = 5;
+
+/// What came of all recoveries of one plan.
+#[derive(Clone, Debug)]
+pub struct Recoveries {
+    /// What was tried.
+    pub plan: Plan,
+    /// How many recoveries there were.
+    pub rounds: u64,
+    /// In how many of them the receiver saw exactly the probes that are needed, one after the other.
+    pub exact: u64,
+    /// How often a request came while another was there, before the circuit was closed.
+    pub overlaps: u64,
+    /// In how many rounds two processes wanted the same lease: both had read the same record, and one was faster.
+    pub raced: u64,
+    /// In how many rounds the probes were several processes'.
+    pub by_several: u64,
+    /// How many results came too late.
+    pub late: u64,
+    /// In how many rounds something came late and changed something.
+    pub late_applied: u64,
+    /// How often was asked.
+    pub asks: u64,
+    /// How long it took.
+    pub took: Duration,
+    deviations: u64,
+    told: Vec<String>,
+}
+
+impl Recoveries {
+    pub(super) const fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            rounds: 0,
+            exact: 0,
+            overlaps: 0,
+            raced: 0,
+            by_several: 0,
+            late: 0,
+            late_applied: 0,
+            asks: 0,
+            took: Duration::ZERO,
+            deviations: 0,
+            told: Vec::new(),
+        }
+    }
+
+    pub(super) fn count(&mut self, seen: &Seen, faults: Vec<String>, raced: bool, tally: &Tally) {
+        self.rounds += 1;
+        self.exact += u64::from(faults.is_empty());
+        self.overlaps += u64::try_from(seen.overlaps(self.plan.probes)).unwrap_or(u64::MAX);
+        self.raced += u64::from(raced);
+        self.by_several += u64::from(seen.is_by_several());
+        self.asks += tally.asks;
+        faults.into_iter().for_each(|fault| self.deviates(fault));
+    }
+
+    pub(super) fn deviates(&mut self, how: String) {
+        self.deviations += 1;
+        if self.told.len() < TOLD {
+            self.told.push(how);
+        }
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        self.rounds += more.rounds;
+        self.exact += more.exact;
+        self.overlaps += more.overlaps;
+        self.raced += more.raced;
+        self.by_several += more.by_several;
+        self.late += more.late;
+        self.late_applied += more.late_applied;
+        self.asks += more.asks;
+        self.deviations += more.deviations;
+        self.told.extend(more.told);
+        self.told.truncate(TOLD);
+    }
+
+    /// Whether processes met often enough for this to prove anything: in one round of ten at the least.
+    #[must_use]
+    pub const fn is_worth_something(&self) -> bool {
+        self.raced * 10 >= self.rounds
+    }
+
+    /// Everything that is not as promised.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let Self { plan, rounds, exact, overlaps, late_applied, deviations, .. } = self;
+        let wanted = u64::from(plan.endpoints) * u64::from(plan.rounds);
+        let table = [
+            (*rounds == wanted, format!("{rounds} recoveries, not {wanted}")),
+            (
+                exact == rounds,
+                format!("{exact} of {rounds} recoveries had exactly the probes that are needed"),
+            ),
+            (*overlaps == 0, format!("{overlaps} times two were there at once")),
+            (*late_applied == 0, format!("in {late_applied} rounds something late changed something")),
+            (*deviations == 0, format!("{deviations} deviations")),
+        ];
+        let faults = table.into_iter().filter(|(is_right, _)| !is_right).map(|(_, fault)| fault);
+        faults.chain(self.told.iter().cloned()).collect()
+    }
+
+    /// The head of the table whose rows this displays as.
+    #[must_use]
+    pub fn head() -> String {
+        format!(
+            "{:9} {:>8} {:>9} {:>6} {:>7} {:>7} {:>8} {:>7} {:>10} {:>7} {:>12} {:>9} {:>6}",
+            "store",
+            "latency",
+            "processes",
+            "probes",
+            "rounds",
+            "exact",
+            "overlaps",
+            "raced",
+            "by several",
+            "late",
+            "late applied",
+            "asks",
+            "took"
+        )
+    }
+}
+
+impl fmt::Display for Recoveries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, rounds, exact, overlaps, raced, by_several, late, late_applied, asks, took, .. } =
+            self;
+        write!(
+            f,
+            "{:9} {:>8} {:9} {:6} {rounds:7} {exact:7} {overlaps:8} {raced:7} {by_several:10} {late:7} {late_applied:12} {asks:9} {:4} s",
+            plan.kind.name(),
+            plan.latency.name(),
+            plan.processes,
+            plan.probes,
+            took.as_secs()
+        )?;
+        self.faults().iter().try_for_each(|fault| write!(f, "\n    {fault}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backing::Kind;
+    use super::super::site::Latency;
+    use super::*;
+
+    #[test]
+    fn whatever_is_not_as_promised_is_a_fault() {
+        let (kind, latency) = (Kind::Redis, Latency::None);
+        let plan = Plan { kind, latency, probes: 1, processes: 8, endpoints: 20, rounds: 50 };
+        let good =
+            || Recoveries { rounds: 1_000, exact: 1_000, raced: 100, late: 9, ..Recoveries::new(plan) };
+        assert_eq!((good().faults().len(), good().is_worth_something()), (0, true));
+        assert!(!Recoveries { raced: 99, ..good() }.is_worth_something());
+        type Spoil = fn(&mut Recoveries);
+        let table: [Spoil; 5] = [
+            |all| all.rounds = 999,
+            |all| all.exact = 999,
+            |all| all.overlaps = 1,
+            |all| all.late_applied = 1,
+            |all| all.deviates("odd".into()),
+        ];
+        for (n, spoil) in table.into_iter().enumerate() {
+            let mut all = good();
+            spoil(&mut all);
+            assert!(!all.faults().is_empty(), "{n}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Calls that a worker makes by itself: at a rate until it is told to stop, or as fast as it can until a circuit is closed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use breakerbox::{Breakerbox, Circuit, Permit, Refusal};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::caller::Caller;
+use super::words::{Run, Tally};
+
+/// How long a refused asker sleeps before it asks again. Tokio's timer knows nothing shorter.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// Calls at a rate.
+pub(super) struct Traffic {
+    tally: Arc<Mutex<Tally>>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Traffic {
+    pub(super) fn start(run: &Run, breakers: &Breakerbox, caller: &Caller) -> Result<Self> {
+        ensure!(run.per_second > 0 && !run.targets.is_empty(), "a run needs a rate and targets");
+        let targets =
+            run.targets.iter().map(|target| Ok((breakers.circuit(&target.key)?, target.path.clone())));
+        let targets = targets.collect::<Result<Vec<_>>>()?;
+        let (tally, caller) = (Arc::new(Mutex::new(Tally::default())), caller.clone());
+        let (stop, mut stopped) = watch::channel(false);
+        let mut ticks = interval(Duration::from_secs(1) / run.per_second);
+        // After a pause it goes on at its rate, and does not make up for what it missed.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let counted = Arc::clone(&tally);
+        let task = tokio::spawn(async move {
+            let mut calls = JoinSet::new();
+            for (circuit, path) in targets.iter().cycle() {
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    _ = stopped.changed() => break,
+                }
+                while calls.try_join_next().is_some() {}
+                let (circuit, caller, path) = (circuit.clone(), caller.clone(), path.clone());
+                let counted = Arc::clone(&counted);
+                calls.spawn(async move {
+                    let mut own = Tally::default();
+                    let _ = ask_and_call(&circuit, &caller, &path, &mut own).await;
+                    counted.lock().unwrap_or_else(PoisonError::into_inner).add(&own);
+                });
+            }
+            calls.join_all().await;
+        });
+        Ok(Self { tally, stop, task })
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) async fn stop(self) -> Tally {
+        self.stop.send_replace(true);
+        // What it counted until then is right, however it ended.
+        let _ = self.task.await;
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Asks until an ordinary call was made: the circuit is closed. Every call that is permitted is made.
+pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
+    let mut tally = Tally::default();
+    while tally.calls == 0 {
+        if ask_and_call(circuit, caller, path, &mut tally).await.is_err() {
+            sleep(ASK_EVERY).await;
+        }
+    }
+    tally
+}
+
+/// One ask, and the call if there is a permit.
+async fn ask_and_call(
+    circuit: &Circuit,
+    caller: &Caller,
+    path: &str,
+    tally: &mut Tally,
+) -> Result<(), Refusal> {
+    let began = Instant::now();
+    let answer = circuit.ask_store().await;
+    let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    tally.asks += 1;
+    tally.longest_ask_us = tally.longest_ask_us.max(took);
+    let permit = answer.inspect_err(|refusal| match refusal {
+        Refusal::Open { .. } => tally.open += 1,
+        Refusal::Probing { .. } => tally.probing += 1,
+        _ => tally.refused += 1,
+    })?;
+    call(permit, caller, path, tally).await;
+    Ok(())
+}
+
+async fn call(permit: Permit<'_>, caller: &Caller, path: &str, tally: &mut Tally) {
+    let is_probe = permit.is_probe();
+    if is_probe {
+        tally.probes += 1;
+    } else {
+        tally.calls += 1;
+    }
+    if caller.call(path, is_probe).await.and_then(Caller::succeeded).is_ok() {
+        permit.success();
+    } else {
+        tally.failed += 1;
+        permit.failure();
+    }
+}

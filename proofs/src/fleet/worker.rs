@@ -1,0 +1,358 @@
+//! A worker: a process with a registry of its own on the shared store, which does what it is told on its standard input and
+//! answers on its standard output.
+//!
+//! It ends when its input does, and with whoever started it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use breakerbox::store::Store;
+use breakerbox::{
+    Attribution, Breakerbox, CallError, Circuit, OnStoreLoss, OwnedPermit, PolicyBuilder, Refusal,
+    Settlement, StoreHealth,
+};
+use breakerbox_postgres::PostgresStore;
+use breakerbox_redis::RedisStore;
+use clap::{Args, ValueEnum};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::caller::Caller;
+use super::traffic::{self, Traffic};
+use super::watched::Watched;
+use super::words::{Answer, Health, Known, Numbered, Order, Outcome, Seen};
+
+/// How often a worker looks whether what it waits for has come.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// What a worker is started with.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Where the store is: a URL of Redis or of Postgres
+    #[arg(long)]
+    pub store: String,
+    /// Where calls go
+    #[arg(long)]
+    pub receiver: String,
+    /// The number that it tells the receiver
+    #[arg(long, default_value_t = 0)]
+    pub number: u32,
+    /// The policy, as JSON
+    #[arg(long, default_value = "{}")]
+    pub policy: String,
+    /// How long the store may take to answer
+    #[arg(long, default_value_t = 500)]
+    pub store_timeout_ms: u64,
+    /// How often failures are told
+    #[arg(long, default_value_t = 100)]
+    pub flush_every_ms: u64,
+    /// How often what is not closed is read again
+    #[arg(long, default_value_t = 2_000)]
+    pub reread_every_ms: u64,
+    /// What to do while the store is away
+    #[arg(long, value_enum, default_value_t = OnLoss::Local)]
+    pub on_store_loss: OnLoss,
+    /// Start though the store is away
+    #[arg(long)]
+    pub without_waiting: bool,
+}
+
+impl Settings {
+    /// Everything as the library has it, if nothing is said.
+    #[must_use]
+    pub fn new(store: &str, receiver: &str, number: u32) -> Self {
+        Self {
+            store: store.to_owned(),
+            receiver: receiver.to_owned(),
+            number,
+            policy: "{}".to_owned(),
+            store_timeout_ms: 500,
+            flush_every_ms: 100,
+            reread_every_ms: 2_000,
+            on_store_loss: OnLoss::Local,
+            without_waiting: false,
+        }
+    }
+}
+
+/// What to do while the store is away.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum OnLoss {
+    /// Each process goes on with circuits of its own.
+    Local,
+    /// Every call is admitted.
+    Admit,
+    /// Every call is refused.
+    Refuse,
+}
+
+impl OnLoss {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Admit, Self::Refuse];
+
+    /// The name that settings and tables use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Admit => "admit",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+/// Works until its input ends.
+///
+/// # Errors
+/// If the settings are wrong, or the store can't be reached.
+pub fn work(settings: &Settings) -> Result<()> {
+    // A worker that is stopped does not see its input end.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let worked = runtime.block_on(obey_all(settings));
+    // Nobody waits for what is still under way.
+    runtime.shutdown_background();
+    worked
+}
+
+async fn obey_all(settings: &Settings) -> Result<()> {
+    let worker = Arc::new(Worker::start(settings).await?);
+    let (answers, mut to_say) = mpsc::unbounded_channel::<Numbered<Answer>>();
+    let saying = tokio::spawn(async move {
+        let mut out = tokio::io::stdout();
+        while let Some(answer) = to_say.recv().await {
+            let mut line = serde_json::to_vec(&answer)?;
+            line.push(b'\n');
+            out.write_all(&line).await?;
+            out.flush().await?;
+        }
+        anyhow::Ok(())
+    });
+    // The first line says that it is ready.
+    answers.send(Numbered { number: 0, word: Answer::Done })?;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let Numbered { number, word } = serde_json::from_str(&line).context("an order can't be read")?;
+        let (worker, answers) = (Arc::clone(&worker), answers.clone());
+        tokio::spawn(async move {
+            let word =
+                worker.obey(word).await.unwrap_or_else(|error| Answer::Error { error: format!("{error:#}") });
+            // If nobody hears it, nobody needs it.
+            let _ = answers.send(Numbered { number, word });
+        });
+        if saying.is_finished() {
+            bail!("nobody hears what is answered");
+        }
+    }
+    Ok(())
+}
+
+struct Worker {
+    breakers: Breakerbox,
+    store: Arc<Watched>,
+    caller: Caller,
+    /// How often the store was lost, and came back.
+    news: Arc<[AtomicU64; 2]>,
+    permits: Mutex<HashMap<u64, OwnedPermit>>,
+    runs: Mutex<HashMap<u64, Traffic>>,
+    count: AtomicU64,
+}
+
+impl Worker {
+    async fn start(settings: &Settings) -> Result<Self> {
+        let policy: PolicyBuilder = serde_json::from_str(&settings.policy).context("--policy")?;
+        let store = Watched::new(connect(settings).await?);
+        let news = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let heard = Arc::clone(&news);
+        let breakers = Breakerbox::builder()
+            .policy(policy.build().context("--policy")?)
+            .store(Arc::clone(&store))
+            .store_timeout(Duration::from_millis(settings.store_timeout_ms))
+            .flush_every(Duration::from_millis(settings.flush_every_ms))
+            .reread_every(Duration::from_millis(settings.reread_every_ms))
+            .on_store_loss(match settings.on_store_loss {
+                OnLoss::Local => OnStoreLoss::Local,
+                OnLoss::Admit => OnStoreLoss::Admit,
+                OnLoss::Refuse => OnStoreLoss::Refuse,
+            })
+            .store_observer(move |news| {
+                heard[usize::from(*news == StoreHealth::Connected)].fetch_add(1, Ordering::Relaxed);
+            })
+            .build();
+        Ok(Self {
+            breakers,
+            store,
+            caller: Caller::new(&settings.receiver, settings.number)?,
+            news,
+            permits: Mutex::default(),
+            runs: Mutex::default(),
+            count: AtomicU64::new(0),
+        })
+    }
+
+    async fn obey(&self, order: Order) -> Result<Answer> {
+        Ok(match order {
+            Order::Ask { key } => self.ask(&key).await?,
+            Order::Send { permit, path } => {
+                let is_probe = self.permits().get(&permit).context("there is no such permit")?.is_probe();
+                Answer::Sent { status: self.caller.call(&path, is_probe).await.ok() }
+            }
+            Order::Settle { permit, outcome } => self.settle(permit, outcome)?,
+            Order::Call { key, path } => self.call(&key, &path).await?,
+            Order::Hammer { key, path } => {
+                Answer::Tally(traffic::hammer(&self.circuit(&key)?, &self.caller, &path).await)
+            }
+            Order::Await { key, status } => {
+                let circuit = self.circuit(&key)?;
+                while circuit.status().name() != status {
+                    sleep(LOOK_EVERY).await;
+                }
+                self.known(&circuit)
+            }
+            Order::State { key } => self.known(&self.circuit(&key)?),
+            Order::Circuits => Answer::Circuits(self.circuits()),
+            Order::Health => Answer::Health(self.health()),
+            Order::Run(run) => {
+                let traffic = Traffic::start(&run, &self.breakers, &self.caller)?;
+                let run = self.number();
+                self.runs().insert(run, traffic);
+                Answer::Running { run }
+            }
+            Order::Tally { run } => {
+                Answer::Tally(self.runs().get(&run).context("there is no such run")?.tally())
+            }
+            Order::Stop { run } => {
+                let traffic = self.runs().remove(&run).context("there is no such run")?;
+                Answer::Tally(traffic.stop().await)
+            }
+            Order::Obey { key, command } => {
+                let by = Attribution::new("proof", "it is part of the proof")?;
+                self.circuit(&key)?.obey_store(command.into(), &by).await?;
+                Answer::Done
+            }
+        })
+    }
+
+    async fn ask(&self, key: &str) -> Result<Answer> {
+        // Asked with the patience of nobody: once, and if it is refused once more.
+        Ok(match self.circuit(key)?.ask_owned_within(Duration::ZERO).await {
+            Ok(permit) => {
+                let (number, is_probe) = (self.number(), permit.is_probe());
+                self.permits().insert(number, permit);
+                Answer::Permit { permit: number, is_probe }
+            }
+            Err(refusal) => refused(&refusal),
+        })
+    }
+
+    fn settle(&self, permit: u64, outcome: Outcome) -> Result<Answer> {
+        let permit = self.permits().remove(&permit).ok_or_else(|| anyhow!("there is no such permit"))?;
+        let how = match outcome {
+            Outcome::Success => permit.success(),
+            Outcome::Failure => permit.failure(),
+            Outcome::RetryAfter { ms } => permit.failure_with_retry_after(Duration::from_millis(ms)),
+            Outcome::Ignored => permit.ignored(),
+            Outcome::Dropped => {
+                drop(permit);
+                return Ok(Answer::Settled { how: "dropped".into() });
+            }
+        };
+        let how = match how {
+            Settlement::Counted => "counted",
+            Settlement::Uncounted => "uncounted",
+            Settlement::Late => "late",
+            Settlement::Unheard => "unheard",
+        };
+        Ok(Answer::Settled { how: how.into() })
+    }
+
+    async fn call(&self, key: &str, path: &str) -> Result<Answer> {
+        let circuit = self.circuit(key)?;
+        // What it is taken for here may be wrong by the time it is made; the receiver does not go by it.
+        let is_probe = circuit.status().name() != "closed";
+        let call = async { self.caller.call(path, is_probe).await.and_then(Caller::succeeded) };
+        Ok(match circuit.call(call).await {
+            Ok(status) => Answer::Sent { status: Some(status) },
+            Err(CallError::Refused(refusal)) => refused(&refusal),
+            Err(_) => Answer::Sent { status: None },
+        })
+    }
+
+    fn circuit(&self, key: &str) -> Result<Circuit> {
+        Ok(self.breakers.circuit(key)?)
+    }
+
+    fn known(&self, circuit: &Circuit) -> Answer {
+        let leases = self.store.leases(circuit.key());
+        Answer::Circuit(Box::new(Known {
+            status: circuit.status().name().to_owned(),
+            record: circuit.record(),
+            leases_won: leases.won,
+            leases_lost: leases.lost,
+        }))
+    }
+
+    fn circuits(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        self.breakers.for_each(|circuit| {
+            // One record, so that state and epoch belong together.
+            let record = circuit.record();
+            let (key, status) = (circuit.key().to_owned(), record.status().name().to_owned());
+            seen.push(Seen { key, status, epoch: record.epoch });
+        });
+        seen
+    }
+
+    fn health(&self) -> Health {
+        let counts = self.breakers.counts();
+        let degraded = match self.breakers.store_health() {
+            Some(StoreHealth::Degraded { error }) => Some(error),
+            _ => None,
+        };
+        Health {
+            degraded,
+            losses: self.news[0].load(Ordering::Relaxed),
+            returns: self.news[1].load(Ordering::Relaxed),
+            requests: self.store.requests(),
+            merges: self.store.merges(),
+            late_results: counts.late_results,
+            unheard: counts.unheard,
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn permits(&self) -> MutexGuard<'_, HashMap<u64, OwnedPermit>> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<u64, Traffic>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(refusal: &Refusal) -> Answer {
+    let retry_in_ms = refusal.retry_in().map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Answer::Refused { why: refusal.name().to_owned(), retry_in_ms }
+}
+
+/// The store's own time limit is a little shorter than the library's, as it is if nothing is said.
+async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
+    let limit = Duration::from_millis(settings.store_timeout_ms * 4 / 5);
+    let url = &settings.store;
+    if url.starts_with("postgres") {
+        let builder = PostgresStore::builder(url).time_limit(limit);
+        let store = if settings.without_waiting { builder.open()? } else { builder.connect().await? };
+        return Ok(Arc::new(store));
+    }
+    let builder = RedisStore::builder(url).time_limit(limit);
+    let store = if settings.without_waiting { builder.open()? } else { builder.connect().await? };
+    Ok(Arc::new(store))
+}

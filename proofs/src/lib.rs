@@ -1,0 +1,5 @@
+//! What is promised, tried. The binary runs it in full, behind `cargo xtask prove`; the tests run a twentieth.
+
+pub mod fleet;
+pub mod outages;
+pub mod sampling;

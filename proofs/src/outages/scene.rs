@@ -1,0 +1,288 @@
+//! One fleet over the store: its workers, the circuits they share, and the calls that they make all the time.
+//!
+//! | circuits | what is with them |
+//! | --- | --- |
+//! | `closed` | healthy, and called all the time |
+//! | `open` | opened for ten minutes, long before |
+//! | `late` | the same, just before the trouble: what a replica has not heard of |
+//! | `forced`, `disabled` | an operator's |
+//! | `recovering` | its destination fails: it is probed every two seconds, and opens again |
+//! | `fresh` | nobody has asked for it before the trouble |
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use breakerbox::store::Store;
+use futures_util::future::try_join_all;
+
+use super::{Size, within};
+use crate::fleet::words::{Operator, Order, Outcome, Run, Seen, Tally, Target};
+use crate::fleet::worker::{OnLoss, Settings};
+use crate::fleet::{Asked, Manner, Process, Receiver, Visit};
+
+/// Nothing but a run of failures opens a circuit, for two seconds unless the destination says more.
+const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
+    "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"2s","ramp_cap":"off"}"#;
+
+/// How long circuits that are to stay open are told to.
+const STAYS_OPEN_MS: u64 = 600_000;
+
+/// How many calls a second a worker makes to each group of circuits.
+const PER_SECOND: u32 = 40;
+
+/// How long a call to a recovering destination takes before it fails, so that two probes could meet there.
+const FAILS_AFTER: Duration = Duration::from_millis(40);
+
+/// The groups that are called, in the order of [`Scene::end_calls`].
+pub(super) const CLOSED: usize = 0;
+pub(super) const SHUT: usize = 1;
+pub(super) const RECOVERING: usize = 2;
+const GROUPS: usize = 3;
+
+pub(super) struct Scene {
+    pub(super) on_loss: OnLoss,
+    pub(super) workers: Vec<Process>,
+    size: Size,
+    /// By worker: the runs of the groups.
+    runs: Vec<[u64; GROUPS]>,
+}
+
+impl Scene {
+    /// Starts the workers, brings the circuits into their states, and begins to call them.
+    pub(super) async fn set(
+        program: &Path,
+        store: &str,
+        receiver: &Receiver,
+        on_loss: OnLoss,
+        size: Size,
+    ) -> Result<Self> {
+        let store_timeout_ms = u64::try_from(size.store_timeout.as_millis())?;
+        let settings = |number| Settings {
+            policy: POLICY.into(),
+            on_store_loss: on_loss,
+            store_timeout_ms,
+            ..Settings::new(store, &receiver.url(), number)
+        };
+        let settings: Vec<_> = (0..size.workers).map(settings).collect();
+        let workers = try_join_all(settings.iter().map(|settings| Process::start(program, settings))).await?;
+        let scene = Self { on_loss, workers, size, runs: Vec::new() };
+        scene.open("open", size.open).await?;
+        scene.first().obey(&scene.key("forced", 0), Operator::ForceOpen).await?;
+        scene.first().obey(&scene.key("disabled", 0), Operator::Disable).await?;
+        for n in 0..size.recovering {
+            receiver.set(&path(&scene.key("recovering", n)), Manner::FailingAfter(FAILS_AFTER));
+        }
+        Ok(scene)
+    }
+
+    /// Opens the last of those that stay open, and calls all of them from now on.
+    pub(super) async fn open_the_last(&mut self) -> Result<()> {
+        self.open("late", self.size.late).await?;
+        self.begin_calls().await
+    }
+
+    fn first(&self) -> &Process {
+        &self.workers[0]
+    }
+
+    fn key(&self, group: &str, n: usize) -> String {
+        format!("{} {group}-{n}", self.on_loss.name())
+    }
+
+    fn keys(&self, group: &str, count: usize) -> Vec<String> {
+        (0..count).map(|n| self.key(group, n)).collect()
+    }
+
+    /// Opens circuits by a run of failures whose destination wants to be left alone.
+    async fn open(&self, group: &str, count: usize) -> Result<()> {
+        let worker = self.first();
+        for key in self.keys(group, count) {
+            let mut permits = Vec::new();
+            for _ in 0..3 {
+                let Asked::Call(permit) = worker.ask(&key).await? else {
+                    anyhow::bail!("{key} is not closed at first");
+                };
+                permits.push(permit);
+            }
+            for permit in permits {
+                worker.settle(permit, Outcome::RetryAfter { ms: STAYS_OPEN_MS }).await?;
+            }
+        }
+        for key in self.keys(group, count) {
+            worker.becomes(&key, "open").await?;
+        }
+        Ok(())
+    }
+
+    /// Those that nobody may call, in whatever trouble, unless `on_store_loss` says so.
+    pub(super) fn shut(&self) -> Vec<String> {
+        let mut keys = self.keys("open", self.size.open);
+        keys.extend(self.keys("late", self.size.late));
+        keys.extend([self.key("forced", 0), self.key("disabled", 0)]);
+        keys
+    }
+
+    pub(super) fn recovering(&self) -> Vec<String> {
+        self.keys("recovering", self.size.recovering)
+    }
+
+    fn called(&self) -> [Vec<String>; GROUPS] {
+        [self.keys("closed", self.size.closed), self.shut(), self.recovering()]
+    }
+
+    /// Begins to call every group.
+    pub(super) async fn begin_calls(&mut self) -> Result<()> {
+        let groups = self.called();
+        let begun = self.workers.iter().map(|worker| {
+            let groups = &groups;
+            async move {
+                let [closed, shut, recovering] = groups;
+                anyhow::Ok([
+                    worker.run(run(closed)).await?,
+                    worker.run(run(shut)).await?,
+                    worker.run(run(recovering)).await?,
+                ])
+            }
+        });
+        self.runs = try_join_all(begun).await?;
+        Ok(())
+    }
+
+    /// Ends the calls, waits for those under way, and says what came of each group's.
+    pub(super) async fn end_calls(&mut self) -> Result<[Tally; GROUPS]> {
+        let mut tallies = <[Tally; GROUPS]>::default();
+        for (worker, runs) in self.workers.iter().zip(std::mem::take(&mut self.runs)) {
+            for (tally, run) in tallies.iter_mut().zip(runs) {
+                tally.add(&worker.begin(Order::Stop { run }).await?.tally().await?);
+            }
+        }
+        Ok(tallies)
+    }
+
+    /// Calls circuits that nobody knows yet, a few times each, and says what came of it.
+    pub(super) async fn call_fresh(&self) -> Result<Tally> {
+        let run = run(&self.keys("fresh", self.size.fresh));
+        let mut tally = Tally::default();
+        let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
+        within("fresh circuits are asked", async || {
+            let asks =
+                self.workers.iter().zip(&runs).map(|(worker, &run)| async move {
+                    worker.begin(Order::Tally { run }).await?.tally().await
+                });
+            let asked = try_join_all(asks).await?;
+            let wanted = u64::try_from(self.size.fresh)?;
+            Ok(asked.iter().all(|tally| tally.asks >= wanted).then_some(()))
+        })
+        .await?;
+        for (worker, run) in self.workers.iter().zip(runs) {
+            tally.add(&worker.begin(Order::Stop { run }).await?.tally().await?);
+        }
+        Ok(tally)
+    }
+
+    /// What each worker makes of each circuit.
+    pub(super) async fn seen(&self) -> Result<Vec<HashMap<String, Seen>>> {
+        let all = try_join_all(self.workers.iter().map(Process::circuits)).await?;
+        let by_key = |seen: Vec<Seen>| seen.into_iter().map(|seen| (seen.key.clone(), seen)).collect();
+        Ok(all.into_iter().map(by_key).collect())
+    }
+
+    /// Whether all workers have every circuit as the store has it. If not: the first that differs.
+    pub(super) async fn differs(&self, store: &dyn Store) -> Result<Option<String>> {
+        let keys: Vec<Arc<str>> = self.called().concat().iter().map(|key| key.as_str().into()).collect();
+        let records = store.read(&keys).await?.all()?.value;
+        let seen = self.seen().await?;
+        for (key, record) in keys.iter().zip(records) {
+            for (worker, seen) in seen.iter().enumerate() {
+                let seen = seen.get(&**key).with_context(|| format!("worker {worker} has no {key}"))?;
+                let differs = match &record {
+                    Some(record) => {
+                        (seen.status.as_str(), seen.epoch) != (record.status().name(), record.epoch)
+                    }
+                    None => seen.status != "closed",
+                };
+                if differs {
+                    return Ok(Some(format!("worker {worker} has {seen:?}, and the store {record:?}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether every worker has been told that the store is lost, and says so when it is asked.
+    pub(super) async fn is_degraded(&self, losses: u64) -> Result<bool> {
+        let health = try_join_all(self.workers.iter().map(Process::health)).await?;
+        Ok(health.iter().all(|health| health.degraded.is_some() && health.losses > losses))
+    }
+
+    /// Whether no worker misses the store, and each that was told of a loss was told of the return.
+    pub(super) async fn is_connected(&self) -> Result<bool> {
+        let health = try_join_all(self.workers.iter().map(Process::health)).await?;
+        Ok(health.iter().all(|health| health.degraded.is_none() && health.losses == health.returns))
+    }
+
+    /// How often workers were told of a loss, in all.
+    pub(super) async fn losses(&self) -> Result<u64> {
+        Ok(try_join_all(self.workers.iter().map(Process::health))
+            .await?
+            .iter()
+            .map(|health| health.losses)
+            .sum())
+    }
+
+    /// Calls that reached a destination that nobody may call.
+    pub(super) fn trespasses(&self, receiver: &Receiver) -> usize {
+        self.shut().iter().map(|key| receiver.count(&path(key))).sum()
+    }
+
+    /// How many probes began while another probe of the same circuit was under way.
+    pub(super) fn overlaps(&self, receiver: &Receiver) -> usize {
+        let of = |key: &String| {
+            let probes: Vec<Visit> =
+                receiver.visits(&path(key)).into_iter().filter(|visit| visit.claims_to_probe).collect();
+            let meets = |(n, probe): (usize, &Visit)| {
+                probes[..n].iter().any(|earlier| earlier.ended.is_none_or(|ended| ended > probe.began))
+            };
+            probes.iter().enumerate().filter(|probe| meets(*probe)).count()
+        };
+        self.recovering().iter().map(of).sum()
+    }
+
+    /// The destinations that failed are well again.
+    pub(super) fn heal(&self, receiver: &Receiver) {
+        for key in self.recovering() {
+            receiver.set(&path(&key), Manner::Healthy(Duration::ZERO));
+        }
+    }
+
+    /// Whether every circuit that was recovering is closed everywhere.
+    pub(super) async fn has_recovered(&self) -> Result<bool> {
+        let (seen, keys) = (self.seen().await?, self.recovering());
+        Ok(seen
+            .iter()
+            .all(|seen| keys.iter().all(|key| seen.get(key).is_some_and(|seen| seen.status == "closed"))))
+    }
+
+    /// In what state those are that are to stay as they are, which all workers agree on.
+    pub(super) async fn shut_now(&self) -> Result<Vec<Seen>> {
+        let seen = self.seen().await?;
+        let all = self.shut().into_iter().map(|key| {
+            let first = seen[0].get(&key).with_context(|| format!("nobody has {key}"))?;
+            ensure!(seen.iter().all(|seen| seen.get(&key) == Some(first)), "workers have {key} differently");
+            Ok(first.clone())
+        });
+        all.collect()
+    }
+}
+
+fn run(keys: &[String]) -> Run {
+    let targets = keys.iter().map(|key| Target { key: key.clone(), path: path(key) }).collect();
+    Run { targets, per_second: PER_SECOND }
+}
+
+fn path(key: &str) -> String {
+    format!("/{}", key.replace(' ', "/"))
+}

@@ -1,0 +1,65 @@
+//! Fleets of separate processes: one probe for each recovery, whatever befalls a prober.
+//!
+//! A few rounds only; `cargo xtask prove fleet` takes a thousand recoveries for each of these tests and fifty rounds for each
+//! fault, and also asks whether the processes met often enough, which here depends on what else the machine is doing.
+
+use breakerbox_proofs::fleet::{Fault, Kind, Latency, Plan, befall, recover};
+
+use crate::program;
+
+async fn recoveries(kind: Kind, latency: Latency, probes: u32) {
+    let plan = Plan { kind, latency, probes, processes: 8, endpoints: 10, rounds: 5 };
+    let recoveries = recover(program(), plan).await.unwrap();
+    assert!(recoveries.faults().is_empty(), "{recoveries}");
+    assert_eq!(recoveries.rounds, 50);
+}
+
+macro_rules! one_probe_for_each_recovery {
+    ($($test:ident: $kind:ident, $latency:ident, $probes:literal;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                recoveries(Kind::$kind, Latency::$latency, $probes).await;
+            }
+        )*
+    };
+}
+
+one_probe_for_each_recovery! {
+    one_probe_over_redis: Redis, None, 1;
+    one_probe_over_a_slow_redis: Redis, Varying, 1;
+    three_probes_over_redis: Redis, None, 3;
+    three_probes_over_a_slow_redis: Redis, Varying, 3;
+    one_probe_over_postgres: Postgres, None, 1;
+    one_probe_over_a_slow_postgres: Postgres, Varying, 1;
+    three_probes_over_postgres: Postgres, None, 3;
+    three_probes_over_a_slow_postgres: Postgres, Varying, 3;
+}
+
+macro_rules! whatever_befalls_a_process {
+    ($($test:ident: $fault:ident;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                for kind in Kind::ALL {
+                    let befallen = befall(program(), kind, Fault::$fault, 3, 1).await.unwrap();
+                    assert!(befallen.faults().is_empty(), "{befallen}");
+                    assert_eq!(befallen.rounds, 3);
+                }
+            }
+        )*
+
+        #[test]
+        fn every_fault_has_a_test() {
+            assert_eq!(Fault::ALL, [$(Fault::$fault),*]);
+        }
+    };
+}
+
+whatever_befalls_a_process! {
+    the_next_probe_comes_when_the_lease_of_a_killed_prober_ends: Killed;
+    a_prober_that_comes_back_while_another_probes_changes_nothing: PausedWhileOthersAsk;
+    a_prober_that_comes_back_too_late_changes_nothing: PausedAndNobodyAsks;
+    who_comes_back_with_old_failures_does_not_trip_the_circuit: CutOff;
+    a_failure_in_flight_at_the_trip_moves_no_deadline: InFlight;
+}

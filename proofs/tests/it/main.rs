@@ -1,0 +1,15 @@
+//! What is promised, at about a twentieth. `cargo xtask prove` runs the same in full.
+
+#![allow(clippy::unwrap_used)]
+
+mod fleet;
+mod outages;
+mod rig;
+mod sampling;
+
+use std::path::Path;
+
+/// The binary that is a proof or a worker.
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_breakerbox-proofs"))
+}
