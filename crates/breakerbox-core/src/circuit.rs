@@ -184,11 +184,16 @@ impl Circuit {
 
     /// Whether nothing is refused: the circuit is closed, by itself, and has no ramp.
     pub(crate) fn admits_all(&self) -> bool {
-        let is_closed = match &self.memory {
+        self.counts_calls() && self.ramp.is_none()
+    }
+
+    /// Whether outcomes of ordinary calls count: the circuit is closed, and nobody overrides it.
+    #[must_use]
+    pub fn counts_calls(&self) -> bool {
+        match &self.memory {
             Memory::Pristine { .. } => true,
             Memory::Lived(record) => record.is_automatic() && record.state == State::Closed,
-        };
-        is_closed && self.ramp.is_none()
+        }
     }
 
     /// When the window's current bucket ends.

@@ -141,6 +141,7 @@ impl Member {
             return change.clone();
         }
         link.seen = Some(Seen::of(Some(record)));
+        link.proposed.take_if(|epoch| *epoch <= record.epoch);
         if let Some(left_in) = &mut link.alone_since {
             if self.circuit.epoch() > record.epoch {
                 // What was decided alone since then is newer, and is proposed on return.
@@ -171,13 +172,17 @@ impl Member {
         };
         let is_news =
             there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
+        if there == seen && link.proposed.is_some() {
+            // What was decided alone did not get there in time.
+            return self.publish(there.version, at);
+        }
         if there == seen || !is_news {
             return Learnt::default();
         }
         match record {
             None if self.circuit.is_forgettable(policy, now) => self.forget(policy, now),
             _ if there.epoch < seen.epoch => self.publish(there.version, at),
-            Some(record) if there.epoch == seen.epoch => {
+            Some(record) if there.epoch == seen.epoch && link.proposed.is_none() => {
                 link.seen = Some(there);
                 self.circuit.apply(Step { record, change: None }, policy, now);
                 Learnt::default()
@@ -195,6 +200,7 @@ impl Member {
             own.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(Some(&record)));
+            link.proposed = None;
             link.begin_epoch();
         }
         self.circuit = Circuit::from_record(record, policy, now);
@@ -205,6 +211,7 @@ impl Member {
     fn forget(&mut self, policy: &Policy, now: Timestamp) -> Learnt {
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(None));
+            link.proposed = None;
             link.begin_epoch();
         }
         // Epochs only grow, also over a time that nobody remembers.
@@ -249,6 +256,7 @@ impl Member {
         }
         if there == seen || there.epoch < seen.epoch {
             link.seen = Some(seen);
+            link.proposed = Some(self.circuit.epoch());
             return self.publish(there.version, at);
         }
         match record {

@@ -243,7 +243,8 @@ impl Member {
         self.circuit.put_in_window(outcome, policy, now);
         if link.consistency == Consistency::Strict {
             link.retry_after = link.retry_after.max(outcome.retry_after);
-            let epoch = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            let epoch = link.proposed.unwrap_or(seen);
             return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
         }
         link.count(outcome, policy, now);

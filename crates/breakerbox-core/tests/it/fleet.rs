@@ -1,6 +1,8 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits};
+use breakerbox_core::fleet::{
+    Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Proposal, Reported, Tell, Waits,
+};
 use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
@@ -571,4 +573,54 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     fleet.took(0, learnt);
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
+}
+
+/// The first member closes the circuit alone, and is back: what it is to propose.
+fn closed_alone() -> (Fleet, Proposal) {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.members[0].leave();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    assert_eq!(fleet.status(0), Status::Closed);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    let proposal = *learnt.publish.unwrap();
+    let permit = fleet.ask(0).unwrap();
+    assert_eq!(fleet.settle(0, permit, &ok()), Settlement::Counted);
+    (fleet, proposal)
+}
+
+#[test]
+fn what_is_counted_in_an_epoch_that_the_store_has_not_taken_waits_for_it() {
+    let (mut fleet, proposal) = closed_alone();
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0, "nothing for the epoch before");
+    assert!(fleet.swap(0, &proposal));
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
+}
+
+#[test]
+fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
+    let (mut fleet, proposal) = closed_alone();
+    fleet.pass(secs(1));
+    // It is too late, is read back, and goes out anew.
+    assert!(!fleet.swap(0, &proposal));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
+}
+
+#[test]
+fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
+    let (mut fleet, proposal) = closed_alone();
+    fleet.take_lease(1).unwrap();
+    let there = fleet.store.record.clone();
+    assert!(!fleet.swap(0, &proposal));
+    assert_eq!(fleet.store.record, there, "nothing is put over it");
+    assert_eq!(Some(fleet.members[0].circuit().record()), there);
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
 }

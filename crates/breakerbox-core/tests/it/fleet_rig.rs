@@ -9,7 +9,7 @@ use breakerbox_core::fleet::{
 };
 use breakerbox_core::{
     Change, Decision, Draw, Epoch, Outcome, Permit, Policy, PolicyBuilder, Record, Refusal, Settlement,
-    Status, Timestamp,
+    Status, Timestamp, Totals,
 };
 
 use crate::rig::{at, failed, ms};
@@ -37,6 +37,10 @@ impl ModelStore {
             last_success: self.window.last_success().max(recorded),
             record: self.record.clone(),
         }
+    }
+
+    pub(crate) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
+        self.window.totals(policy.window(), now)
     }
 
     pub(crate) fn swap(&mut self, proposal: &Proposal, now: Timestamp) -> bool {

@@ -640,3 +640,19 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
         |process: &Process| (process.breakers.counts().overlaps, process.breakers.counts().late_results);
     assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_misses_that_an_override_ended_reads_it_again() {
+    let fleet = Fleet::new(1, &simple());
+    let deaf = Breakerbox::builder()
+        .policy(simple().build().unwrap())
+        .store(FaultyStore::deaf(Arc::clone(&fleet.store) as Arc<dyn Store>))
+        .build();
+    let circuit = deaf.circuit("e1").unwrap();
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    for (command, admits) in [(Command::ForceClosed, true), (Command::Disable, false)] {
+        fleet.processes[0].circuit.obey_store(command, &by).await.unwrap();
+        sleep(ms(2_100)).await;
+        assert_eq!(circuit.ask_store().await.is_ok(), admits, "{command:?}");
+    }
+}

@@ -257,6 +257,12 @@ impl Cell {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
 
+    /// Whether whatever is called is counted and told, and the answer to that is the record: it is closed, and nobody
+    /// overrides it.
+    pub(crate) fn tells_by_itself(&self) -> bool {
+        self.lock().circuit.as_ref().is_none_or(|member| member.circuit().counts_calls())
+    }
+
     pub(crate) fn record(&self, times: &Times) -> core::Record {
         let tenant = Some(Arc::from(tenant_of(&self.key)));
         core::Record { tenant, ..self.step(times, |member, _| member.circuit().record()) }

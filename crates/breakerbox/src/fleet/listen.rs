@@ -3,8 +3,6 @@
 
 use std::sync::{Arc, Weak};
 
-use breakerbox_core::Status;
-
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
@@ -50,18 +48,16 @@ impl Shared {
         self.registry.find(key)
     }
 
-    /// Reads what is not closed, or everything, and learns it.
+    /// Reads what is not closed or overridden, or everything, and learns it.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
         let mut cells = Vec::new();
         self.registry.for_each(|cell| {
-            if everything || cell.status() != Status::Closed {
+            if everything || !cell.tells_by_itself() {
                 cells.push(Arc::clone(cell));
             }
         });
         // Those that could not be read, in whatever state.
-        cells.extend(
-            self.unread(fleet).into_iter().filter(|cell| !everything && cell.status() == Status::Closed),
-        );
+        cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.tells_by_itself()));
         for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
                 return;
