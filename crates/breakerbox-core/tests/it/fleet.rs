@@ -616,7 +616,7 @@ fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
 #[test]
 fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
     let (mut fleet, proposal) = closed_alone();
-    fleet.take_lease(1).unwrap();
+    let _lease = fleet.take_lease(1).unwrap();
     let there = fleet.store.record.clone();
     assert!(!fleet.swap(0, &proposal));
     assert_eq!(fleet.store.record, there, "nothing is put over it");
