@@ -70,7 +70,19 @@ impl Member {
 
     /// What there is to tell the store. None: nothing, or its answer to the last is still awaited.
     pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
-        self.link.as_mut().filter(|link| link.alone_since.is_none())?.take_delta(key, policy, now)
+        // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
+        let is_published = self.is_published();
+        let link = self.link.as_mut().filter(|link| link.alone_since.is_none() && is_published)?;
+        link.take_delta(key, policy, now)
+    }
+
+    /// Whether the store has, as far as is known, the epoch that this process is in.
+    fn is_published(&self) -> bool {
+        let seen = self.link.as_ref().and_then(|link| link.seen);
+        seen.is_none_or(|seen| match seen.version {
+            Some(_) => seen.epoch == self.circuit.epoch(),
+            None => self.circuit.is_pristine(),
+        })
     }
 
     /// The store has answered a delta.
@@ -171,14 +183,20 @@ impl Member {
         };
         let is_news =
             there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
+        if there == seen && !self.is_published() {
+            // It was to be swapped in on return, and nobody knows what became of that.
+            return self.publish(there.version, at);
+        }
         if there == seen || !is_news {
             return Learnt::default();
         }
         match record {
-            None if self.circuit.is_forgettable(policy, now) => self.forget(policy, now),
+            None if self.circuit.may_have_expired(policy, now) => self.forget(policy, now),
             _ if there.epoch < seen.epoch => self.publish(there.version, at),
-            Some(record) if there.epoch == seen.epoch => {
-                link.seen = Some(there);
+            Some(record) if there.epoch == seen.epoch || there.epoch == self.circuit.epoch() => {
+                if let Some(link) = &mut self.link {
+                    link.seen = Some(there);
+                }
                 self.circuit.apply(Step { record, change: None }, policy, now);
                 Learnt::default()
             }
