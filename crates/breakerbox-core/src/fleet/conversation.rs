@@ -193,7 +193,7 @@ impl Member {
         match record {
             None if self.circuit.may_have_expired(policy, now) => self.forget(policy, now),
             _ if there.epoch < seen.epoch => self.publish(there.version, at),
-            Some(record) if there.epoch == seen.epoch || there.epoch == self.circuit.epoch() => {
+            Some(record) if there.epoch == self.circuit.epoch() => {
                 if let Some(link) = &mut self.link {
                     link.seen = Some(there);
                 }

@@ -611,3 +611,25 @@ fn an_answer_from_before_a_record_was_written_does_not_make_it_forgotten() {
     let heard = fleet.changes.iter().filter(|(n, _)| *n == 0).count();
     assert_eq!(heard, 1, "nobody hears twice");
 }
+
+#[test]
+fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0).probes(1));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let _lost = fleet.ask(1).unwrap();
+    fleet.read(0);
+    fleet.members[0].leave();
+    fleet.pass(secs(15));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let call = fleet.ask(0).unwrap();
+    fleet.report(0, call, &ok());
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert!(learnt.publish.is_some(), "it closed the circuit, but that is lost on its way");
+    let _probe = fleet.take_lease(1).unwrap();
+    fleet.read(0);
+    assert_eq!(fleet.status(0), Status::HalfOpen, "somebody else was first");
+    assert_eq!(fleet.delta(0), None);
+}

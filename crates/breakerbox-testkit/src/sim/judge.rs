@@ -262,7 +262,9 @@ impl Books {
         let in_time =
             lease.is_some_and(|lease| now < lease.expires_at && seen.swap.not_after < lease.expires_at);
         let mut reports = book.probes.iter_mut().rev().filter(reported);
-        let wrong = match reports.find(|probe| probe.nonce.is_none() || probe.nonce == nonce) {
+        let wrong = match reports
+            .find(|probe| probe.nonce.is_none() || probe.nonce == nonce || (excused && probe.may_be_alone))
+        {
             None => Some("that nobody reported"),
             Some(probe) => {
                 probe.applied = true;
