@@ -135,6 +135,23 @@ impl Circuit {
         }
     }
 
+    /// Whether a store may have let go of this circuit's record: nothing would be lost with it, and it was kept as long as it
+    /// had to be. An answer from before it was written must not be taken for that.
+    pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
+        match &self.memory {
+            Memory::Pristine { .. } => true,
+            Memory::Lived(record) => {
+                let was_kept = |keep_for| now.since(record.changed_at) >= keep_for;
+                record.is_forgettable(policy, now) && record.keep_for(policy).is_some_and(was_kept)
+            }
+        }
+    }
+
+    /// Whether nothing has ever happened to it.
+    pub(crate) const fn is_pristine(&self) -> bool {
+        matches!(self.memory, Memory::Pristine { .. })
+    }
+
     /// The epoch that permits of now belong to.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

@@ -70,7 +70,19 @@ impl Member {
 
     /// What there is to tell the store. None: nothing, or its answer to the last is still awaited.
     pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
-        self.link.as_mut().filter(|link| link.alone_since.is_none())?.take_delta(key, policy, now)
+        // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
+        let is_published = self.is_published();
+        let link = self.link.as_mut().filter(|link| link.alone_since.is_none() && is_published)?;
+        link.take_delta(key, policy, now)
+    }
+
+    /// Whether the store has, as far as is known, the epoch that this process is in.
+    fn is_published(&self) -> bool {
+        let seen = self.link.as_ref().and_then(|link| link.seen);
+        seen.is_none_or(|seen| match seen.version {
+            Some(_) => seen.epoch == self.circuit.epoch(),
+            None => self.circuit.is_pristine(),
+        })
     }
 
     /// The store has answered a delta.
@@ -141,7 +153,6 @@ impl Member {
             return change.clone();
         }
         link.seen = Some(Seen::of(Some(record)));
-        link.proposed.take_if(|epoch| *epoch <= record.epoch);
         if let Some(left_in) = &mut link.alone_since {
             if self.circuit.epoch() > record.epoch {
                 // What was decided alone since then is newer, and is proposed on return.
@@ -172,18 +183,20 @@ impl Member {
         };
         let is_news =
             there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
-        if there == seen && link.proposed.is_some() {
-            // What was decided alone did not get there in time.
+        if there == seen && !self.is_published() {
+            // It was to be swapped in on return, and nobody knows what became of that.
             return self.publish(there.version, at);
         }
         if there == seen || !is_news {
             return Learnt::default();
         }
         match record {
-            None if self.circuit.is_forgettable(policy, now) => self.forget(policy, now),
+            None if self.circuit.may_have_expired(policy, now) => self.forget(policy, now),
             _ if there.epoch < seen.epoch => self.publish(there.version, at),
-            Some(record) if there.epoch == seen.epoch && link.proposed.is_none() => {
-                link.seen = Some(there);
+            Some(record) if there.epoch == self.circuit.epoch() => {
+                if let Some(link) = &mut self.link {
+                    link.seen = Some(there);
+                }
                 self.circuit.apply(Step { record, change: None }, policy, now);
                 Learnt::default()
             }
@@ -200,7 +213,6 @@ impl Member {
             own.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(Some(&record)));
-            link.proposed = None;
             link.begin_epoch();
         }
         self.circuit = Circuit::from_record(record, policy, now);
@@ -211,7 +223,6 @@ impl Member {
     fn forget(&mut self, policy: &Policy, now: Timestamp) -> Learnt {
         if let Some(link) = &mut self.link {
             link.seen = Some(Seen::of(None));
-            link.proposed = None;
             link.begin_epoch();
         }
         // Epochs only grow, also over a time that nobody remembers.
@@ -256,7 +267,6 @@ impl Member {
         }
         if there == seen || there.epoch < seen.epoch {
             link.seen = Some(seen);
-            link.proposed = Some(self.circuit.epoch());
             return self.publish(there.version, at);
         }
         match record {

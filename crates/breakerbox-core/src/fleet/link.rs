@@ -38,8 +38,6 @@ pub(super) struct Link {
     pub(super) retry_after: Option<Duration>,
     /// While the store is away, and this process decides for itself: the epoch in which it began to.
     pub(super) alone_since: Option<Epoch>,
-    /// An epoch that began here while the store was away, and that it has not taken yet. What is counted in it waits.
-    pub(super) proposed: Option<Epoch>,
     /// The probe that this process was given a lease for by the store, until it is settled.
     pub(super) probe: Option<Nonce>,
 }
@@ -76,7 +74,6 @@ impl Link {
             judging: None,
             retry_after: None,
             alone_since: None,
-            proposed: None,
             probe: None,
         }
     }
@@ -135,7 +132,7 @@ impl Link {
     /// What there is to tell. None: nothing, or the answer to the last is still awaited.
     pub(super) fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
         let Seen { epoch, .. } = self.seen?;
-        if self.telling.is_some() || self.proposed.is_some() || !self.has_something_to_tell(now) {
+        if self.telling.is_some() || !self.has_something_to_tell(now) {
             return None;
         }
         self.telling = Some(self.untold.totals(now));

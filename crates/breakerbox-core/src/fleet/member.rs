@@ -243,8 +243,7 @@ impl Member {
         self.circuit.put_in_window(outcome, policy, now);
         if link.consistency == Consistency::Strict {
             link.retry_after = link.retry_after.max(outcome.retry_after);
-            let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
-            let epoch = link.proposed.unwrap_or(seen);
+            let epoch = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
             return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
         }
         link.count(outcome, policy, now);

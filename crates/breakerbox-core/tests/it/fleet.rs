@@ -624,3 +624,64 @@ fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
     fleet.tell(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
 }
+
+#[test]
+fn what_was_decided_alone_is_proposed_until_the_store_has_it_and_counts_wait_for_that() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.members[0].leave();
+    fleet.fail(0, 3);
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
+    assert!(learnt.publish.is_some(), "but it is lost on its way");
+    let call = fleet.ask(0).unwrap();
+    fleet.report(0, call, &ok());
+    assert_eq!(fleet.delta(0), None, "the store does not know the epoch that this belongs to");
+    fleet.read(0);
+    assert_eq!(
+        fleet.store.record.as_ref().map(Record::status),
+        Some(Status::Closed),
+        "so it is proposed again"
+    );
+    assert_eq!(
+        fleet.delta(0).map(|delta| delta.epoch),
+        fleet.store.record.as_ref().map(|record| record.epoch)
+    );
+}
+
+#[test]
+fn an_answer_from_before_a_record_was_written_does_not_make_it_forgotten() {
+    let mut fleet = Fleet::new(2, &simple());
+    let by = operator();
+    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::Reset, &by, at));
+    assert!(fleet.swap(0, &proposal.unwrap()));
+    fleet.pass(ms(1));
+    let learnt = fleet.step(0, |member, at| member.learn(None, at));
+    fleet.took(0, learnt);
+    fleet.read(0);
+    let heard = fleet.changes.iter().filter(|(n, _)| *n == 0).count();
+    assert_eq!(heard, 1, "nobody hears twice");
+}
+
+#[test]
+fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0).probes(1));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let _lost = fleet.ask(1).unwrap();
+    fleet.read(0);
+    fleet.members[0].leave();
+    fleet.pass(secs(15));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let call = fleet.ask(0).unwrap();
+    fleet.report(0, call, &ok());
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert!(learnt.publish.is_some(), "it closed the circuit, but that is lost on its way");
+    let _probe = fleet.take_lease(1).unwrap();
+    fleet.read(0);
+    assert_eq!(fleet.status(0), Status::HalfOpen, "somebody else was first");
+    assert_eq!(fleet.delta(0), None);
+}

@@ -191,6 +191,8 @@ pub(super) struct Probe {
     pub(super) who: Who,
     /// None: by no lease of the store's.
     pub(super) nonce: Option<Nonce>,
+    /// Whether it may be one that its worker made by itself, beside a lease that it never heard of.
+    pub(super) may_be_alone: bool,
     pub(super) deadline: Duration,
     pub(super) settled: Option<(Duration, OutcomeKind)>,
     pub(super) applied: bool,
@@ -199,8 +201,8 @@ pub(super) struct Probe {
 /// What one worker counted for one key, and what the store added of it, by epoch.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// The epoch that it is in.
-    pub(super) epoch: u64,
+    /// The epoch that it is in; none: somebody has to look.
+    pub(super) epoch: Option<u64>,
     pub(super) counted: BTreeMap<u64, Counts>,
     pub(super) told: BTreeMap<u64, Counts>,
 }
@@ -237,13 +239,15 @@ impl Books {
         self.workers[who.worker].troubled_at = at;
     }
 
-    /// A worker knows of another epoch.
-    pub(super) fn heard(&mut self, who: Who, key: usize, epoch: u64) {
-        self.keys[key].counts.entry(who).or_default().epoch = epoch;
+    /// A worker heard of a change. What epoch it is in now its own record tells: changes may be heard in another order than
+    /// they happened in.
+    pub(super) fn heard(&mut self, who: Who, key: usize) {
+        self.keys[key].counts.entry(who).or_default().epoch = None;
     }
 
-    pub(super) fn epoch_of(&self, who: Who, key: usize) -> u64 {
-        self.keys[key].counts.get(&who).map_or(0, |counted| counted.epoch)
+    /// The epoch that a worker is in; `look` is asked if something changed since it was last known.
+    pub(super) fn epoch_of(&mut self, who: Who, key: usize, look: impl FnOnce() -> u64) -> u64 {
+        *self.keys[key].counts.entry(who).or_default().epoch.get_or_insert_with(look)
     }
 
     /// A caller was told that its outcome counts, in the epoch that it was in before.
@@ -292,7 +296,14 @@ impl Books {
             self.violate(Invariant::OneLease, at, what);
         }
         let book = &mut self.keys[key];
-        book.probes.push(Probe { who, nonce, deadline: at + left, settled: None, applied: false });
+        book.probes.push(Probe {
+            who,
+            nonce,
+            may_be_alone: excused,
+            deadline: at + left,
+            settled: None,
+            applied: false,
+        });
         book.probes.len() - 1
     }
 

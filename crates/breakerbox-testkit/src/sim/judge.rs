@@ -199,7 +199,7 @@ impl Books {
         }
         let highest = book.epochs.last().copied().unwrap_or(0);
         let was = seen.was.map_or(0, |was| was.epoch.0);
-        if record.epoch.0 < was || (self.last_loss.is_none() && record.epoch.0 < highest) {
+        if record.epoch.0 < was || (self.last_loss.is_none() && !book.forgotten && record.epoch.0 < highest) {
             wrong.push((
                 Invariant::CompareAndSwap,
                 format!("went back from epoch {highest} to {}", record.epoch.0),
@@ -262,13 +262,15 @@ impl Books {
         let in_time =
             lease.is_some_and(|lease| now < lease.expires_at && seen.swap.not_after < lease.expires_at);
         let mut reports = book.probes.iter_mut().rev().filter(reported);
-        let wrong = match reports.find(|probe| probe.nonce.is_none() || probe.nonce == nonce) {
+        let wrong = match reports
+            .find(|probe| probe.nonce.is_none() || probe.nonce == nonce || (excused && probe.may_be_alone))
+        {
             None => Some("that nobody reported"),
             Some(probe) => {
                 probe.applied = true;
                 // While the store is away, a worker probes by itself.
                 match (holds, in_time) {
-                    _ if excused && probe.nonce.is_none() => None,
+                    _ if excused && (probe.nonce.is_none() || probe.may_be_alone) => None,
                     (false, _) => Some("that has no lease"),
                     (true, false) => Some("after its lease had ended"),
                     (true, true) => None,

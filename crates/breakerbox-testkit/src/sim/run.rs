@@ -1,5 +1,6 @@
 //! One run: the timeline, and what must hold at its end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use breakerbox::store::MemorySnapshot;
 use breakerbox::{Command, Mode, Record, Status};
 use tokio::time::timeout_at;
 
-use super::books::{Invariant, Tally, Violation, Who};
+use super::books::{Counts, Invariant, Tally, Violation, Who};
 use super::network::Network;
 use super::sabotage::Sabotage;
 use super::scenario::{Cut, Event, Flavour, Scenario};
-use super::worker::Worker;
+use super::worker::{Worker, epoch_of};
 use super::world::World;
 
 /// After how long operators let go once more.
@@ -280,7 +281,8 @@ impl Run {
         let history = &books.keys[key].history;
         let known = history.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
         let has_lived = here.cause.is_some();
-        if known > 0 && (!has_lived || here.epoch.0 < known) {
+        let has_expired = there.is_none() && here.status() == Status::Closed;
+        if known > 0 && !has_expired && (!has_lived || here.epoch.0 < known) {
             return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
         }
         match there {
@@ -303,16 +305,17 @@ impl Run {
             return;
         }
         let mut wrong = Vec::new();
-        for (key, book) in self.world.books().keys.iter().enumerate() {
-            for (who, counts) in book.counts.iter().filter(|_| !book.forgotten) {
-                let of = |epochs: &std::collections::BTreeMap<u64, _>| {
-                    epochs.get(&counts.epoch).copied().unwrap_or_default()
-                };
+        for worker in self.workers.iter().flatten() {
+            for (key, circuit) in worker.circuits.iter().enumerate() {
+                let (who, epoch) = (worker.who, epoch_of(circuit));
+                let books = self.world.books();
+                let book = &books.keys[key];
+                let Some(counts) = book.counts.get(&who).filter(|_| !book.forgotten) else { continue };
+                let of = |epochs: &BTreeMap<u64, Counts>| epochs.get(&epoch).copied().unwrap_or_default();
                 let (counted, told) = (of(&counts.counted), of(&counts.told));
                 if counted != told {
                     wrong.push(format!(
-                        "{who:?}, e{key}: counted {counted:?} in epoch {}, told {told:?}",
-                        counts.epoch
+                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, told {told:?}"
                     ));
                 }
             }

@@ -51,7 +51,7 @@ impl Worker {
                 books.note(|| {
                     format!("{who:?} e{key} is {} in epoch {}", heard.change.to, heard.change.epoch.0)
                 });
-                books.write(|books| books.heard(who, key, heard.change.epoch.0));
+                books.write(|books| books.heard(who, key));
             })
             .store_observer(move |health| healthy.note(|| format!("{who:?} store {health}")))
             .seed(seed)
@@ -93,6 +93,12 @@ impl Worker {
             }
         }));
     }
+}
+
+/// The epoch of the store's that a worker's circuit is in: none as long as nothing has happened to it.
+pub(super) fn epoch_of(circuit: &Circuit) -> u64 {
+    let record = circuit.record();
+    record.cause.map_or(0, |_| record.epoch.0)
 }
 
 /// Calls one endpoint, again and again.
@@ -215,7 +221,7 @@ impl Caller {
             course = Course { takes: PATIENCE, kind: OutcomeKind::Failure };
         }
         sleep(course.takes).await;
-        let epoch = world.write(|books| books.epoch_of(who, key));
+        let epoch = world.write(|books| books.epoch_of(who, key, || epoch_of(&self.circuit)));
         let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
         let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {

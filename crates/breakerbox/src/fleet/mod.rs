@@ -108,7 +108,8 @@ impl Fleet {
         let confirm = match self.settings.consistency {
             // Whatever anybody counted is in the store.
             Consistency::Strict => Duration::ZERO,
-            _ => HANDED_IN,
+            // Told after so long, and then on its way.
+            _ => HANDED_IN + self.settings.store_timeout,
         };
         Waits { swap: self.settings.store_timeout, confirm }
     }

@@ -55,7 +55,13 @@ impl Shared {
                 }
                 self.lost(cell, *record);
             }
-            Ended::Unknown => self.waiters.wake_one(cell),
+            Ended::Unknown => {
+                // If it was decided alone, nobody else will bring it in.
+                if let Some(fleet) = &self.fleet {
+                    fleet.health.note_absentee();
+                }
+                self.waiters.wake_one(cell);
+            }
         }
     }
 
