@@ -5,6 +5,7 @@
 
 mod closed;
 mod fleet;
+mod fleet_alone;
 mod fleet_of_one;
 mod fleet_rig;
 mod half_open;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+mod fleet_rig;
 mod lease_model;
 mod memory_store;
 mod overload;
@@ -12,4 +13,5 @@ mod sampling;
 mod sampling_rig;
 mod servers;
 mod sim;
+mod store_away;
 mod strict;

@@ -15,7 +15,7 @@ use breakerbox::{
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::TokioClock;
+use crate::fleet_rig::TokioClock;
 
 pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

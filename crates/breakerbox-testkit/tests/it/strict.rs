@@ -11,7 +11,7 @@ use breakerbox::{
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::{Fleet, Process, ms, simple};
+use crate::fleet_rig::{Fleet, Process, ms, simple};
 
 /// Nobody listens or reads again, so that nothing is known but by asking.
 fn strictly(builder: Builder) -> Builder {

@@ -1,0 +1,217 @@
+//! A member of a fleet whose store is away: what it decides alone, and what becomes of that.
+
+use breakerbox_core::fleet::{Proposal, Tell};
+use breakerbox_core::{Command, Record, Refusal, Settlement, Status};
+
+use crate::fleet_rig::Fleet;
+use crate::rig::{failed, ms, ok, operator, secs, simple};
+
+#[test]
+fn alone_each_process_goes_on_from_what_it_knows() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.fail(0, 2);
+    (0..2).for_each(|n| fleet.members[n].leave());
+    fleet.fail(0, 1);
+    assert_eq!([0, 1].map(|n| fleet.status(n)), [Status::Open, Status::Closed]);
+    fleet.pass(secs(30));
+    assert!(fleet.ask(0).unwrap().is_probe(), "one probe for each circuit and process");
+    assert_eq!(fleet.delta(1), None, "nothing is told");
+}
+
+#[test]
+fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
+    let mut fleet = Fleet::new(3, &simple());
+    (0..3).for_each(|n| fleet.members[n].leave());
+    fleet.fail(0, 3);
+    fleet.pass(secs(1));
+    fleet.fail(1, 3);
+    for n in 0..3 {
+        let record = fleet.store.record.clone();
+        let learnt = fleet.step(n, |member, at| member.rejoin(record, at));
+        fleet.took(n, learnt);
+    }
+    let record = fleet.store.record.clone().unwrap();
+    assert_eq!(record.status(), Status::Open);
+    for n in 0..3 {
+        assert_eq!(fleet.members[n].circuit().record(), record, "{n} agrees");
+    }
+}
+
+#[test]
+fn a_probe_is_never_split_between_the_store_and_being_alone() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.pass(secs(30));
+    let given_by_the_store = fleet.ask(0).unwrap();
+    fleet.members[0].leave();
+    assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Settlement::Late);
+    assert_eq!(fleet.status(0), Status::HalfOpen);
+    assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })), "the lease still holds");
+    fleet.pass(secs(12));
+    let given_alone = fleet.ask(0).unwrap();
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.settle(0, given_alone, &ok()), Settlement::Late);
+    let agreed = fleet.store.record.clone().unwrap();
+    assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
+    assert!(fleet.ask(0).unwrap().is_probe(), "now by the store");
+}
+
+#[test]
+fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_it() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    let permit = fleet.ask(0).unwrap();
+    fleet.report(0, permit, &failed());
+    fleet.members[0].leave();
+    fleet.fail(0, 2);
+    assert_eq!(fleet.status(0), Status::Open, "by itself");
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    assert!(probe.is_probe());
+    fleet.settle(0, probe, &ok());
+    assert_eq!(fleet.status(0), Status::Closed);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.delta(0), None, "its failures belong to an epoch that the fleet never knew");
+}
+
+#[test]
+fn what_was_swapped_in_while_it_went_alone_is_not_swapped_in_again_on_return() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.members[0].leave();
+    let by = operator();
+    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::ForceOpen, &by, at));
+    assert!(fleet.swap(0, &proposal.unwrap()));
+    assert_eq!(fleet.status(0), Status::Open);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert_eq!(learnt.publish, None);
+}
+
+#[test]
+fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.fail(0, 1);
+    fleet.pass(ms(1));
+    fleet.fail(1, 1);
+    fleet.pass(ms(1));
+    let permit = fleet.ask(0).unwrap();
+    fleet.report(0, permit, &failed());
+    let delta = fleet.delta(0).unwrap();
+    let merged = fleet.store.merge(&delta, fleet.now);
+    let Tell::Swap(trip) = fleet.step(0, |member, at| member.told(&merged, at)).tell else {
+        panic!("a trip")
+    };
+    assert!(fleet.store.swap(&trip, fleet.now), "but nobody hears of it");
+    fleet.members[0].leave();
+    fleet.pass(ms(1));
+    fleet.fail(0, 1);
+    assert_eq!(fleet.status(0), Status::Open, "by itself, a moment later");
+    let alone = fleet.members[0].circuit().epoch();
+    fleet.step(0, |member, at| member.won(&trip, at.policy, at.now));
+    assert_eq!(fleet.members[0].circuit().epoch(), alone, "epochs only grow");
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    fleet.took(0, learnt);
+    assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
+}
+
+/// The first member closes the circuit alone, and is back: what it is to propose.
+fn closed_alone() -> (Fleet, Proposal) {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    fleet.members[0].leave();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    assert_eq!(fleet.status(0), Status::Closed);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    let proposal = *learnt.publish.unwrap();
+    let permit = fleet.ask(0).unwrap();
+    assert_eq!(fleet.settle(0, permit, &ok()), Settlement::Counted);
+    (fleet, proposal)
+}
+
+#[test]
+fn what_is_counted_in_an_epoch_that_the_store_has_not_taken_waits_for_it() {
+    let (mut fleet, proposal) = closed_alone();
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0, "nothing for the epoch before");
+    assert!(fleet.swap(0, &proposal));
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
+}
+
+#[test]
+fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
+    let (mut fleet, proposal) = closed_alone();
+    fleet.pass(secs(1));
+    // It is too late, is read back, and goes out anew.
+    assert!(!fleet.swap(0, &proposal));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
+}
+
+#[test]
+fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
+    let (mut fleet, proposal) = closed_alone();
+    let _lease = fleet.take_lease(1).unwrap();
+    let there = fleet.store.record.clone();
+    assert!(!fleet.swap(0, &proposal));
+    assert_eq!(fleet.store.record, there, "nothing is put over it");
+    assert_eq!(Some(fleet.members[0].circuit().record()), there);
+    fleet.tell(0);
+    assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
+}
+
+#[test]
+fn what_was_decided_alone_is_proposed_until_the_store_has_it_and_counts_wait_for_that() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
+    fleet.members[0].leave();
+    fleet.fail(0, 3);
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
+    assert!(learnt.publish.is_some(), "but it is lost on its way");
+    let call = fleet.ask(0).unwrap();
+    fleet.report(0, call, &ok());
+    assert_eq!(fleet.delta(0), None, "the store does not know the epoch that this belongs to");
+    fleet.read(0);
+    assert_eq!(
+        fleet.store.record.as_ref().map(Record::status),
+        Some(Status::Closed),
+        "so it is proposed again"
+    );
+    assert_eq!(
+        fleet.delta(0).map(|delta| delta.epoch),
+        fleet.store.record.as_ref().map(|record| record.epoch)
+    );
+}
+
+#[test]
+fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
+    let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0).probes(1));
+    fleet.trip();
+    fleet.pass(secs(30));
+    let _lost = fleet.ask(1).unwrap();
+    fleet.read(0);
+    fleet.members[0].leave();
+    fleet.pass(secs(15));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let call = fleet.ask(0).unwrap();
+    fleet.report(0, call, &ok());
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert!(learnt.publish.is_some(), "it closed the circuit, but that is lost on its way");
+    let _probe = fleet.take_lease(1).unwrap();
+    fleet.read(0);
+    assert_eq!(fleet.status(0), Status::HalfOpen, "somebody else was first");
+    assert_eq!(fleet.delta(0), None);
+}

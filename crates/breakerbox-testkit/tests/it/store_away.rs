@@ -1,0 +1,265 @@
+//! A fleet whose store is away, forgets, or can't be read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use breakerbox::store::Store;
+use breakerbox::{
+    Attribution, Breakerbox, CallError, Command, Consistency, ObeyError, OnStoreLoss, Refusal, Status,
+    StoreHealth,
+};
+use breakerbox_testkit::faults::{Fault, FaultyStore};
+use tokio::time::{Instant, sleep};
+
+use crate::fleet_rig::{Fleet, Process, ms, simple};
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
+    for fault in [Fault::Refuses, Fault::BlackHole, Fault::LosesAnswers] {
+        let fleet = Fleet::new(3, &simple());
+        for process in &fleet.processes {
+            process.succeed().await.unwrap();
+            process.way.set(fault);
+        }
+        // Whatever is tried, no call waits longer than the store may take.
+        for _ in 0..20 {
+            for process in &fleet.processes {
+                let start = Instant::now();
+                let _ = process.succeed().await;
+                assert!(start.elapsed() <= ms(500), "{fault:?}: {:?}", start.elapsed());
+            }
+            sleep(ms(250)).await;
+        }
+        for process in &fleet.processes {
+            let Some(StoreHealth::Degraded { error }) = process.breakers.store_health() else {
+                panic!("{fault:?} goes unnoticed");
+            };
+            let why = if fault == Fault::Refuses { "connection refused" } else { "did not answer" };
+            assert!(error.contains(why), "{fault:?}: {error}");
+            assert_eq!(process.health.lock().unwrap().len(), 1);
+            assert!(process.breakers.counts().unheard > 0, "{fault:?}");
+        }
+        for _ in 0..3 {
+            fleet.processes[0].fail().await;
+        }
+        assert_eq!(fleet.statuses(), [Status::Open, Status::Closed, Status::Closed], "{fault:?}");
+        for process in &fleet.processes {
+            process.way.set(Fault::None);
+        }
+        fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+        for process in &fleet.processes {
+            assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
+    for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
+        let fleet = Fleet::new(0, &simple());
+        let process = Process::with(1, &fleet.store, &simple(), |builder| builder.on_store_loss(on_loss));
+        process.succeed().await.unwrap();
+        process.way.set(Fault::Refuses);
+        sleep(Duration::from_secs(5)).await;
+        for _ in 0..10 {
+            // Somebody has to find out that it is away.
+            process.fail().await;
+            sleep(ms(300)).await;
+        }
+        for answer in [process.succeed().await, process.circuit.ask().map(drop).map_err(CallError::Refused)] {
+            match on_loss {
+                OnStoreLoss::Admit => assert_eq!(answer, Ok(())),
+                _ => assert_eq!(answer, Err(CallError::Refused(Refusal::StoreLost))),
+            }
+        }
+        process.way.set(Fault::None);
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(process.succeed().await, Ok(()));
+        assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_can_not_be_read_concerns_no_other() {
+    let fleet = Fleet::new(2, &simple());
+    for process in &fleet.processes {
+        process.succeed().await.unwrap();
+        process.way.spoil(Some("e1"));
+    }
+    sleep(ms(1_500)).await;
+    let others: Vec<_> =
+        fleet.processes.iter().map(|process| process.breakers.circuit("e2").unwrap()).collect();
+    for n in [0, 1, 0] {
+        let _ = others[n].call(async { Err::<(), _>("down") }).await;
+        // Both in one batch.
+        let _ = fleet.processes[n].succeed().await;
+        sleep(ms(150)).await;
+    }
+    sleep(ms(1_500)).await;
+    assert!(others.iter().all(|circuit| circuit.status() == Status::Open), "{others:?}");
+    // This one is each process's own meanwhile, and that is reported.
+    for _ in 0..3 {
+        fleet.processes[0].fail().await;
+    }
+    assert_eq!(fleet.statuses(), [Status::Open, Status::Closed]);
+    let by = Attribution::new("ann", "maintenance").unwrap();
+    for process in &fleet.processes {
+        let keys: Vec<_> =
+            process.breakers.unreadable().into_iter().map(|unreadable| unreadable.key).collect();
+        assert_eq!(keys, ["e1"]);
+        assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+        let told = process.circuit.obey_store(Command::ForceOpen, &by).await;
+        assert_eq!(told, Err(ObeyError::Unreadable));
+        process.way.spoil(None);
+    }
+    fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+    for process in &fleet.processes {
+        assert_eq!(process.breakers.unreadable(), []);
+        assert!(process.health.lock().unwrap().is_empty(), "it was there all the time");
+    }
+}
+
+/// Who was told what to do while the store was away was never on its own, and so the fleet's promise holds at once.
+#[tokio::test(start_paused = true)]
+async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() {
+    for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
+        let mut fleet = Fleet::new(0, &simple());
+        for n in 0..3 {
+            fleet
+                .processes
+                .push(Process::with(n, &fleet.store, &simple(), |builder| builder.on_store_loss(on_loss)));
+        }
+        fleet.trip().await;
+        for process in &fleet.processes {
+            process.way.set(Fault::Refuses);
+        }
+        let is_lost = |process: &Process| process.breakers.store_health() != Some(StoreHealth::Connected);
+        let limit = Instant::now() + Duration::from_secs(60);
+        // Until after the cool-off: whoever asks next wants to probe.
+        sleep(Duration::from_secs(31)).await;
+        while !fleet.processes.iter().all(is_lost) {
+            assert!(Instant::now() < limit, "{on_loss:?}");
+            sleep(ms(10)).await;
+        }
+        for process in &fleet.processes {
+            process.way.set(Fault::None);
+        }
+        let mut probes = Vec::new();
+        let back = Instant::now();
+        while back.elapsed() < Duration::from_secs(3) {
+            for process in &fleet.processes {
+                let was_lost = is_lost(process);
+                if let Ok(permit) = process.circuit.ask_store().await {
+                    if permit.is_probe() {
+                        probes.push((back.elapsed(), permit));
+                    } else {
+                        assert!(was_lost && on_loss == OnStoreLoss::Admit, "{on_loss:?}: it is open");
+                        permit.ignored();
+                    }
+                }
+            }
+            sleep(ms(1)).await;
+        }
+        let after: Vec<_> = probes.iter().map(|(after, _)| *after).collect();
+        assert_eq!(after.len(), 1, "{on_loss:?}: {after:?}");
+        assert!(after[0] <= ms(600), "{on_loss:?}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
+    let fleet = Fleet::new(3, &simple());
+    for process in &fleet.processes {
+        process.succeed().await.unwrap();
+    }
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    let [first, second, third] = &fleet.processes[..] else { panic!("three") };
+    assert_eq!(first.circuit.obey(Command::ForceOpen, &by), Err(ObeyError::Shared));
+    assert!(first.circuit.obey_store(Command::ForceOpen, &by).await.unwrap().is_some());
+    fleet.all_become(Status::Open, ms(100)).await;
+    assert_eq!(second.circuit.ask().map(drop), Err(Refusal::ForcedOpen));
+    third.way.set(Fault::Refuses);
+    for _ in 0..10 {
+        assert_eq!(third.succeed().await, Err(CallError::Refused(Refusal::ForcedOpen)));
+        sleep(ms(500)).await;
+    }
+    assert_eq!(third.circuit.obey_store(Command::Reset, &by).await, Err(ObeyError::StoreAway));
+    second.circuit.obey_store(Command::Reset, &by).await.unwrap();
+    third.way.set(Fault::None);
+    fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_run_refuses_nothing_though_the_store_is_away() {
+    let fleet = Fleet::new(0, &simple());
+    let way = FaultyStore::new(Arc::clone(&fleet.store) as Arc<dyn Store>);
+    let told = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    let breakers = Breakerbox::builder()
+        .policy(simple().build().unwrap())
+        .store(Arc::clone(&way))
+        .on_store_loss(OnStoreLoss::Refuse)
+        .dry_run(move |_, refusal| {
+            assert_eq!(*refusal, Refusal::StoreLost);
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .build();
+    let circuit = breakers.circuit("e1").unwrap();
+    way.set(Fault::Refuses);
+    for _ in 0..20 {
+        assert_eq!(circuit.call(async { Ok::<_, ()>(()) }).await, Ok(()));
+        sleep(ms(500)).await;
+    }
+    assert!(told.load(Ordering::SeqCst) > 5 && circuit.ask().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_do_not_wait_do_not_keep_a_store_away() {
+    let fleet = Fleet::with(1, &simple(), |builder| builder.consistency(Consistency::Strict));
+    let process = &fleet.processes[0];
+    // Between two of the looks that are taken at it anyway.
+    sleep(ms(217)).await;
+    process.way.set(Fault::Refuses);
+    while process.breakers.store_health() == Some(StoreHealth::Connected) {
+        process.fail().await;
+    }
+    process.way.set(Fault::BlackHole);
+    // The one request that is let through is a caller's, who goes away.
+    let is_let_through = async |n: u32| {
+        let circuit = process.breakers.circuit(&format!("e{n}")).unwrap();
+        tokio::time::timeout(ms(3), circuit.ask_store()).await.is_err()
+    };
+    let mut asked = 1;
+    while !is_let_through(asked).await {
+        asked += 1;
+        assert!(asked < 1_000, "somebody else was first");
+        sleep(ms(1)).await;
+    }
+    process.way.set(Fault::None);
+    sleep(ms(600)).await;
+    assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
+    let fleet = Fleet::new(2, &simple());
+    fleet.trip().await;
+    sleep(Duration::from_secs(31)).await;
+    let before = fleet.store.snapshot();
+    let [first, second] = &fleet.processes[..] else { panic!("two") };
+    let probe = first.circuit.ask_store().await.unwrap();
+    assert!(probe.is_probe());
+    fleet.store.restore(before);
+    // The other has not heard of the lease, as happens where messages are lost with the writes.
+    let third = Process::new(5, &fleet.store, &simple());
+    let beside = third.circuit.ask_store().await.unwrap();
+    assert!(beside.is_probe());
+    beside.success();
+    sleep(ms(100)).await;
+    probe.success();
+    sleep(ms(100)).await;
+    let counts =
+        |process: &Process| (process.breakers.counts().overlaps, process.breakers.counts().late_results);
+    assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
+}
