@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::record::{Attribution, Record};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Version;
+use crate::token::{Draw, Version};
 use crate::transitions::Answer;
 
 impl Member {
@@ -287,7 +287,13 @@ impl Member {
         let Moment { policy, draw, now, .. } = at;
         let learnt = self.learn(record.clone(), at);
         let expected = record.as_ref().map(|record| record.version);
-        let known = record.unwrap_or_else(|| Record::new(None, draw, now));
+        let mut known = record.unwrap_or_else(|| Record::new(None, draw, now));
+        if !self.circuit.is_pristine() {
+            // Also over what was decided alone, and would otherwise be put over it on return.
+            known.epoch = known.epoch.max(self.circuit.epoch());
+        }
+        // What is published on the occasion is another write, and has the version that these bits make.
+        let draw = Draw(draw.0.rotate_left(64) ^ 1);
         let step = known.obey(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))
     }

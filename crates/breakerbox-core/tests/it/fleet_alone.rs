@@ -215,3 +215,27 @@ fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
     assert_eq!(fleet.status(0), Status::HalfOpen, "somebody else was first");
     assert_eq!(fleet.delta(0), None);
 }
+
+#[test]
+fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.trip();
+    let by = operator();
+    // The store has lost everything: what is known is published, and the order is another write.
+    let (learnt, order) = fleet.step(0, |member, at| member.obey(None, Command::Disable, &by, at));
+    let versions = (learnt.publish.unwrap().step.record.version, order.unwrap().step.record.version);
+    assert_ne!(versions.0, versions.1);
+
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.members[0].leave();
+    fleet.pass(ms(300));
+    fleet.fail(0, 3);
+    // It had estimated the store's time to be later than it is.
+    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 200_000);
+    let (_, order) = fleet.step(0, |member, at| member.obey(None, Command::Disable, &by, at));
+    assert!(fleet.swap(0, &order.unwrap()));
+    assert_eq!(fleet.status(0), Status::Disabled);
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert_eq!(learnt.publish, None, "nothing is put over what an operator said");
+}
