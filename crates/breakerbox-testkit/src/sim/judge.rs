@@ -135,7 +135,12 @@ impl Books {
     pub(super) fn swapped(&mut self, seen: &Seen<'_>) -> Meaning {
         let (who, key, at) = (seen.who, seen.key, seen.at);
         let record = &seen.swap.record;
-        let is_known = self.keys[key].epochs.contains(&record.epoch.0) && !seen.stays_in_epoch();
+        let book = &self.keys[key];
+        // After a loss two may make the same epoch of the same record; their leases tell.
+        let leased = |lease: Lease| book.grants.iter().any(|grant| grant.nonce == lease.nonce);
+        let is_known = book.epochs.contains(&record.epoch.0)
+            && !seen.stays_in_epoch()
+            && record.lease.is_none_or(leased);
         let meaning = seen.meaning(is_known);
         self.tally.swaps += 1;
         self.judge_write(seen, meaning);
@@ -206,7 +211,7 @@ impl Books {
             ));
         }
         let said = matches!(meaning, Meaning::Order(_));
-        if seen.is_overridden() && !said && self.last_loss.is_none() {
+        if seen.is_overridden() && !said && self.last_loss.is_none() && !book.forgotten {
             wrong.push((Invariant::OverridesHold, format!("put aside what an operator said ({meaning:?})")));
         }
         if let (Meaning::Trip | Meaning::Lease, Some(told)) = (meaning, book.told_at.get(&who)) {

@@ -142,7 +142,7 @@ impl Caller {
         world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
         match answer {
             Ok(permit) if permit.is_probe() => self.probe(permit).await,
-            Ok(permit) => self.ordinary(permit).await,
+            Ok(permit) => self.ordinary(permit, asked_at).await,
             Err(refusal) => world.note(|| format!("{who:?} e{key}: {}", refusal.name())),
         }
     }
@@ -213,9 +213,8 @@ impl Caller {
         }
     }
 
-    async fn ordinary(&mut self, permit: Permit<'_>) {
+    async fn ordinary(&mut self, permit: Permit<'_>, asked_at: Duration) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let began = world.at();
         let mut course = self.course();
         if course.takes >= PATIENCE {
             course = Course { takes: PATIENCE, kind: OutcomeKind::Failure };
@@ -226,7 +225,7 @@ impl Caller {
         let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {
             // It can't be known from outside whether it counts.
-            if world.at() - began >= world.scenario.policy.cancel_grace() {
+            if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
                 world.write(|books| books.counted(who, key, epoch, true));
             }
             drop(permit);
