@@ -77,7 +77,7 @@ impl Member {
     }
 
     /// Whether the store has, as far as is known, the epoch that this process is in.
-    fn is_published(&self) -> bool {
+    pub(super) fn is_published(&self) -> bool {
         let seen = self.link.as_ref().and_then(|link| link.seen);
         seen.is_none_or(|seen| match seen.version {
             Some(_) => seen.epoch == self.circuit.epoch(),

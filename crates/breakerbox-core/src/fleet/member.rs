@@ -237,13 +237,16 @@ impl Member {
 
     /// Counts an ordinary outcome here and for the store.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> Reported {
+        let is_published = self.is_published();
         let Some(link) = self.link.as_mut().filter(|_| outcome.kind != OutcomeKind::Ignored) else {
             return Reported::quietly(Settled::UNCOUNTED);
         };
         self.circuit.put_in_window(outcome, policy, now);
         if link.consistency == Consistency::Strict {
             link.retry_after = link.retry_after.max(outcome.retry_after);
-            let epoch = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            // One that the store has not taken yet it does not count for the one that it has.
+            let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
+            let epoch = if is_published { seen } else { self.circuit.epoch() };
             return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
         }
         link.count(outcome, policy, now);

@@ -1,6 +1,6 @@
 //! A member of a fleet whose store is away: what it decides alone, and what becomes of that.
 
-use breakerbox_core::fleet::{Proposal, Tell};
+use breakerbox_core::fleet::{Consistency, Proposal, Tell};
 use breakerbox_core::{Command, Record, Refusal, Settlement, Status};
 
 use crate::fleet_rig::Fleet;
@@ -238,4 +238,22 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     assert_eq!(learnt.publish, None, "nothing is put over what an operator said");
+}
+
+#[test]
+fn strictly_nothing_is_counted_for_an_epoch_that_the_store_has_left_to_this_process() {
+    let mut fleet = Fleet::with(2, &simple(), Consistency::Strict);
+    fleet.waits.confirm = std::time::Duration::ZERO;
+    fleet.fail(0, 3);
+    fleet.members[0].leave();
+    fleet.pass(secs(30));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &ok());
+    let call = fleet.ask(0).unwrap();
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert!(learnt.publish.is_some(), "and it is on its way");
+    let told = fleet.report(0, call, &ok()).tell;
+    let own = fleet.members[0].circuit().epoch();
+    assert!(matches!(told, Tell::One { epoch, .. } if epoch == own), "{told:?}");
 }
