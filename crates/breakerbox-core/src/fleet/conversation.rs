@@ -10,7 +10,7 @@ use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told, is_of_an
 use super::delta::{Delta, Merged};
 use super::link::Seen;
 use super::member::{Member, refused};
-use crate::change::{Change, Command, Step};
+use crate::change::{Cause, Change, Command, Step};
 use crate::circuit::Circuit;
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
@@ -154,8 +154,9 @@ impl Member {
         }
         link.seen = Some(Seen::of(Some(record)));
         if let Some(left_in) = &mut link.alone_since {
-            if self.circuit.epoch() > record.epoch {
-                // What was decided alone since then is newer, and is proposed on return.
+            let is_order = matches!(record.cause, Some(Cause::Command { .. }));
+            if self.circuit.epoch() > record.epoch && !is_order {
+                // What was decided alone since then is newer, and is proposed on return. What an operator said holds.
                 return change.clone();
             }
             // This the store knows: on return it need not be told.

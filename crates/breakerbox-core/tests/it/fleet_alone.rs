@@ -257,3 +257,21 @@ fn strictly_nothing_is_counted_for_an_epoch_that_the_store_has_left_to_this_proc
     let own = fleet.members[0].circuit().epoch();
     assert!(matches!(told, Tell::One { epoch, .. } if epoch == own), "{told:?}");
 }
+
+#[test]
+fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
+    let mut fleet = Fleet::new(2, &simple());
+    fleet.members[0].leave();
+    let by = operator();
+    let (_, order) = fleet.step(0, |member, at| member.obey(None, Command::ForceClosed, &by, at));
+    let order = order.unwrap();
+    assert!(fleet.store.swap(&order, fleet.now), "but the answer takes its time");
+    fleet.pass(ms(10));
+    fleet.fail(0, 3);
+    assert_eq!(fleet.status(0), Status::Open);
+    fleet.step(0, |member, at| member.won(&order, at.policy, at.now));
+    assert!(fleet.ask(0).is_ok(), "as the operator said");
+    let record = fleet.store.record.clone();
+    let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
+    assert_eq!(learnt.publish, None);
+}
