@@ -9,7 +9,7 @@ use crate::clock::{AnyClock, ManualClock};
 use crate::draws::Draws;
 
 fn times(clock: &ManualClock) -> Times {
-    Times::new(AnyClock::Custom(Arc::new(clock.clone())), false, Draws::Random)
+    Times::new(AnyClock::Custom(Arc::new(clock.clone())), None, Draws::Random)
 }
 
 /// Trips at the second failure in a row; one probe closes.
