@@ -172,12 +172,8 @@ impl Refusal {
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
-            Self::Ramping { .. }
-            | Self::Judging
-            | Self::StoreNotAsked
-            | Self::StoreLost
-            | Self::ForcedOpen
-            | Self::Disabled => None,
+            // As `retry_at`, which names them all.
+            _ => None,
         }
     }
 
