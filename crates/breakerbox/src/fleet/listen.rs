@@ -44,8 +44,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 impl Shared {
     /// The circuit that the store knows by this name, if this process has it.
     pub(super) fn cell_of(&self, store_key: &str) -> Option<Arc<Cell>> {
-        let key = if self.dry_run { store_key.strip_prefix("dry-run ")? } else { store_key };
-        self.registry.find(key)
+        self.registry.find(self.key_of(store_key)?)
     }
 
     /// Reads what is not closed or overridden, or everything, and learns it.

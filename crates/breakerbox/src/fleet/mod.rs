@@ -7,6 +7,7 @@
 //! | `tell` | tells the store what was counted, and does what comes of it |
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
+//! | `names` | what the store calls circuits |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
 //! | `strict` | asks and tells the store at every call, for those who want that |
 //! | `runtime` | where all of this runs |
@@ -19,6 +20,7 @@
 mod health;
 mod lease;
 mod listen;
+mod names;
 mod queue;
 mod runtime;
 mod strict;
@@ -213,11 +215,6 @@ impl Shared {
         if let Some(fleet) = &self.fleet {
             fleet.queue.push(cell, news, self.times.now() + wait);
         }
-    }
-
-    /// The name under which the store knows a circuit.
-    fn store_key(&self, cell: &Cell) -> Arc<str> {
-        if self.dry_run { format!("dry-run {}", cell.key()).into() } else { cell.key().into() }
     }
 
     fn tenant(cell: &Cell) -> Arc<str> {

@@ -20,9 +20,6 @@ use crate::store::{Answer, Changes, Heard, ListQuery};
 /// How many records are read before others have their turn.
 const AT_ONCE: usize = 1_000;
 
-/// What circuits of a fleet that only watches begin with, in the store.
-const DRY_RUN: &str = "dry-run ";
-
 pub(super) struct Known {
     records: HashMap<Arc<str>, Record>,
     changes: Changes,
@@ -62,7 +59,7 @@ impl Known {
             let heard = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
             match heard {
                 Poll::Ready(Some(Heard::Changed { key, record })) => {
-                    let Some(key) = key_of(shared, &key) else { continue };
+                    let Some(key) = shared.key_of(&key).map(Arc::from) else { continue };
                     if self.records.get(&key).is_none_or(|known| known.epoch <= record.epoch) {
                         self.records.insert(key, (*record).clone());
                     }
@@ -115,7 +112,7 @@ impl Known {
         status: Option<Status>,
     ) -> Result<HashSet<Arc<str>>, Undone> {
         let (shared, fleet) = (leader.shared, leader.fleet);
-        let prefix = if shared.dry_run { DRY_RUN.to_owned() } else { String::new() };
+        let prefix = shared.name_prefix().to_owned();
         let mut query = ListQuery { prefix, status, limit: AT_ONCE, ..ListQuery::default() };
         let mut keys = HashSet::new();
         loop {
@@ -126,7 +123,7 @@ impl Known {
             };
             let page = shared.ask_store(fleet, page).await.map_err(|_| Undone::Interrupted)?.value;
             for (store_key, record) in page.circuits {
-                let Some(key) = key_of(shared, &store_key) else { continue };
+                let Some(key) = shared.key_of(&store_key).map(Arc::from) else { continue };
                 if record.status() != Status::Closed {
                     tell(shared, &key, &record);
                 }
@@ -147,7 +144,7 @@ impl Known {
 
     async fn read(&mut self, leader: &Leader<'_>, keys: &[Arc<str>]) -> Result<(), Undone> {
         let (shared, fleet) = (leader.shared, leader.fleet);
-        let store_keys: Vec<_> = keys.iter().map(|key| store_key(shared, key)).collect();
+        let store_keys: Vec<_> = keys.iter().map(|key| shared.name_of(key)).collect();
         let answer = shared.ask_store(fleet, fleet.store.read(&store_keys)).await;
         for (key, record) in keys.iter().zip(answer.map_err(|_| Undone::Interrupted)?.value) {
             // What can't be read is as good as not there: nothing can be swapped in for it by mistake.
@@ -155,20 +152,6 @@ impl Known {
         }
         Ok(())
     }
-}
-
-/// Whose circuit the store knows by this name; none if it is another fleet's.
-fn key_of(shared: &Shared, store_key: &Arc<str>) -> Option<Arc<str>> {
-    match (shared.dry_run, store_key.strip_prefix(DRY_RUN)) {
-        (true, Some(key)) => Some(key.into()),
-        (false, None) => Some(Arc::clone(store_key)),
-        _ => None,
-    }
-}
-
-/// The name by which the store knows a circuit.
-pub(super) fn store_key(shared: &Shared, key: &Arc<str>) -> Arc<str> {
-    if shared.dry_run { format!("{DRY_RUN}{key}").into() } else { Arc::clone(key) }
 }
 
 /// What was read is known in this process too. So whatever others changed, and nobody lived to tell, the leader's observers

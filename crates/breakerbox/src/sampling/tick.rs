@@ -13,7 +13,7 @@ use breakerbox_core::{
 };
 use tokio::time::Instant;
 
-use super::known::{Known, store_key};
+use super::known::Known;
 use super::leader::Leader;
 use super::office::Term;
 use super::report::Ticked;
@@ -207,7 +207,7 @@ impl<'t> Tick<'t> {
     fn swap_of(&self, decided: &Decided) -> Swap {
         let Decided { key, expected, step, keep_for, .. } = decided;
         Swap {
-            key: store_key(self.shared(), key),
+            key: self.shared().name_of(key),
             expected: *expected,
             record: Record { tenant: Some(tenant_of(key).into()), ..step.record.clone() },
             not_after: self.term.not_after(),
