@@ -84,14 +84,7 @@ impl Verbs {
                 answers[*place] = Some(merged(&deltas[*place].key, row)?);
             }
         }
-        let value = answers
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| unavailable("an answer is missing"))?;
-        match now {
-            Some(now) => Ok(Answer { now, value }),
-            None => Ok(Answer { now: self.read(&[]).await?.now, value }),
-        }
+        self.whole(answers, now).await
     }
 
     pub(crate) async fn read(
@@ -142,14 +135,24 @@ impl Verbs {
                 answers[*place] = Some(swapped(&swaps[*place].key, row)?);
             }
         }
+        self.whole(answers, now).await
+    }
+
+    /// All answers, in their places. Who asked nothing wants to know the time all the same.
+    async fn whole<T>(
+        &self,
+        answers: Vec<Option<T>>,
+        now: Option<Timestamp>,
+    ) -> Result<Answer<Vec<T>>, StoreError> {
         let value = answers
             .into_iter()
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| unavailable("an answer is missing"))?;
-        match now {
-            Some(now) => Ok(Answer { now, value }),
-            None => Ok(Answer { now: self.read(&[]).await?.now, value }),
-        }
+        let now = match now {
+            Some(now) => now,
+            None => self.read(&[]).await?.now,
+        };
+        Ok(Answer { now, value })
     }
 
     /// All statements of a swap are sent before the first is answered. Each sees what was there when it began, so that the last
