@@ -2,8 +2,16 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
+//! | [`delivery`] | what happens next to a delivery; pure |
+//! | [`queue`] | the durable queue: one trait, SQLite behind it |
+//! | [`send`] | outgoing HTTP, and which addresses may be called |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
 pub mod cli;
+pub mod delivery;
+pub mod objects;
+pub mod queue;
 pub mod replay;
+pub mod send;

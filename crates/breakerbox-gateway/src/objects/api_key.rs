@@ -1,0 +1,119 @@
+//! API keys: who may do what.
+
+use breakerbox_core::Timestamp;
+
+use super::{ApiKeyId, TenantId};
+
+/// SHA-256 of a key. The key itself is nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyHash(pub [u8; 32]);
+
+/// What is kept of a key.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ApiKey {
+    /// Its name; no secret.
+    pub id: ApiKeyId,
+    /// How it is known again.
+    pub hash: KeyHash,
+    /// For people.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// For whom; none: for all tenants.
+    pub tenant: Option<TenantId>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Until when it is good.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// One thing that a key may do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// Everything, policies, limits and keys included.
+    Admin,
+    /// Change endpoints, resend, override circuits.
+    Manage,
+    /// Look.
+    Read,
+    /// Submit events.
+    Send,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Read, Self::Send];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Manage => "manage",
+            Self::Read => "read",
+            Self::Send => "send",
+        }
+    }
+}
+
+/// What a key may do. Admin includes the rest, manage includes read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// These.
+    #[must_use]
+    pub fn of(scopes: &[Scope]) -> Self {
+        Self(scopes.iter().fold(0, |bits, scope| bits | 1 << *scope as u8))
+    }
+
+    /// Those of this number, as a database keeps it.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 0b1111)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Those that were given.
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.0 & 1 << *scope as u8 != 0)
+    }
+
+    /// Whether they allow this.
+    #[must_use]
+    pub fn allow(self, wanted: Scope) -> bool {
+        self.iter().any(|scope| {
+            scope == wanted || scope == Scope::Admin || (scope == Scope::Manage && wanted == Scope::Read)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_includes_all_and_manage_includes_read() {
+        use Scope::{Admin, Manage, Read, Send};
+        for (given, allowed) in [
+            (&[Admin][..], &[Admin, Manage, Read, Send][..]),
+            (&[Manage], &[Manage, Read]),
+            (&[Read, Send], &[Read, Send]),
+            (&[], &[]),
+        ] {
+            let scopes = Scopes::of(given);
+            for wanted in Scope::ALL {
+                assert_eq!(scopes.allow(wanted), allowed.contains(&wanted), "{given:?} {wanted:?}");
+            }
+            assert_eq!(Scopes::from_bits(scopes.bits()), scopes);
+            assert_eq!(scopes.iter().collect::<Vec<_>>(), given);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Deliveries and their attempts, as they are shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+
+use super::{DeliveryId, EndpointId, EventId, EventType, Priority, TenantId};
+use crate::delivery::Fault;
+
+/// One event for one endpoint.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivery {
+    /// Its name.
+    pub id: DeliveryId,
+    /// Whose.
+    pub tenant: TenantId,
+    /// What.
+    pub event: EventId,
+    /// What kind.
+    pub kind: EventType,
+    /// Where to; none for a dynamic URL.
+    pub endpoint: Option<EndpointId>,
+    /// The dynamic URL.
+    pub url: Option<Arc<str>>,
+    /// How important.
+    pub priority: Priority,
+    /// What has become of it.
+    pub state: DeliveryState,
+    /// Attempts that were used up.
+    pub attempts: u32,
+    /// While it waits: not before this.
+    pub due_at: Option<Timestamp>,
+    /// While it waits: given up then.
+    pub expires_at: Option<Timestamp>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it was delivered, failed or cancelled.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What has become of a delivery. Parked is none of these: it follows from the lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DeliveryState {
+    /// Not tried yet.
+    Pending,
+    /// A request is on its way.
+    InFlight,
+    /// Tried, and to be tried again.
+    Retrying,
+    /// The receiver has it.
+    Delivered,
+    /// Given up: a dead letter.
+    Failed(FailReason),
+    /// Its endpoint was deleted, or its owner said so.
+    Cancelled,
+}
+
+/// Why a delivery was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FailReason {
+    /// The receiver refuses this payload.
+    Rejected,
+    /// All attempts were used up.
+    Exhausted,
+    /// The endpoint said that it is gone.
+    Gone,
+    /// It waited for too long.
+    Expired,
+}
+
+/// One request of a delivery.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attempt {
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How long it took.
+    pub latency: Duration,
+    /// The status that was answered.
+    pub status: Option<u16>,
+    /// Why there was no answer.
+    pub fault: Option<Fault>,
+    /// More about the fault, for people.
+    pub detail: Option<String>,
+    /// The first bytes of the answer.
+    pub response: Bytes,
+    /// Whether it probed a circuit.
+    pub probe: bool,
+}

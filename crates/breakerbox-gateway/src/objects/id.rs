@@ -1,0 +1,178 @@
+//! Ids: 63 bits, of which the first 42 are the milliseconds since 1970. So they sort by the time they were made, an index on
+//! them grows at its end, and a page can begin at any of them.
+//!
+//! Written, an id is a prefix that says what it names and 13 characters of Crockford's base 32 in lower case.
+
+use std::fmt;
+use std::str::FromStr;
+
+use breakerbox_core::Timestamp;
+
+/// How many bits count within a millisecond.
+const COUNTER_BITS: u32 = 21;
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// 13 digits of 5 bits.
+const LENGTH: usize = 13;
+
+/// A number that sorts by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Id(i64);
+
+impl Id {
+    /// The id with this number; none if it is negative.
+    #[must_use]
+    pub const fn from_number(number: i64) -> Option<Self> {
+        if number < 0 { None } else { Some(Self(number)) }
+    }
+
+    /// The number, as a database keeps it. Never negative.
+    #[must_use]
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The lowest id of the millisecond that this moment is in.
+    #[must_use]
+    pub fn first_at(now: Timestamp) -> Self {
+        let millis = i64::try_from(now.as_micros() / 1_000).unwrap_or(i64::MAX) & (i64::MAX >> COUNTER_BITS);
+        Self(millis << COUNTER_BITS)
+    }
+
+    /// The next id after this one, at this time. It is greater, whatever the clock says.
+    #[must_use]
+    pub fn next(self, now: Timestamp) -> Self {
+        Self(Self::first_at(now).0.max(self.0.saturating_add(1)))
+    }
+
+    /// When it was made, to the millisecond.
+    #[must_use]
+    pub fn made_at(self) -> Timestamp {
+        Timestamp::from_millis((self.0 >> COUNTER_BITS).unsigned_abs())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; LENGTH];
+        let mut rest = self.0.unsigned_abs();
+        for digit in text.iter_mut().rev() {
+            *digit = DIGITS[usize::try_from(rest & 31).unwrap_or_default()];
+            rest >>= 5;
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl FromStr for Id {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        if text.len() != LENGTH {
+            return Err(IdError::Malformed);
+        }
+        let number = text.bytes().try_fold(0_u64, |number, byte| {
+            let digit = DIGITS.iter().position(|digit| *digit == byte).ok_or(IdError::Malformed)?;
+            // The first digit has only four bits' room; more would wrap.
+            let shifted = number.checked_mul(32).ok_or(IdError::Malformed)?;
+            Ok(shifted + digit as u64)
+        })?;
+        i64::try_from(number).ok().and_then(Self::from_number).ok_or(IdError::Malformed)
+    }
+}
+
+/// Why something is not an id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdError {
+    /// It names something else.
+    #[error("must begin with `{expected}`")]
+    Prefix {
+        /// How it would begin.
+        expected: &'static str,
+    },
+    /// It is not an id at all.
+    #[error("must be a prefix and 13 characters of 0-9 and a-z without i, l, o and u")]
+    Malformed,
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal,)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(pub Id);
+
+        impl $name {
+            /// How it begins when it is written.
+            pub const PREFIX: &str = $prefix;
+
+            /// The number, as a database keeps it.
+            #[must_use]
+            pub const fn number(self) -> i64 {
+                self.0.number()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                text.strip_prefix($prefix).ok_or(IdError::Prefix { expected: $prefix })?.parse().map(Self)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Names an endpoint.
+    EndpointId "ep_",
+    /// Names an event. It is the `webhook-id` of all its requests.
+    EventId "evt_",
+    /// Names a delivery.
+    DeliveryId "dlv_",
+    /// Names an API key; it is no secret.
+    ApiKeyId "key_",
+    /// Names a background job, such as a resend.
+    JobId "job_",
+    /// Names a lane: an endpoint's has the endpoint's number, one of a dynamic URL's circuit has a number of its own.
+    LaneId "lane_",
+}
+
+impl From<EndpointId> for LaneId {
+    fn from(endpoint: EndpointId) -> Self {
+        Self(endpoint.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_time_and_are_read_back() {
+        let first = Id::first_at(Timestamp::from_millis(1_763_000_000_000));
+        let second = first.next(Timestamp::from_millis(1_763_000_000_000));
+        let stepped_back = second.next(Timestamp::from_millis(1));
+        assert!(first < second && second < stepped_back);
+        assert_eq!(stepped_back.made_at(), Timestamp::from_millis(1_763_000_000_000));
+        assert!(first.to_string() < second.to_string(), "as texts too");
+        let event = EventId(second);
+        assert_eq!(event.to_string().parse(), Ok(event));
+        assert_eq!(Id::from_number(i64::MAX).map(|id| id.to_string()).as_deref(), Some("7zzzzzzzzzzzz"));
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused() {
+        for text in
+            ["", "0", "zzzzzzzzzzzzz", "8000000000000", "000000000000i", "00000000000000", "00000000000é"]
+        {
+            assert_eq!(text.parse::<Id>(), Err(IdError::Malformed), "{text}");
+        }
+        assert_eq!("dlv_0000000000000".parse::<EventId>(), Err(IdError::Prefix { expected: "evt_" }));
+    }
+}

@@ -1,0 +1,31 @@
+//! What the gateway keeps: tenants, endpoints, events, deliveries, attempts, API keys. Plain values, without a database.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`Id`] and its kin | names that sort by time and say what they name |
+//! | [`Tenant`] | a client of the gateway's owner: its limits, policies and secrets |
+//! | [`Endpoint`] | a registered destination of a tenant |
+//! | [`NewEvent`], [`Event`] | what a customer submits, and what is kept of it |
+//! | [`Delivery`] | one event for one endpoint |
+//! | [`Attempt`] | one request of a delivery |
+//! | [`ApiKey`] | who may do what |
+//!
+//! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
+
+mod api_key;
+mod delivery;
+mod endpoint;
+mod event;
+mod id;
+mod priority;
+mod secret;
+mod tenant;
+
+pub use api_key::{ApiKey, KeyHash, Scope, Scopes};
+pub use delivery::{Attempt, Delivery, DeliveryState, FailReason};
+pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
+pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
+pub use id::{ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId};
+pub use priority::Priority;
+pub use secret::{Secret, SecretError};
+pub use tenant::{Backlog, RateLimit, Tenant, TenantId, TenantIdError, TenantSettings};

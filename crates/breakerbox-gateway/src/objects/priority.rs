@@ -1,0 +1,72 @@
+//! How important an event is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use breakerbox_core::throttle;
+
+/// How important an event is. It orders the work of one tenant, and never crosses tenants.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Priority {
+    /// Critical to the whole experience.
+    High,
+    /// Important, but not critical.
+    Important,
+    /// If some are late, few will notice.
+    #[default]
+    Medium,
+    /// Trivial, or easily done later.
+    Low,
+}
+
+impl Priority {
+    /// All of them, the most important first.
+    pub const ALL: [Self; 4] = [Self::High, Self::Important, Self::Medium, Self::Low];
+
+    /// Its place in [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Important => "important",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}
+
+impl From<Priority> for throttle::Priority {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::High => Self::HIGH,
+            Priority::Important => Self::IMPORTANT,
+            Priority::Medium => Self::MEDIUM,
+            Priority::Low => Self::LOW,
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// It is none of the four.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be high, important, medium or low")]
+pub struct UnknownPriority;
+
+impl FromStr for Priority {
+    type Err = UnknownPriority;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPriority> {
+        Self::ALL.into_iter().find(|priority| priority.name() == text).ok_or(UnknownPriority)
+    }
+}

@@ -1,0 +1,110 @@
+//! Tenants: whose endpoints they are, and what holds for all of them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{CircuitBy, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+use crate::delivery::{RetrySchedule, Rulings};
+
+/// The longest name of a tenant, in bytes.
+const MAX_LENGTH: usize = 64;
+
+/// Names a tenant. The gateway's owner chooses it; it begins the key of each of the tenant's circuits.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TenantId(Arc<str>);
+
+impl TenantId {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why something can't name a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be 1 to {MAX_LENGTH} characters of a-z, A-Z, 0-9, `.`, `_` and `-`")]
+pub struct TenantIdError;
+
+impl FromStr for TenantId {
+    type Err = TenantIdError;
+
+    fn from_str(text: &str) -> Result<Self, TenantIdError> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if text.is_empty() || text.len() > MAX_LENGTH || !text.bytes().all(fits) {
+            return Err(TenantIdError);
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// A client of the gateway's owner.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tenant {
+    /// Its name in keys, paths and answers.
+    pub id: TenantId,
+    /// What can be changed.
+    pub settings: TenantSettings,
+    /// With which deliveries to dynamic URLs are signed: the newest first, two during a rotation.
+    pub secrets: Vec<Secret>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// What can be changed of a tenant. What is not set has the gateway's default.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TenantSettings {
+    /// For people.
+    pub name: String,
+    /// Whether anything is sent; off parks.
+    pub enabled: bool,
+    /// The policy of its circuits, as JSON with the names of the policy file.
+    pub policy: Option<serde_json::Value>,
+    /// Who shares a circuit.
+    pub circuit_by: CircuitBy,
+    /// When failed attempts are tried again.
+    pub retry: Option<RetrySchedule>,
+    /// How answers are read where this tenant differs.
+    pub rulings: Rulings,
+    /// How much may wait.
+    pub backlog: Backlog,
+    /// How many events it may submit.
+    pub ingest_rate: Option<RateLimit>,
+    /// After how long waiting work is given up, unless endpoint or event say otherwise.
+    pub expires_after: Option<Duration>,
+}
+
+/// How much of a tenant's work may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Deliveries.
+    pub count: u64,
+    /// Bytes of their payloads, each delivery counted.
+    pub bytes: u64,
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self { count: 1_000_000, bytes: 4 << 30 }
+    }
+}
+
+/// So many in a second, and so many at once.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// In a second, on the average; at least one in a day.
+    pub per_second: f64,
+    /// At once, after a pause; at least one.
+    pub burst: u32,
+}

@@ -1,0 +1,34 @@
+//! Outgoing HTTP: one request, one deadline, one answer. It connects to addresses that may be called and to no other.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use url::Url;
+
+use crate::delivery::Reply;
+
+/// A request to make.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Where.
+    pub url: Url,
+    /// All headers, the signature among them.
+    pub headers: http::HeaderMap,
+    /// The payload.
+    pub body: Bytes,
+    /// How long everything may take: name, connection, trust, headers, body.
+    pub limit: Duration,
+}
+
+/// What came of a request.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Incoming {
+    /// What came back.
+    pub reply: Reply,
+    /// More about a fault, for people; never a secret.
+    pub detail: Option<String>,
+    /// The first bytes of the answer's body.
+    pub body: Bytes,
+    /// How long it took.
+    pub latency: Duration,
+}
