@@ -1,0 +1,204 @@
+//! One lane: what waits in it as far as this process knows, how many requests at once, and which priority is next.
+
+use breakerbox_core::Timestamp;
+
+use super::{Ended, Sleep};
+use crate::objects::{Priority, TenantId};
+
+/// How many requests at once a lane begins with.
+const FIRST_LIMIT: u32 = 2;
+
+/// Of so many turns, each level that waits gets one.
+const ROUND: u8 = 16;
+
+/// What a process knows of one lane.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) tenant: TenantId,
+    pub(super) asleep: Option<Sleep>,
+    /// When it is looked at next, as the list of alarms has it.
+    pub(super) alarm: Option<Timestamp>,
+    /// In which line it stands: that of the proven, or the other.
+    pub(super) queued: Option<bool>,
+    /// A claim is on its way to the queue.
+    pub(super) claiming: bool,
+    /// At which levels something arrived since that claim went out, which its answer may not know of.
+    pub(super) arrived_meanwhile: [bool; 4],
+    /// Its circuit is to be asked, though nothing may be due: that is how a recovery is noticed while all are backing off.
+    pub(super) look: bool,
+    levels: [Level; 4],
+    in_flight: u32,
+    limit: u32,
+    max: u32,
+    proven: bool,
+    turn: u8,
+}
+
+/// What waits at one priority.
+#[derive(Clone, Copy, Default, Debug)]
+struct Level {
+    /// When the earliest is due; none if nothing waits.
+    due: Option<Timestamp>,
+    /// How many wait, at a guess; at least one if anything does.
+    waiting: u32,
+    /// How many of them have a turn already.
+    turns: u32,
+}
+
+impl Level {
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.turns < self.waiting && self.due.is_some_and(|due| due <= now)
+    }
+}
+
+impl Lane {
+    pub(super) fn new(tenant: TenantId, max: u32) -> Self {
+        Self {
+            tenant,
+            asleep: None,
+            alarm: None,
+            queued: None,
+            claiming: false,
+            arrived_meanwhile: [false; 4],
+            look: false,
+            levels: [Level::default(); 4],
+            in_flight: 0,
+            limit: FIRST_LIMIT.min(max.max(1)),
+            max: max.max(1),
+            proven: false,
+            turn: 0,
+        }
+    }
+
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.max = max.max(1);
+        self.limit = self.limit.min(self.max);
+    }
+
+    /// Whether its latest outcome was a success.
+    pub(super) const fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    pub(super) const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn arrived(&mut self, priority: Priority, count: u32, due_at: Timestamp) {
+        let level = &mut self.levels[priority.index()];
+        level.waiting = level.waiting.saturating_add(count);
+        level.due = Some(level.due.map_or(due_at, |due| due.min(due_at)));
+        self.arrived_meanwhile[priority.index()] = true;
+    }
+
+    /// Whether a fresh delivery would overtake nobody that is due.
+    pub(super) fn is_clear(&self, now: Timestamp) -> bool {
+        let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
+        self.asleep.is_none()
+            && !self.claiming
+            && self.in_flight < self.limit
+            && !self.levels.iter().any(is_due)
+    }
+
+    /// Whether a turn would be of use.
+    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
+        self.asleep.is_none()
+            && !self.claiming
+            && self.in_flight < self.limit
+            && (self.levels.iter().any(|level| level.is_due(now)) || (self.look && self.has_waiting()))
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.levels.iter().any(|level| level.turns < level.waiting)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+            && !self.claiming
+            && self.queued.is_none()
+            && self.levels.iter().all(|level| level.due.is_none())
+    }
+
+    /// When the next delivery becomes due that is not due yet. Those that are due need no alarm.
+    pub(super) fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
+        self.levels.iter().filter_map(|level| level.due).filter(|due| *due > now).min()
+    }
+
+    pub(super) const fn start(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// Starts one of what is due, and says of which priority. The highest that waits, but each level has its own turn in
+    /// each round, so that none waits for ever.
+    /// None of any priority: nothing is due, but its circuit is to be asked.
+    pub(super) fn start_turn(&mut self, now: Timestamp) -> Option<Option<Priority>> {
+        if !self.is_ready(now) {
+            return None;
+        }
+        self.look = false;
+        self.in_flight += 1;
+        Some(self.next_priority(now))
+    }
+
+    fn next_priority(&mut self, now: Timestamp) -> Option<Priority> {
+        let due = |priority: &Priority| self.levels[priority.index()].is_due(now);
+        let own = match self.turn {
+            3 => Some(Priority::Important),
+            7 => Some(Priority::Medium),
+            11 => Some(Priority::Low),
+            _ => None,
+        };
+        let priority = own.filter(due).or_else(|| Priority::ALL.into_iter().find(due))?;
+        self.turn = (self.turn + 1) % ROUND;
+        self.levels[priority.index()].turns += 1;
+        Some(priority)
+    }
+
+    /// Gives up to so many places back; returns how many it had.
+    pub(super) fn stop(&mut self, count: u32) -> u32 {
+        let freed = count.min(self.in_flight);
+        self.in_flight -= freed;
+        freed
+    }
+
+    pub(super) fn claimed(&mut self, found: [u32; 4], next_due: [Option<Timestamp>; 4]) {
+        self.claiming = false;
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            level.turns = 0;
+            level.waiting = level.waiting.saturating_sub(found[index]);
+            if self.arrived_meanwhile[index] {
+                // The answer may be older than the arrival. At worst one claim finds nothing.
+                level.waiting = level.waiting.max(1);
+                level.due = level.due.into_iter().chain(next_due[index]).min();
+                continue;
+            }
+            level.due = next_due[index];
+            level.waiting = if level.due.is_some() { level.waiting.max(1) } else { 0 };
+        }
+    }
+
+    pub(super) fn give_up_turn(&mut self, priority: Priority) {
+        let level = &mut self.levels[priority.index()];
+        level.turns = level.turns.saturating_sub(1);
+    }
+
+    /// The turns that it has are given up.
+    pub(super) fn give_up_turns(&mut self) {
+        self.claiming = false;
+        self.levels.iter_mut().for_each(|level| level.turns = 0);
+    }
+
+    pub(super) fn ended(&mut self, how: Ended) {
+        match how {
+            Ended::Success => {
+                self.proven = true;
+                self.limit = (self.limit + 1).min(self.max);
+            }
+            Ended::Failure => {
+                self.proven = false;
+                self.limit = (self.limit / 2).max(FIRST_LIMIT).min(self.max);
+            }
+            Ended::Neither => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Slots: how many requests a process has in flight, and for whom the last ones are.
+
+use std::collections::HashMap;
+
+use crate::objects::TenantId;
+
+/// The slots of a process.
+#[derive(Debug)]
+pub struct Slots {
+    total: u32,
+    used: u32,
+    /// Used by lanes that have no success to show.
+    unproven: u32,
+    by_tenant: HashMap<TenantId, u32>,
+}
+
+impl Slots {
+    pub(super) fn new(total: u32) -> Self {
+        Self { total: total.max(1), used: 0, unproven: 0, by_tenant: HashMap::new() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// How many are in use.
+    #[must_use]
+    pub const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// How many are used by lanes that have no success to show.
+    #[must_use]
+    pub const fn unproven(&self) -> u32 {
+        self.unproven
+    }
+
+    pub(super) fn used_by(&self, tenant: &TenantId) -> u32 {
+        self.by_tenant.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Whether a lane of this tenant may have one more.
+    pub(super) fn has_room(&self, tenant: &TenantId, proven: bool) -> bool {
+        let reserve = self.total / 16;
+        let free = self.total.saturating_sub(self.used);
+        let may_use_reserve = self.used_by(tenant) < reserve.max(1);
+        // Half of them, but one must be able to prove itself even where there is only one.
+        let share = (self.total / 2).max(1);
+        free > 0 && (free > reserve || may_use_reserve) && (proven || self.unproven < share)
+    }
+
+    /// One more; returns how many the tenant uses now.
+    pub(super) fn occupy(&mut self, tenant: &TenantId, proven: bool) -> u32 {
+        self.used += 1;
+        self.unproven += u32::from(!proven);
+        match self.by_tenant.get_mut(tenant) {
+            Some(used) => {
+                *used += 1;
+                *used
+            }
+            None => {
+                self.by_tenant.insert(tenant.clone(), 1);
+                1
+            }
+        }
+    }
+
+    /// One less; returns how many the tenant uses now.
+    pub(super) fn vacate(&mut self, tenant: &TenantId, proven: bool) -> u32 {
+        self.used = self.used.saturating_sub(1);
+        self.unproven = self.unproven.saturating_sub(u32::from(!proven));
+        let Some(used) = self.by_tenant.get_mut(tenant) else { return 0 };
+        *used = used.saturating_sub(1);
+        let used = *used;
+        if used == 0 {
+            self.by_tenant.remove(tenant);
+        }
+        used
+    }
+
+    /// A lane with so many in flight proved itself, or failed.
+    pub(super) fn moved(&mut self, in_flight: u32, was_proven: bool) {
+        if was_proven {
+            self.unproven += in_flight;
+        } else {
+            self.unproven = self.unproven.saturating_sub(in_flight);
+        }
+    }
+}
