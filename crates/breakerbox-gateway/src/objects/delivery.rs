@@ -1,5 +1,7 @@
 //! Deliveries and their attempts, as they are shown.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +57,82 @@ pub enum DeliveryState {
     Failed(FailReason),
     /// Its endpoint was deleted, or its owner said so.
     Cancelled,
+}
+
+impl DeliveryState {
+    /// Its name, without the reason.
+    #[must_use]
+    pub const fn name(self) -> StateName {
+        match self {
+            Self::Pending => StateName::Pending,
+            Self::InFlight => StateName::InFlight,
+            Self::Retrying => StateName::Retrying,
+            Self::Delivered => StateName::Delivered,
+            Self::Failed(_) => StateName::Failed,
+            Self::Cancelled => StateName::Cancelled,
+        }
+    }
+
+    /// Whether nothing more happens to it unless somebody resends it.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Delivered | Self::Failed(_) | Self::Cancelled)
+    }
+}
+
+/// A state without its reason, as people ask for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StateName {
+    /// Not tried yet.
+    Pending,
+    /// A request is on its way.
+    InFlight,
+    /// Tried, and to be tried again.
+    Retrying,
+    /// The receiver has it.
+    Delivered,
+    /// Given up.
+    Failed,
+    /// Called off.
+    Cancelled,
+}
+
+impl StateName {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::InFlight, Self::Retrying, Self::Delivered, Self::Failed, Self::Cancelled];
+
+    /// The text, in the API, the database and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InFlight => "in_flight",
+            Self::Retrying => "retrying",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// It is none of the states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be pending, in_flight, retrying, delivered, failed or cancelled")]
+pub struct UnknownState;
+
+impl FromStr for StateName {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        Self::ALL.into_iter().find(|state| state.name() == text).ok_or(UnknownState)
+    }
 }
 
 /// Why a delivery was given up.

@@ -6,7 +6,7 @@ use breakerbox_core::Timestamp;
 use url::Url;
 
 use super::event::Filter;
-use super::{EndpointId, LaneId, RateLimit, Secret, TenantId};
+use super::{EndpointId, LaneId, RateLimit, Revision, SigningSecrets, TenantId};
 use crate::delivery::{CustomHeaders, RetrySchedule};
 
 /// A registered destination of a tenant.
@@ -20,10 +20,14 @@ pub struct Endpoint {
     pub settings: EndpointSettings,
     /// Why nothing is sent; none: it is enabled. A circuit that is disabled shows as a reason too, but is kept by the circuit.
     pub disabled: Option<DisabledBecause>,
-    /// With which its requests are signed: the newest first, two during a rotation.
-    pub secrets: Vec<Secret>,
+    /// With which its requests are signed.
+    pub secrets: SigningSecrets,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was last changed.
+    pub changed_at: Timestamp,
+    /// Which change that was.
+    pub revision: Revision,
 }
 
 impl Endpoint {

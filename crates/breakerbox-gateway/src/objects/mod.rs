@@ -9,6 +9,9 @@
 //! | [`Delivery`] | one event for one endpoint |
 //! | [`Attempt`] | one request of a delivery |
 //! | [`ApiKey`] | who may do what |
+//! | [`SigningSecrets`] | what requests are signed with, during a rotation too |
+//! | [`Resend`] | a background job that makes finished deliveries wait again |
+//! | [`PastChange`] | what happened to a circuit |
 //!
 //! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
 
@@ -16,16 +19,22 @@ mod api_key;
 mod delivery;
 mod endpoint;
 mod event;
+mod history;
 mod id;
 mod priority;
+mod resend;
+mod revision;
 mod secret;
 mod tenant;
 
 pub use api_key::{ApiKey, KeyHash, Scope, Scopes};
-pub use delivery::{Attempt, Delivery, DeliveryState, FailReason};
+pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
+pub use history::PastChange;
 pub use id::{ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId};
 pub use priority::Priority;
-pub use secret::{Secret, SecretError};
+pub use resend::{Resend, ResendProgress, ResendState};
+pub use revision::Revision;
+pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};
 pub use tenant::{Backlog, RateLimit, Tenant, TenantId, TenantIdError, TenantSettings};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox_core::{CircuitBy, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::{Revision, SigningSecrets};
 use crate::delivery::{RetrySchedule, Rulings};
 
 /// The longest name of a tenant, in bytes.
@@ -56,10 +56,14 @@ pub struct Tenant {
     pub id: TenantId,
     /// What can be changed.
     pub settings: TenantSettings,
-    /// With which deliveries to dynamic URLs are signed: the newest first, two during a rotation.
-    pub secrets: Vec<Secret>,
+    /// With which deliveries to dynamic URLs are signed.
+    pub secrets: SigningSecrets,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was last changed.
+    pub changed_at: Timestamp,
+    /// Which change that was.
+    pub revision: Revision,
 }
 
 /// What can be changed of a tenant. What is not set has the gateway's default.

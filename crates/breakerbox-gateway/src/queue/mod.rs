@@ -6,7 +6,9 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Queue`] | the hot path: accept, claim, settle |
-//! | [`sqlite`] | both in one file |
+//! | [`records`] | the rest, as people see and change it |
+//! | [`Directory`] | tenants, endpoints and API keys in memory, by which deliveries are made |
+//! | [`sqlite`] | all of it in one file |
 //!
 //! **Durability.** When a method returns `Ok`, what it did survives a power cut. Accepting is one transaction: the events, a
 //! delivery for each endpoint, the idempotency key.
@@ -16,6 +18,8 @@
 //!
 //! **Cost.** A claim costs the same however much is parked, in the future, or finished.
 
+mod directory;
+pub mod records;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -25,6 +29,8 @@ use async_trait::async_trait;
 use breakerbox_core::{Epoch, Timestamp};
 use bytes::Bytes;
 
+pub use self::directory::{Changed, Defaults, Directory, EndpointEntry, PolicyLayers, TenantEntry, Watcher};
+pub use self::records::{Records, RecordsError};
 use crate::objects::{
     Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, TenantId,
 };

@@ -1,0 +1,86 @@
+//! What holds where nothing was set, and how policies lie over each other.
+
+use std::time::Duration;
+
+use breakerbox_core::{Policy, PolicyBuilder};
+use serde_json::{Map, Value};
+
+use crate::delivery::RetrySchedule;
+use crate::queue::records::RecordsError;
+
+/// What holds where neither endpoint nor tenant say anything.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Defaults {
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// How many requests at once for each endpoint.
+    pub max_in_flight: u32,
+    /// When failed attempts are tried again.
+    pub retry: RetrySchedule,
+    /// After how long waiting work is given up.
+    pub expires_after: Option<Duration>,
+    /// The policy of all circuits, as JSON with the names of the policy file.
+    pub policy: Option<Value>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(15),
+            max_in_flight: 64,
+            retry: RetrySchedule::default(),
+            expires_after: None,
+            policy: None,
+        }
+    }
+}
+
+/// Policies over each other: the gateway's, the tenant's, the endpoint's. What a layer says replaces what the layers below it
+/// said, name by name; one that names a preset begins anew from it.
+///
+/// ```
+/// use breakerbox_gateway::queue::PolicyLayers;
+/// use serde_json::json;
+///
+/// let (gateway, tenant) = (json!({ "window": "1m", "failures": 7 }), json!({ "window": "5m" }));
+/// let policy = PolicyLayers::default().over(Some(&gateway)).over(Some(&tenant)).build()?;
+/// assert_eq!((policy.window().as_secs(), policy.failures()), (300, Some(7)));
+/// # Ok::<(), breakerbox_gateway::queue::RecordsError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PolicyLayers {
+    names: Map<String, Value>,
+    wrong: bool,
+}
+
+impl PolicyLayers {
+    /// With one more on top.
+    #[must_use]
+    pub fn over(mut self, layer: Option<&Value>) -> Self {
+        match layer {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(names)) => {
+                if names.contains_key("preset") {
+                    self.names.clear();
+                }
+                self.names.extend(names.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
+            Some(_) => self.wrong = true,
+        }
+        self
+    }
+
+    /// The policy that follows.
+    ///
+    /// # Errors
+    /// [`RecordsError::Policy`], which names the field.
+    pub fn build(self) -> Result<Policy, RecordsError> {
+        if self.wrong {
+            return Err(RecordsError::Policy("must be an object with the names of the policy file".into()));
+        }
+        let wrong = |error: &dyn std::fmt::Display| RecordsError::Policy(error.to_string());
+        let builder: PolicyBuilder =
+            serde_json::from_value(Value::Object(self.names)).map_err(|error| wrong(&error))?;
+        builder.build().map_err(|error| wrong(&error))
+    }
+}

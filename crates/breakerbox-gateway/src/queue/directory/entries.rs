@@ -1,0 +1,166 @@
+//! What holds for a tenant or an endpoint, with every default filled in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{CircuitBy, Key, KeyError, Policy};
+use url::Url;
+
+use super::defaults::{Defaults, PolicyLayers};
+use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use crate::objects::{
+    Backlog, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, RateLimit, Revision, SigningSecrets,
+    Tenant, TenantId,
+};
+use crate::queue::records::RecordsError;
+
+/// What holds for a tenant.
+#[derive(Debug)]
+pub struct TenantEntry {
+    /// Which.
+    pub id: TenantId,
+    /// Which change of it this is.
+    pub revision: Revision,
+    /// Whether anything is sent.
+    pub enabled: bool,
+    /// Who shares a circuit.
+    pub circuit_by: CircuitBy,
+    /// The policy of its circuits, unless an endpoint has its own.
+    pub policy: Arc<Policy>,
+    /// Whether that is its own, and not the gateway's.
+    pub has_own_policy: bool,
+    /// When failed attempts to dynamic URLs are tried again.
+    pub retry: Arc<RetrySchedule>,
+    /// How long a request to a dynamic URL may take.
+    pub timeout: Duration,
+    /// How many requests at once for each dynamic lane.
+    pub max_in_flight: u32,
+    /// How answers are read.
+    pub rulings: Arc<Rulings>,
+    /// How much may wait.
+    pub backlog: Backlog,
+    /// How many events it may submit.
+    pub ingest_rate: Option<RateLimit>,
+    /// After how long work for dynamic URLs is given up.
+    pub expires_after: Option<Duration>,
+    /// What deliveries to dynamic URLs are signed with.
+    pub secrets: Arc<SigningSecrets>,
+    /// What its endpoints' policies lie over.
+    layers: PolicyLayers,
+}
+
+impl TenantEntry {
+    pub(super) fn resolve(tenant: &Tenant, defaults: &Defaults) -> Result<Self, RecordsError> {
+        let settings = &tenant.settings;
+        let layers = PolicyLayers::default().over(defaults.policy.as_ref()).over(settings.policy.as_ref());
+        Ok(Self {
+            id: tenant.id.clone(),
+            revision: tenant.revision,
+            enabled: settings.enabled,
+            circuit_by: settings.circuit_by,
+            policy: Arc::new(layers.clone().build()?),
+            has_own_policy: settings.policy.is_some(),
+            retry: Arc::new(settings.retry.as_ref().unwrap_or(&defaults.retry).clone()),
+            timeout: defaults.timeout,
+            max_in_flight: defaults.max_in_flight,
+            rulings: Arc::new(settings.rulings.clone()),
+            backlog: settings.backlog,
+            ingest_rate: settings.ingest_rate,
+            expires_after: settings.expires_after.or(defaults.expires_after),
+            secrets: Arc::new(tenant.secrets.clone()),
+            layers,
+        })
+    }
+
+    /// The key of the circuit that a URL of this tenant belongs to.
+    ///
+    /// # Errors
+    /// If the URL can't be a destination.
+    pub fn circuit_of(&self, url: &str) -> Result<Arc<str>, KeyError> {
+        Key::of(self.id.as_str(), url, self.circuit_by).map(|key| key.text().into())
+    }
+}
+
+/// What holds for an endpoint.
+#[derive(Debug)]
+pub struct EndpointEntry {
+    /// Which.
+    pub id: EndpointId,
+    /// Which change of it this is.
+    pub revision: Revision,
+    /// Whose.
+    pub tenant: Arc<TenantEntry>,
+    /// Where.
+    pub url: Url,
+    /// The key of its circuit.
+    pub circuit: Arc<str>,
+    /// The policy of its circuit.
+    pub policy: Arc<Policy>,
+    /// Whether that is its own, and not the tenant's. Where several endpoints share a circuit it can't be: the tenant's holds.
+    pub has_own_policy: bool,
+    /// Which events it gets.
+    pub filter: Filter,
+    /// Sent with each request.
+    pub headers: CustomHeaders,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// How many requests at once.
+    pub max_in_flight: u32,
+    /// How many requests in a second.
+    pub rate: Option<RateLimit>,
+    /// When failed attempts are tried again.
+    pub retry: Arc<RetrySchedule>,
+    /// After how long waiting work is given up.
+    pub expires_after: Option<Duration>,
+    /// Why nothing is sent; none: it is enabled. What the circuit says comes on top.
+    pub disabled: Option<DisabledBecause>,
+    /// What its requests are signed with.
+    pub secrets: Arc<SigningSecrets>,
+}
+
+impl EndpointEntry {
+    pub(super) fn resolve(
+        endpoint: &Endpoint,
+        tenant: Arc<TenantEntry>,
+        defaults: &Defaults,
+    ) -> Result<Self, RecordsError> {
+        let settings = &endpoint.settings;
+        // It must be a good policy even where it does not count now: the tenant's circuit_by may change.
+        let own = match &settings.policy {
+            Some(policy) => Some(Arc::new(tenant.layers.clone().over(Some(policy)).build()?)),
+            None => None,
+        };
+        let own = own.filter(|_| tenant.circuit_by == CircuitBy::Endpoint);
+        let retry = settings.retry.as_ref().map(|retry| Arc::new(retry.clone()));
+        Ok(Self {
+            id: endpoint.id,
+            revision: endpoint.revision,
+            circuit: tenant.circuit_of(settings.url.as_str())?,
+            url: settings.url.clone(),
+            has_own_policy: own.is_some(),
+            policy: own.unwrap_or_else(|| Arc::clone(&tenant.policy)),
+            filter: settings.filter.clone(),
+            headers: settings.headers.clone(),
+            timeout: settings.timeout.unwrap_or(defaults.timeout),
+            max_in_flight: settings.max_in_flight.unwrap_or(defaults.max_in_flight),
+            rate: settings.rate,
+            retry: retry.unwrap_or_else(|| Arc::clone(&tenant.retry)),
+            expires_after: settings.expires_after.or(tenant.expires_after),
+            disabled: endpoint.disabled,
+            secrets: Arc::new(endpoint.secrets.clone()),
+            tenant,
+        })
+    }
+
+    /// Where its deliveries wait.
+    #[must_use]
+    pub fn lane(&self) -> LaneId {
+        self.id.into()
+    }
+
+    /// Whether tenant and endpoint let anything be sent.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.tenant.enabled && self.disabled.is_none()
+    }
+}

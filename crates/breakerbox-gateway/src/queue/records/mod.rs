@@ -1,0 +1,119 @@
+//! Records: what the gateway keeps besides the hot queue, as people and their tools see and change it.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Tenants`], [`Endpoints`] | create, show, list, change, delete; secrets and their rotation |
+//! | [`ApiKeys`] | create, list, revoke |
+//! | [`Deliveries`] | events, deliveries and attempts: show, list by filter, cancel, resend one |
+//! | [`Resends`] | resend by filter, as a background job |
+//! | [`History`] | what happened to circuits |
+//! | [`Records`] | all of them |
+//! | [`Page`], [`PageOf`], [`Cursor`] | a listing, page by page |
+//!
+//! **Durability.** As in the queue: when a method returns `Ok`, what it did survives a power cut.
+//!
+//! **Who sees what when.** A listing reads what is committed. The [`Directory`](super::Directory), by which deliveries are
+//! made, changes right after the commit and before the method returns. So whoever has heard that an endpoint was created,
+//! changed or deleted can rely on every event that is accepted afterwards, and every attempt that begins afterwards, knowing it.
+//!
+//! **Cost.** A page costs the same however much there is. Where a filter finds little among much, a page may be short, or
+//! empty, and not the last: it has looked at its share, and its cursor says where to go on.
+//!
+//! Nothing here decides what becomes of a delivery, and nothing here asks whether the caller may: that is the API's.
+
+mod api_keys;
+mod deliveries;
+mod endpoints;
+mod history;
+mod page;
+mod resends;
+mod tenants;
+
+pub use api_keys::{ApiKeys, NewApiKey};
+pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
+pub use endpoints::{Deleted, Endpoints, NewEndpoint};
+pub use history::History;
+pub use page::{Cursor, MAX_PAGE, Page, PageOf};
+pub use resends::{NewResend, Resends};
+pub use tenants::{NewTenant, TenantBacklog, Tenants};
+
+use super::QueueError;
+use crate::objects::{DeliveryId, StateName, TenantId};
+
+/// All that the gateway keeps besides the hot queue.
+pub trait Records: Tenants + Endpoints + ApiKeys + Deliveries + Resends + History {}
+
+impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Resends + History> Records for R {}
+
+/// Why it was not done. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordsError {
+    /// There is none of that name.
+    #[error("there is no {what} {name}")]
+    Missing {
+        /// What was looked for, in a word.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// There is one already.
+    #[error("there is a {what} {name} already")]
+    Exists {
+        /// What, in a word.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Somebody else was faster.
+    #[error("the {what} {name} was changed by somebody else; read it again")]
+    Changed {
+        /// What, in a word.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A tenant that still has endpoints, or work that is not finished.
+    #[error(
+        "the tenant {0} still has endpoints or waiting deliveries; delete the endpoints and wait or cancel first"
+    )]
+    InUse(TenantId),
+    /// A delivery is not in a state from which that is possible.
+    #[error("the delivery {id} is {state}; it can't be {verb}")]
+    State {
+        /// Which.
+        id: DeliveryId,
+        /// Its state.
+        state: StateName,
+        /// What was asked: `cancelled` or `resent`.
+        verb: &'static str,
+    },
+    /// The tenant's backlog has no room.
+    #[error("the backlog of {tenant} is full: {waiting} deliveries of {bytes} bytes wait")]
+    BacklogFull {
+        /// Whose.
+        tenant: TenantId,
+        /// How many deliveries wait.
+        waiting: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// What was given as a cursor is none.
+    #[error("cursor: must be one that this listing gave")]
+    Cursor,
+    /// A policy that can't be used, with what stands above it.
+    #[error("policy: {0}")]
+    Policy(String),
+    /// A URL that can't be used.
+    #[error(transparent)]
+    Url(#[from] breakerbox_core::KeyError),
+    /// The queue can't do it.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl RecordsError {
+    pub(crate) fn missing(what: &'static str, name: impl ToString) -> Self {
+        Self::Missing { what, name: name.to_string() }
+    }
+}
