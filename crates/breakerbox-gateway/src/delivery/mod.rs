@@ -6,15 +6,25 @@
 //! | [`Ruling`], [`Rulings`] | what a reply means for the delivery, its circuit and its throttle |
 //! | [`RetrySchedule`] | when a failed attempt is tried again |
 //! | [`lanes`] | whose turn it is: fair slots over tenants, lanes and priorities; who sleeps |
+//! | [`TokenBucket`] | how many requests in a second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
+//! | [`Signer`] | what a receiver can believe |
 
 mod headers;
 pub mod lanes;
+mod rate;
 mod reply;
 mod retry;
 mod ruling;
+mod rulings;
+mod signature;
 
-pub use headers::{CustomHeaders, HeaderError};
+pub use headers::{
+    CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
+};
+pub use rate::TokenBucket;
 pub use reply::{Fault, Reply};
-pub use retry::{RetrySchedule, RetryScheduleError};
-pub use ruling::{Fate, Ruling, Rulings};
+pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};
+pub use ruling::{Fate, MAX_LANE_SLEEP, Ruling};
+pub use rulings::{MAX_RULINGS, Rulings, RulingsError};
+pub use signature::{SignatureError, Signer, TOLERANCE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};

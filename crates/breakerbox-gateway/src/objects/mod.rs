@@ -37,4 +37,4 @@ pub use priority::Priority;
 pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
 pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};
-pub use tenant::{Backlog, RateLimit, Tenant, TenantId, TenantIdError, TenantSettings};
+pub use tenant::{Backlog, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantSettings};

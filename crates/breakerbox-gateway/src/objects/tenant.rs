@@ -112,3 +112,55 @@ pub struct RateLimit {
     /// At once, after a pause; at least one.
     pub burst: u32,
 }
+
+/// Why a rate limit is refused.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RateLimitError {
+    /// Too slow, too fast, or no number.
+    #[error("rate.per_second: must be from one in a day (0.0000116) to 1000000, but is {0}")]
+    PerSecond(f64),
+    /// Nothing could ever be sent.
+    #[error("rate.burst: must be at least 1")]
+    Burst,
+}
+
+impl RateLimit {
+    /// One in a day.
+    pub const MIN_PER_SECOND: f64 = 1.0 / 86_400.0;
+    /// A million in a second.
+    pub const MAX_PER_SECOND: f64 = 1_000_000.0;
+
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// Names the field that does not.
+    pub fn check(self) -> Result<(), RateLimitError> {
+        if !(Self::MIN_PER_SECOND..=Self::MAX_PER_SECOND).contains(&self.per_second) {
+            return Err(RateLimitError::PerSecond(self.per_second));
+        }
+        if self.burst == 0 { Err(RateLimitError::Burst) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_limit_lets_something_through() {
+        let table = [
+            (1.0, 1, Ok(())),
+            (1.0 / 86_400.0, u32::MAX, Ok(())),
+            (1e6, 1, Ok(())),
+            (1.0, 0, Err(RateLimitError::Burst)),
+            (0.0, 1, Err(RateLimitError::PerSecond(0.0))),
+            (-1.0, 1, Err(RateLimitError::PerSecond(-1.0))),
+            (1e7, 1, Err(RateLimitError::PerSecond(1e7))),
+        ];
+        for (per_second, burst, expected) in table {
+            assert_eq!(RateLimit { per_second, burst }.check(), expected, "{per_second} {burst}");
+        }
+        assert!(RateLimit { per_second: f64::NAN, burst: 1 }.check().is_err());
+    }
+}

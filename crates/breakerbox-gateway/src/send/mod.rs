@@ -1,17 +1,20 @@
 //! Outgoing HTTP: one request, one deadline, one answer. It connects to addresses that may be called and to no other.
 
+mod target;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use url::Url;
 
 use crate::delivery::Reply;
+
+pub use target::{Target, TargetError};
 
 /// A request to make.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// Where.
-    pub url: Url,
+    pub target: Target,
     /// All headers, the signature among them.
     pub headers: http::HeaderMap,
     /// The payload.
