@@ -5,6 +5,7 @@
 //! | [`Reply`], [`Fault`] | what came back, or why nothing did |
 //! | [`Ruling`], [`Rulings`] | what a reply means for the delivery, its circuit and its throttle |
 //! | [`RetrySchedule`] | when a failed attempt is tried again |
+//! | [`Tried`] | what comes next after an attempt |
 //! | [`lanes`] | whose turn it is: fair slots over tenants, lanes and priorities; who sleeps |
 //! | [`TokenBucket`] | how many requests in a second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
@@ -12,6 +13,7 @@
 
 mod headers;
 pub mod lanes;
+mod next;
 mod rate;
 mod reply;
 mod retry;
@@ -22,6 +24,7 @@ mod signature;
 pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };
+pub use next::Tried;
 pub use rate::TokenBucket;
 pub use reply::{Fault, Reply};
 pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};

@@ -103,7 +103,9 @@ pub trait Queue: Send + Sync + 'static {
 pub trait HandOver: Send + Sync + 'static {
     /// Whether a fresh delivery of this lane is taken. If so, its place is reserved until the delivery arrives or is said to
     /// be lost.
-    fn take(&self, lane: LaneId, tenant: &TenantId) -> bool;
+    ///
+    /// `key` is the circuit's, for a lane of a dynamic URL.
+    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> bool;
 
     /// A delivery that was taken did not become durable.
     fn lost(&self, lane: LaneId);
@@ -118,7 +120,7 @@ pub struct Accepted {
     pub repeated: bool,
     /// Fresh deliveries that this process took. They carry the payload, so that it is not read again.
     pub taken: Vec<Leased>,
-    /// Lanes in which something waits now that did not before, with when the earliest of it is due.
+    /// What waits now that was not taken: for each lane and priority how much more, and when the earliest of it is due.
     pub woken: Vec<WaitingLane>,
 }
 
@@ -303,6 +305,8 @@ pub struct WaitingLane {
     pub dynamic: Option<Arc<str>>,
     /// For each priority: when the earliest is due, if that is known; `ZERO` stands for now or not known.
     pub next_due: [Option<Timestamp>; 4],
+    /// How many more of them wait at each of those priorities; `u32::MAX` if that is not known.
+    pub count: u32,
 }
 
 /// How far a bounded piece of work came.

@@ -26,7 +26,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
@@ -324,6 +324,25 @@ impl Lanes {
     #[must_use]
     pub fn next_alarm(&self) -> Option<Timestamp> {
         self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// Whose a lane is.
+    #[must_use]
+    pub fn tenant(&self, id: LaneId) -> Option<&TenantId> {
+        Some(&self.lanes.get(&id)?.tenant)
+    }
+
+    /// All lanes that are known.
+    #[must_use]
+    pub fn known(&self) -> HashSet<LaneId> {
+        self.lanes.keys().copied().collect()
+    }
+
+    /// A tenant changed: its lanes are awake.
+    pub fn wake_tenant(&mut self, tenant: &TenantId, now: Timestamp) {
+        let ids: Vec<_> =
+            self.lanes.iter().filter(|(_, lane)| lane.tenant == *tenant).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.wake(id, now));
     }
 
     /// Why a lane sleeps; none: it is awake, or not known.

@@ -1,0 +1,100 @@
+//! What comes next for a delivery, after an attempt.
+
+use breakerbox_core::{Epoch, Timestamp};
+
+use super::{Fate, RetrySchedule, Ruling};
+use crate::objects::FailReason;
+use crate::queue::Next;
+
+/// An attempt that has ended, as far as what comes next depends on it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tried {
+    /// Attempts that were used up before.
+    pub attempts: u32,
+    /// It was pulled forward from then to probe a circuit.
+    pub pulled_from: Option<Timestamp>,
+    /// It probed a circuit, in this outage.
+    pub probed: Option<Epoch>,
+    /// A sample from -1 to 1.
+    pub jitter: f64,
+}
+
+impl Tried {
+    /// What comes next. Whoever was pulled forward to probe and failed is where it was before, and has used no attempt.
+    #[must_use]
+    pub fn next(&self, ruling: &Ruling, schedule: &RetrySchedule, now: Timestamp) -> Next {
+        match ruling.fate {
+            Fate::Delivered => Next::Delivered,
+            Fate::Rejected => Next::Failed(FailReason::Rejected),
+            Fate::Gone => Next::Failed(FailReason::Gone),
+            Fate::Retry => {
+                let asked = ruling.retry_after.or(ruling.sleep);
+                if let Some(due_at) = self.pulled_from {
+                    return Next::Retry { due_at, uses_attempt: false, failed_probe: self.probed };
+                }
+                match schedule.due_after(self.attempts.saturating_add(1), self.jitter, asked) {
+                    None => Next::Failed(FailReason::Exhausted),
+                    Some(wait) => {
+                        Next::Retry { due_at: now + wait, uses_attempt: true, failed_probe: self.probed }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::delivery::{Fault, Reply, Rulings};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+    const LATER: Timestamp = Timestamp::from_millis(9_000_000);
+    const OUTAGE: Epoch = Epoch(7);
+
+    fn answered(status: u16, retry_after: Option<u64>) -> Reply {
+        Reply::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    fn next(tried: Tried, reply: Reply) -> Next {
+        let ruling = Rulings::default().of(reply, tried.probed.is_some(), Duration::from_secs(30));
+        tried.next(&ruling, &RetrySchedule::default(), NOW)
+    }
+
+    #[test]
+    fn each_attempt_has_its_end() {
+        let first = Tried { attempts: 0, pulled_from: None, probed: None, jitter: 0.0 };
+        let last = Tried { attempts: 7, ..first };
+        let probe = Tried { probed: Some(OUTAGE), ..first };
+        let pulled = Tried { pulled_from: Some(LATER), ..probe };
+        let retry = |seconds: u64, failed_probe| Next::Retry {
+            due_at: NOW + Duration::from_secs(seconds),
+            uses_attempt: true,
+            failed_probe,
+        };
+        for (tried, reply, expected) in [
+            (first, answered(204, None), Next::Delivered),
+            (first, answered(422, None), Next::Failed(FailReason::Rejected)),
+            (first, answered(410, None), Next::Failed(FailReason::Gone)),
+            (first, answered(500, None), retry(5, None)),
+            (first, answered(503, Some(90)), retry(90, None)),
+            (first, answered(429, Some(90)), retry(90, None)),
+            (Tried { attempts: 1, ..first }, answered(500, None), retry(300, None)),
+            (Tried { jitter: 1.0, attempts: 1, ..first }, answered(500, None), retry(330, None)),
+            (last, Reply::Failed(Fault::Timeout), Next::Failed(FailReason::Exhausted)),
+            (last, answered(200, None), Next::Delivered),
+            (probe, Reply::Failed(Fault::Connect), retry(5, Some(OUTAGE))),
+            (
+                pulled,
+                Reply::Failed(Fault::Connect),
+                Next::Retry { due_at: LATER, uses_attempt: false, failed_probe: Some(OUTAGE) },
+            ),
+            (pulled, answered(200, None), Next::Delivered),
+            (pulled, answered(400, None), Next::Failed(FailReason::Rejected)),
+        ] {
+            assert_eq!(next(tried, reply), expected, "{tried:?} {reply:?}");
+        }
+    }
+}
