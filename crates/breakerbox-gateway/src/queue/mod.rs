@@ -88,6 +88,12 @@ pub trait Queue: Send + Sync + 'static {
     /// If the database fails.
     async fn expire(&self, limit: usize) -> Result<Batch, QueueError>;
 
+    /// Cancels what waits in lanes whose endpoint was deleted, bit by bit: there may be a million.
+    ///
+    /// # Errors
+    /// If the database fails.
+    async fn cancel(&self, limit: usize) -> Result<Batch, QueueError>;
+
     /// Deletes finished work that was kept long enough, a bounded number of rows.
     ///
     /// # Errors
@@ -164,8 +170,8 @@ pub enum AcceptError {
     Queue(#[from] QueueError),
 }
 
-/// Why the queue can't do it.
-#[derive(Debug, thiserror::Error)]
+/// Why the queue can't do it. It can be copied: one failed commit is the answer to many.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// More is asked of it than it can do. Try again.
@@ -177,9 +183,12 @@ pub enum QueueError {
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
+    /// The job panicked, which is a fault of this program. Nothing of it was written.
+    #[error("a job of the queue panicked: {0}")]
+    Panicked(String),
     /// Anything else. Nothing was written.
     #[error("the database fails")]
-    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 /// What to lease.

@@ -1,1 +1,0 @@
-//! The queue in one SQLite file.

@@ -1,0 +1,282 @@
+//! One SQLite file, open. Jobs that write go to one thread, jobs that read to a few.
+//!
+//! Write-ahead log, synced at every commit: what was answered survives a power cut. One process for each file. The folder
+//! is made if it is not there; the file can be read by its owner only, since payloads are other people's business.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use breakerbox::{Clock, WallClock};
+use breakerbox_core::Timestamp;
+use rusqlite::Connection;
+
+use super::checkpoints::Checkpoints;
+use super::disk::{Disk, FreeSpace};
+use super::error::OpenError;
+use super::file_lock::FileLock;
+use super::ledger::Ledger;
+use super::line::{Line, Urgency};
+use super::migrations::{self, Schema};
+use super::readers::Readers;
+use super::writer::{Asked, Command, Once, Writer, Writing};
+use crate::queue::QueueError;
+
+/// The file's name in a folder.
+const FILE: &str = "breakerbox.db";
+
+/// How a file is opened.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where the time comes from: the wall clock at the start, and monotonic since.
+    pub clock: Arc<dyn Clock>,
+    /// Bytes of the disk that only settlements may use.
+    pub reserve: u64,
+    /// Who says how many bytes are free; none: the file system.
+    pub free_space: Option<FreeSpace>,
+    /// How many threads read.
+    pub readers: usize,
+    /// How many jobs may wait for the writer.
+    pub waiting_jobs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(WallClock),
+            reserve: 512 << 20,
+            free_space: None,
+            readers: 2,
+            waiting_jobs: 4_096,
+        }
+    }
+}
+
+/// An open file. A clone is the same one. It is closed when the last clone goes, or by [`close`](Self::close).
+#[derive(Clone)]
+pub struct Database(Arc<Open>);
+
+struct Open {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    line: Arc<Line>,
+    readers: Readers,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Database {
+    /// Opens a file, or `breakerbox.db` in a folder, and brings its schema up to date.
+    ///
+    /// # Errors
+    /// If another process has it, a newer version wrote it, or it can't be opened or migrated.
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let path = file_of(path);
+        let (mut connection, lock) = connect(&path)?;
+        migrations::migrate(&mut connection, &path)?;
+        let failed = |error| OpenError::Database { path: path.clone(), error };
+        let free_space = match options.free_space {
+            Some(free_space) => free_space,
+            None => FreeSpace::of(folder_of(&path))
+                .map_err(|error| OpenError::File { path: path.clone(), error })?,
+        };
+        let ledger = Ledger::open(&mut connection, Disk::new(free_space, options.reserve)).map_err(failed)?;
+        let line = Arc::new(Line::new(options.waiting_jobs));
+        let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
+        let (checkpoints, thread) = Checkpoints::start(&path).map_err(failed)?;
+        threads.extend(thread);
+        let writer = Writer {
+            connection,
+            ledger,
+            line: Arc::clone(&line),
+            clock: Arc::clone(&options.clock),
+            checkpoints,
+        };
+        let thread = thread::Builder::new().name("queue-writer".to_owned()).spawn(move || {
+            writer.run();
+            // Only now may another process have the file.
+            drop(lock);
+        });
+        threads.push(thread.map_err(|error| OpenError::File { path: path.clone(), error })?);
+        Ok(Self(Arc::new(Open { path, clock: options.clock, line, readers, threads: Mutex::new(threads) })))
+    }
+
+    /// Which schema a file has. Nothing is changed; a file that is not there is new.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn schema(path: &Path) -> Result<Schema, OpenError> {
+        let path = file_of(path);
+        if !path.exists() {
+            return Ok(Schema { current: 0, newest: migrations::NEWEST });
+        }
+        let (connection, _lock) = connect(&path)?;
+        Schema::of(&connection, &path)
+    }
+
+    /// Brings the schema of a file up to date, and says what it was.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn migrate(path: &Path) -> Result<Schema, OpenError> {
+        let path = file_of(path);
+        let (mut connection, _lock) = connect(&path)?;
+        migrations::migrate(&mut connection, &path)
+    }
+
+    /// Does this in a transaction, together with whatever else waits, and answers once it is durable. If the closure refuses,
+    /// nothing of it is written.
+    ///
+    /// ```
+    /// use breakerbox_gateway::queue::QueueError;
+    /// use breakerbox_gateway::queue::sqlite::{Database, Options};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let database = Database::open(folder.path(), Options::default())?;
+    /// database
+    ///     .write(|writing| {
+    ///         writing.connection().execute("INSERT INTO meta (name, value) VALUES ('example', 7)", [])?;
+    ///         writing.after_commit(|| println!("memory may change now"));
+    ///         Ok::<_, QueueError>(())
+    ///     })
+    ///     .await?;
+    /// let question = "SELECT value FROM meta WHERE name = 'example'";
+    /// let value: i64 =
+    ///     database.read(move |connection| Ok::<_, QueueError>(connection.query_row(question, [], |row| row.get(0))?)).await?;
+    /// assert_eq!(value, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the closure says, or why the transaction failed.
+    pub async fn write<T, E, F>(&self, job: F) -> Result<T, E>
+    where
+        F: FnOnce(&mut Writing<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<QueueError> + Send + 'static,
+    {
+        let (job, answered) = Once::new(job);
+        self.0.line.add(job, Urgency::Urgent).await?;
+        answered.await.map_err(|_| QueueError::Closed)?
+    }
+
+    /// Does this with a read-only connection, in one snapshot of what is committed.
+    ///
+    /// # Errors
+    /// What the closure says, or why it could not be asked.
+    pub async fn read<T, E, F>(&self, job: F) -> Result<T, E>
+    where
+        F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<QueueError> + Send + 'static,
+    {
+        self.0.readers.read(job).await
+    }
+
+    /// A verb of the hot path, as soon as there is room for it.
+    pub(super) async fn ask<C: Command>(
+        &self,
+        command: C,
+        urgency: Urgency,
+    ) -> Result<C::Answer, QueueError> {
+        let (job, answered) = Asked::new(command);
+        self.0.line.add(job, urgency).await?;
+        answered.await.map_err(|_| QueueError::Closed)?
+    }
+
+    /// A verb of the hot path, if there is room for it now.
+    pub(super) async fn try_ask<C: Command>(
+        &self,
+        command: C,
+        urgency: Urgency,
+    ) -> Result<C::Answer, QueueError> {
+        let (job, answered) = Asked::new(command);
+        self.0.line.try_add(job, urgency)?;
+        answered.await.map_err(|_| QueueError::Closed)?
+    }
+
+    /// The queue's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Does what waits, refuses what comes, and returns once the file is closed.
+    pub async fn close(self) {
+        let open = Arc::clone(&self.0);
+        // If the runtime ends first, the threads end by themselves.
+        let _ = tokio::task::spawn_blocking(move || open.end()).await;
+    }
+}
+
+impl Open {
+    fn end(&self) {
+        self.line.close();
+        self.readers.close();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // The last clone may have been in a job.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn file_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(FILE) } else { path.to_owned() }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// The connection that writes, and the lock without which nobody may.
+fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
+    let file = |error| OpenError::File { path: path.to_owned(), error };
+    fs::create_dir_all(folder_of(path)).map_err(file)?;
+    let lock = FileLock::of(path)?;
+    create_for_owner(path).map_err(file)?;
+    let failed = |error| OpenError::Database { path: path.to_owned(), error };
+    let connection = Connection::open(path).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    connection
+        .execute_batch(
+            "PRAGMA busy_timeout = 10000;
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;
+             PRAGMA wal_autocheckpoint = 0;
+             PRAGMA journal_size_limit = 67108864;
+             PRAGMA cache_size = -65536;
+             PRAGMA temp_store = MEMORY;",
+        )
+        .map_err(failed)?;
+    Ok((connection, lock))
+}
+
+fn create_for_owner(path: &Path) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}

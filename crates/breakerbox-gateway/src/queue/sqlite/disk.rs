@@ -1,0 +1,107 @@
+//! How much room is left on the disk. Asked often, so the file system is asked at most every now and then.
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How old an answer of the file system may be.
+const STALE_AFTER: Duration = Duration::from_millis(200);
+/// So much may be written before it is asked again, however young the answer is.
+const STALE_AFTER_BYTES: u64 = 16 << 20;
+
+/// Asks how many bytes are free.
+#[derive(Clone)]
+pub struct FreeSpace(Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync>);
+
+impl FreeSpace {
+    /// Asks this, instead of the file system.
+    pub fn by(ask: impl Fn() -> std::io::Result<u64> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ask))
+    }
+
+    /// Asks the file system that this folder is in.
+    ///
+    /// # Errors
+    /// If the folder can't be opened.
+    pub fn of(folder: &Path) -> std::io::Result<Self> {
+        let folder = File::open(folder)?;
+        Ok(Self::by(move || {
+            let stat = rustix::fs::fstatvfs(&folder)?;
+            Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        }))
+    }
+}
+
+impl fmt::Debug for FreeSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FreeSpace")
+    }
+}
+
+/// The last answer, and what was written since.
+#[derive(Debug)]
+pub(super) struct Disk {
+    free: FreeSpace,
+    reserve: u64,
+    asked_at: Option<Instant>,
+    answer: u64,
+    written: u64,
+}
+
+/// So little is free that nothing new is accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BelowReserve {
+    pub(super) free: u64,
+    pub(super) reserve: u64,
+}
+
+impl Disk {
+    pub(super) fn new(free: FreeSpace, reserve: u64) -> Self {
+        Self { free, reserve, asked_at: None, answer: 0, written: 0 }
+    }
+
+    /// Whether this many bytes may be added.
+    pub(super) fn admits(&mut self, bytes: u64) -> Result<(), BelowReserve> {
+        let now = Instant::now();
+        let is_fresh = self.written < STALE_AFTER_BYTES
+            && self.asked_at.is_some_and(|at| now.duration_since(at) < STALE_AFTER);
+        if !is_fresh {
+            // A file system that does not say is no reason to refuse: a full disk will say so itself.
+            self.answer = (self.free.0)().unwrap_or(u64::MAX);
+            self.asked_at = Some(now);
+            self.written = 0;
+        }
+        let free = self.answer.saturating_sub(self.written);
+        if free.saturating_sub(bytes) < self.reserve {
+            return Err(BelowReserve { free, reserve: self.reserve });
+        }
+        self.written = self.written.saturating_add(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_reserve_is_not_given_away_and_the_file_system_is_asked_again_after_growth() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let free = FreeSpace::by(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(100 << 20)
+        });
+        let mut disk = Disk::new(free, 90 << 20);
+        assert_eq!(disk.admits(4 << 20), Ok(()));
+        assert_eq!(disk.admits(4 << 20), Ok(()));
+        assert_eq!(disk.admits(4 << 20), Err(BelowReserve { free: 92 << 20, reserve: 90 << 20 }));
+        disk.written = STALE_AFTER_BYTES;
+        assert_eq!(disk.admits(4 << 20), Ok(()));
+        assert!(asked.load(Ordering::Relaxed) >= 2);
+    }
+}

@@ -1,0 +1,258 @@
+//! What the writer knows by heart: who holds which delivery, how much of each tenant's work is unfinished, which lanes are
+//! closed, and the last id.
+//!
+//! It changes with the transaction. Each change notes how to take it back, so that what a rollback undoes on disk is undone
+//! here too. Leases are nowhere else: one process has the file, so they are void when it ends.
+
+use std::collections::{BTreeSet, HashMap};
+
+use breakerbox_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{number, whole};
+use super::disk::Disk;
+use crate::objects::{Id, TenantId};
+use crate::queue::Lease;
+
+/// Numbers of leases: which start of the file, and which of that start's.
+const STARTS_SHIFT: u32 = 32;
+
+/// A delivery that somebody holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    pub(super) lease: Lease,
+    pub(super) until: Timestamp,
+    pub(super) lane: i64,
+    pub(super) tenant: i64,
+    pub(super) bytes: u64,
+    pub(super) requests: u32,
+}
+
+/// How much of a tenant's work is unfinished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Unfinished {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+enum Undo {
+    Held(i64),
+    Released(i64, Held),
+    Backlog(i64, Unfinished),
+    Closed(i64),
+    Opened(i64),
+}
+
+pub(super) struct Ledger {
+    held: HashMap<i64, Held>,
+    backlogs: HashMap<i64, Unfinished>,
+    closed: BTreeSet<i64>,
+    tenants: HashMap<i64, TenantId>,
+    last_id: Id,
+    last_lease: i64,
+    undo: Vec<Undo>,
+    /// Tenants whose backlog is not yet written.
+    dirty: Vec<i64>,
+    pub(super) disk: Disk,
+}
+
+impl Ledger {
+    /// Reads what is kept, and voids the leases of earlier starts: what they held waits again.
+    pub(super) fn open(connection: &mut Connection, disk: Disk) -> rusqlite::Result<Self> {
+        let transaction = connection.transaction()?;
+        let starts: i64 = transaction.query_row(
+            "INSERT INTO meta (name, value) VALUES ('starts', 1)
+             ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
+            [],
+            |row| row.get(0),
+        )?;
+        transaction.execute("UPDATE deliveries INDEXED BY leased SET state = 0 WHERE state = 1", [])?;
+        transaction.commit()?;
+        let mut last_id = 0;
+        for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs"] {
+            let highest: Option<i64> =
+                connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| row.get(0))?;
+            last_id = last_id.max(highest.unwrap_or(0));
+        }
+        let mut ledger = Self {
+            held: HashMap::new(),
+            backlogs: HashMap::new(),
+            closed: BTreeSet::new(),
+            tenants: HashMap::new(),
+            last_id: Id::from_number(last_id).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)),
+            last_lease: starts << STARTS_SHIFT,
+            undo: Vec::new(),
+            dirty: Vec::new(),
+            disk,
+        };
+        let mut statement = connection.prepare("SELECT tenant, count, bytes FROM backlogs")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let unfinished = Unfinished { count: whole(row.get(1)?), bytes: whole(row.get(2)?) };
+            ledger.backlogs.insert(row.get(0)?, unfinished);
+        }
+        let mut statement = connection.prepare("SELECT lane FROM closed_lanes")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            ledger.closed.insert(row.get(0)?);
+        }
+        Ok(ledger)
+    }
+
+    /// Ids, one after the other: the first of `count`. They are used up even if the transaction fails.
+    pub(super) fn next_ids(&mut self, count: u32, now: Timestamp) -> Id {
+        let first = self.last_id.next(now);
+        let last = first.number().saturating_add(i64::from(count.max(1) - 1));
+        self.last_id = Id::from_number(last).unwrap_or(first);
+        first
+    }
+
+    /// Leases a delivery.
+    pub(super) fn hold(&mut self, delivery: i64, mut held: Held) -> Lease {
+        self.last_lease += 1;
+        held.lease = Lease(self.last_lease);
+        self.held.insert(delivery, held);
+        self.undo.push(Undo::Held(delivery));
+        held.lease
+    }
+
+    /// Ends a lease if it is current.
+    pub(super) fn release(&mut self, delivery: i64, lease: Lease) -> Option<Held> {
+        let held = *self.held.get(&delivery).filter(|held| held.lease == lease)?;
+        self.held.remove(&delivery);
+        self.undo.push(Undo::Released(delivery, held));
+        Some(held)
+    }
+
+    /// Those whose lease has ended, at most so many.
+    pub(super) fn overdue(&self, now: Timestamp, limit: usize) -> Vec<(i64, Lease)> {
+        let ended = self.held.iter().filter(|(_, held)| held.until <= now);
+        ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
+    }
+
+    /// Whether anything of a lane is held.
+    pub(super) fn holds_any_of(&self, lane: i64) -> bool {
+        self.held.values().any(|held| held.lane == lane)
+    }
+
+    pub(super) fn unfinished(&self, tenant: i64) -> Unfinished {
+        self.backlogs.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// Work came.
+    pub(super) fn add(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change(tenant, |was| Unfinished {
+            count: was.count.saturating_add(count),
+            bytes: was.bytes.saturating_add(bytes),
+        });
+    }
+
+    /// Work is finished.
+    pub(super) fn remove(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change(tenant, |was| Unfinished {
+            count: was.count.saturating_sub(count),
+            bytes: was.bytes.saturating_sub(bytes),
+        });
+    }
+
+    fn change(&mut self, tenant: i64, change: impl FnOnce(Unfinished) -> Unfinished) {
+        let entry = self.backlogs.entry(tenant).or_default();
+        self.undo.push(Undo::Backlog(tenant, *entry));
+        *entry = change(*entry);
+        if !self.dirty.contains(&tenant) {
+            self.dirty.push(tenant);
+        }
+    }
+
+    pub(super) fn is_closed(&self, lane: i64) -> bool {
+        self.closed.contains(&lane)
+    }
+
+    /// The first closed lane after this one.
+    pub(super) fn closed_after(&self, lane: i64) -> Option<i64> {
+        self.closed.range(lane.saturating_add(1)..).next().copied()
+    }
+
+    /// Closes a lane: nothing waits in it any more, or not for long.
+    pub(super) fn close(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO closed_lanes (lane) VALUES (?1)")?
+            .execute([lane])?;
+        if self.closed.insert(lane) {
+            self.undo.push(Undo::Closed(lane));
+        }
+        Ok(())
+    }
+
+    /// Forgets a closed lane, because it is empty.
+    pub(super) fn forget_closed(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
+        connection.prepare_cached("DELETE FROM closed_lanes WHERE lane = ?1")?.execute([lane])?;
+        if self.closed.remove(&lane) {
+            self.undo.push(Undo::Opened(lane));
+        }
+        Ok(())
+    }
+
+    /// The name of a tenant, which never changes.
+    pub(super) fn tenant(&mut self, connection: &Connection, row: i64) -> rusqlite::Result<TenantId> {
+        if let Some(known) = self.tenants.get(&row) {
+            return Ok(known.clone());
+        }
+        let text: Option<String> = connection
+            .prepare_cached("SELECT id FROM tenants WHERE row = ?1")?
+            .query_row([row], |row| row.get(0))
+            .optional()?;
+        let id: TenantId = text
+            .and_then(|text| text.parse().ok())
+            .ok_or(rusqlite::Error::IntegralValueOutOfRange(0, row))?;
+        self.tenants.insert(row, id.clone());
+        Ok(id)
+    }
+
+    /// Where the list of what can be undone ends now.
+    pub(super) fn mark(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Takes back what was changed since a mark.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        for undo in self.undo.drain(mark..).rev() {
+            match undo {
+                Undo::Held(delivery) => {
+                    self.held.remove(&delivery);
+                }
+                Undo::Released(delivery, held) => {
+                    self.held.insert(delivery, held);
+                }
+                Undo::Backlog(tenant, was) => {
+                    self.backlogs.insert(tenant, was);
+                }
+                Undo::Closed(lane) => {
+                    self.closed.remove(&lane);
+                }
+                Undo::Opened(lane) => {
+                    self.closed.insert(lane);
+                }
+            }
+        }
+    }
+
+    /// Writes what belongs into the transaction and is not there yet.
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO backlogs (tenant, count, bytes) VALUES (?1, ?2, ?3)
+             ON CONFLICT (tenant) DO UPDATE SET count = excluded.count, bytes = excluded.bytes",
+        )?;
+        for tenant in &self.dirty {
+            let now = self.backlogs.get(tenant).copied().unwrap_or_default();
+            statement.execute(params![tenant, number(now.count), number(now.bytes)])?;
+        }
+        Ok(())
+    }
+
+    /// The transaction is over: nothing can be undone any more.
+    pub(super) fn settled(&mut self) {
+        self.undo.clear();
+        self.dirty.clear();
+    }
+}

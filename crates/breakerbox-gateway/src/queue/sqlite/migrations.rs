@@ -1,0 +1,132 @@
+//! Brings the schema up to date. Only forward: there is no way back but a backup.
+//!
+//! Each migration is a file of SQL and one transaction. SQLite's `user_version` is the number of the last one.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::error::OpenError;
+
+/// All of them, the first first. A released one never changes.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+
+/// The newest schema that this version knows.
+#[allow(clippy::cast_possible_truncation, reason = "there are not that many")]
+pub const NEWEST: u32 = MIGRATIONS.len() as u32;
+
+/// "Brkb", so that no other program's file is taken for ours.
+const APPLICATION: i32 = 0x4272_6b62;
+
+/// Which schema a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schema {
+    /// The last migration that was applied; 0: the file is new.
+    pub current: u32,
+    /// The newest that this version knows.
+    pub newest: u32,
+}
+
+impl Schema {
+    /// How many migrations are to be applied.
+    #[must_use]
+    pub const fn pending(self) -> u32 {
+        self.newest.saturating_sub(self.current)
+    }
+
+    /// What this file has.
+    pub(super) fn of(connection: &Connection, path: &Path) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::Database { path: path.to_owned(), error };
+        let number =
+            |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
+        let version = number("user_version").map_err(failed)?;
+        let application = number("application_id").map_err(failed)?;
+        let tables: i64 = connection
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            .map_err(failed)?;
+        let is_new = version == 0 && application == 0 && tables == 0;
+        let (Ok(current), true) = (u32::try_from(version), is_new || application == APPLICATION) else {
+            return Err(OpenError::Foreign { path: path.to_owned() });
+        };
+        if current > NEWEST {
+            return Err(OpenError::TooNew { path: path.to_owned(), found: current, known: NEWEST });
+        }
+        Ok(Self { current, newest: NEWEST })
+    }
+}
+
+/// Applies what is pending, and says what the file had before.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Schema, OpenError> {
+    migrate_to(connection, path, NEWEST)
+}
+
+/// Applies what is pending up to this one.
+pub(super) fn migrate_to(connection: &mut Connection, path: &Path, last: u32) -> Result<Schema, OpenError> {
+    let before = Schema::of(connection, path)?;
+    for (number, sql) in (1_u32..=last).zip(MIGRATIONS).skip(before.current as usize) {
+        apply(connection, number, sql).map_err(|error| OpenError::Migration {
+            path: path.to_owned(),
+            number,
+            error,
+        })?;
+    }
+    Ok(before)
+}
+
+fn apply(connection: &mut Connection, number: u32, sql: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(sql)?;
+    transaction
+        .execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number};"))?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(connection: &Connection) -> Vec<(String, Option<String>)> {
+        let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn every_schema_ever_released_becomes_the_newest() {
+        let path = Path::new("test.db");
+        let mut fresh = Connection::open_in_memory().unwrap();
+        assert_eq!(migrate(&mut fresh, path).unwrap(), Schema { current: 0, newest: NEWEST });
+        for first in 1..=NEWEST {
+            let mut old = Connection::open_in_memory().unwrap();
+            migrate_to(&mut old, path, first).unwrap();
+            old.execute("INSERT INTO meta (name, value) VALUES ('kept', 7)", []).unwrap();
+            assert_eq!(Schema::of(&old, path).unwrap().pending(), NEWEST - first);
+            assert_eq!(migrate(&mut old, path).unwrap().current, first);
+            assert_eq!(Schema::of(&old, path).unwrap().pending(), 0);
+            assert_eq!(shape(&old), shape(&fresh), "from {first}");
+            let kept: i64 =
+                old.query_row("SELECT value FROM meta WHERE name = 'kept'", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, 7, "from {first}");
+        }
+    }
+
+    #[test]
+    fn a_newer_schema_and_another_programs_file_are_refused() {
+        let path = Path::new("test.db");
+        let mut newer = Connection::open_in_memory().unwrap();
+        migrate(&mut newer, path).unwrap();
+        newer.execute_batch(&format!("PRAGMA user_version = {}", NEWEST + 1)).unwrap();
+        assert!(matches!(migrate(&mut newer, path), Err(OpenError::TooNew { .. })));
+        let mut foreign = Connection::open_in_memory().unwrap();
+        foreign.execute_batch("CREATE TABLE songs (name TEXT)").unwrap();
+        assert!(matches!(migrate(&mut foreign, path), Err(OpenError::Foreign { .. })));
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_nothing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        assert!(apply(&mut connection, 1, "CREATE TABLE a (b); CREATE TABLE a (b)").is_err());
+        assert_eq!(shape(&connection), []);
+        assert_eq!(Schema::of(&connection, Path::new("x")).unwrap().current, 0);
+    }
+}

@@ -1,0 +1,34 @@
+//! The queue in one SQLite file.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Database`] | opens the file; jobs that write go to one thread, jobs that read to a few |
+//! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
+//! | `writer` | the one thread that writes: many jobs, one commit, then the answers |
+//! | `line` | where jobs wait for the writer |
+//! | `readers` | threads with read-only connections |
+//! | `migrations` | brings the schema up to date, forward only |
+//! | `checkpoints` | keeps the write-ahead log short without making writers wait |
+//! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
+//! | `columns` | how values are kept in columns |
+//! | `file_lock`, `disk` | one process for each file; how much room is left |
+
+mod checkpoints;
+pub(super) mod columns;
+mod database;
+mod disk;
+mod error;
+mod file_lock;
+mod ledger;
+mod line;
+mod migrations;
+mod readers;
+mod routes;
+mod writer;
+
+pub use database::{Database, Options};
+pub use disk::FreeSpace;
+pub use error::OpenError;
+pub use migrations::{NEWEST, Schema};
+pub use routes::{EndpointRoute, Routes, TenantRoutes};
+pub use writer::Writing;

@@ -1,0 +1,44 @@
+//! What the writer asks about tenants and endpoints while it accepts an event. Whoever keeps them in memory answers.
+//!
+//! The answers may change only in [`Writing::after_commit`](super::Writing::after_commit). Then an event that is accepted
+//! after an endpoint was deleted never goes there, and one that is accepted after it was created always does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::CircuitBy;
+
+use crate::objects::{Backlog, EventType, LaneId, TenantId};
+
+/// Finds tenants. Asked by the writer: it must not wait.
+pub trait Routes: Send + Sync + 'static {
+    /// A tenant, if there is one of this name.
+    fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
+}
+
+/// What the writer needs to know of a tenant.
+pub trait TenantRoutes: Send + Sync {
+    /// Its number in the database.
+    fn row(&self) -> i64;
+
+    /// How much may wait.
+    fn backlog(&self) -> Backlog;
+
+    /// Who shares a circuit, for dynamic URLs.
+    fn circuit_by(&self) -> CircuitBy;
+
+    /// After how long work for a dynamic URL is given up.
+    fn expires_after(&self) -> Option<Duration>;
+
+    /// Tells each endpoint that gets events of this type, disabled ones too: their work is parked.
+    fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
+}
+
+/// An endpoint that gets an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndpointRoute {
+    /// Its lane.
+    pub lane: LaneId,
+    /// After how long its work is given up: its own value, else the tenant's.
+    pub expires_after: Option<Duration>,
+}

@@ -1,0 +1,349 @@
+//! The one thread that writes. It takes what waits, does all of it in one transaction, commits, and only then answers.
+//!
+//! A job that refuses refuses before it writes, or is undone alone (a closure has a savepoint of its own). A job that breaks
+//! takes the transaction with it: the others are done again without it. If the commit fails, all of them hear why, nothing
+//! is changed, and the thread goes on.
+//!
+//! What is in memory follows the disk: hooks run after the commit and before the next job, and a job that has any is the
+//! last of its transaction. So whoever decides by memory never sees what is not durable, and never misses what is.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use breakerbox::Clock;
+use breakerbox_core::Timestamp;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+
+use super::checkpoints::Checkpoints;
+use super::ledger::Ledger;
+use super::line::Line;
+use crate::objects::{Id, LaneId};
+use crate::queue::QueueError;
+
+/// What is done in memory once the transaction is durable.
+pub(super) type Hook = Box<dyn FnOnce() + Send>;
+
+/// A transaction that is being written.
+pub struct Writing<'w> {
+    pub(super) connection: &'w Connection,
+    pub(super) ledger: &'w mut Ledger,
+    pub(super) now: Timestamp,
+    hooks: &'w mut Vec<Hook>,
+}
+
+impl Writing<'_> {
+    /// The connection, in a transaction. Never begin, commit or roll back by hand.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        self.connection
+    }
+
+    /// The queue's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// An id that is greater than all before it.
+    pub fn next_id(&mut self) -> Id {
+        self.ledger.next_ids(1, self.now)
+    }
+
+    /// Does this in memory once the transaction is durable, before the next job runs and before anybody gets an answer. It
+    /// must be quick. If the transaction fails it is never called.
+    pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
+        self.hooks.push(Box::new(hook));
+    }
+
+    /// Closes the lane of an endpoint that is deleted in this transaction. What waits in it is cancelled bit by bit, by
+    /// [`Queue::cancel`](crate::queue::Queue::cancel); what is leased is cancelled when it would wait again.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub fn close_lane(&mut self, lane: LaneId) -> Result<(), QueueError> {
+        Ok(self.ledger.close(self.connection, lane.number())?)
+    }
+}
+
+/// Something to do in a transaction, with others or alone.
+pub(super) trait Job: Send {
+    /// Does it. An error means that the transaction is broken, and that this job broke it.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), QueueError>;
+
+    /// What it did was rolled back. Returns whether it can be done again.
+    fn undo(&mut self) -> bool;
+
+    /// Tells whoever asked.
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>);
+
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize;
+}
+
+/// A verb of the hot path: it refuses by its answer and before it writes, so it needs no savepoint, and it can be done again.
+pub(super) trait Command: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Does it. An error breaks the transaction.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, QueueError>;
+
+    /// What it answered did not become durable.
+    fn undone(&mut self, answer: Self::Answer) {
+        drop(answer);
+    }
+
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A command, and who asked.
+pub(super) struct Asked<C: Command> {
+    command: C,
+    answer: Option<C::Answer>,
+    asker: oneshot::Sender<Result<C::Answer, QueueError>>,
+}
+
+impl<C: Command> Asked<C> {
+    #[allow(clippy::type_complexity, reason = "it is a pair")]
+    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<C::Answer, QueueError>>) {
+        let (asker, answered) = oneshot::channel();
+        (Box::new(Self { command, answer: None, asker }), answered)
+    }
+}
+
+impl<C: Command> Job for Asked<C> {
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), QueueError> {
+        self.answer = Some(self.command.run(writing)?);
+        Ok(())
+    }
+
+    fn undo(&mut self) -> bool {
+        if let Some(answer) = self.answer.take() {
+            self.command.undone(answer);
+        }
+        true
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
+        let Self { answer, asker, .. } = *self;
+        // Who asked may be gone.
+        let _ = asker.send(outcome.and_then(|()| answer.ok_or(QueueError::Closed)));
+    }
+
+    fn bytes(&self) -> usize {
+        self.command.bytes()
+    }
+}
+
+/// A closure, and who asked. It runs in a savepoint, once.
+pub(super) struct Once<F, T, E> {
+    closure: Option<F>,
+    answer: Option<Result<T, E>>,
+    asker: oneshot::Sender<Result<T, E>>,
+}
+
+impl<F, T, E> Once<F, T, E> {
+    pub(super) fn new(closure: F) -> (Box<Self>, oneshot::Receiver<Result<T, E>>) {
+        let (asker, answered) = oneshot::channel();
+        (Box::new(Self { closure: Some(closure), answer: None, asker }), answered)
+    }
+}
+
+impl<F, T, E> Job for Once<F, T, E>
+where
+    F: FnOnce(&mut Writing<'_>) -> Result<T, E> + Send,
+    T: Send,
+    E: From<QueueError> + Send,
+{
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), QueueError> {
+        let Some(closure) = self.closure.take() else { return Ok(()) };
+        let (mark, hooks) = (writing.ledger.mark(), writing.hooks.len());
+        writing.connection.prepare_cached("SAVEPOINT job")?.execute([])?;
+        let answer = catch_unwind(AssertUnwindSafe(|| closure(writing)))
+            .unwrap_or_else(|panic| Err(QueueError::Panicked(text_of(&*panic)).into()));
+        if answer.is_err() {
+            writing.ledger.undo_to(mark);
+            writing.hooks.truncate(hooks);
+            self.answer = Some(answer);
+            // A full disk may have ended the whole transaction, and the savepoint with it.
+            writing.connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+        } else {
+            self.answer = Some(answer);
+        }
+        writing.connection.prepare_cached("RELEASE job")?.execute([])?;
+        Ok(())
+    }
+
+    fn undo(&mut self) -> bool {
+        if self.answer.as_ref().is_some_and(Result::is_ok) {
+            self.answer = None;
+        }
+        self.closure.is_some()
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
+        // What it refused itself says more than what happened to the others.
+        let answer = match (self.answer, outcome) {
+            (Some(Err(refused)), _) => Err(refused),
+            (_, Err(error)) => Err(error.into()),
+            (Some(answer), Ok(())) => answer,
+            (None, Ok(())) => Err(QueueError::Closed.into()),
+        };
+        let _ = self.asker.send(answer);
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The thread's own.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) ledger: Ledger,
+    pub(super) line: Arc<Line>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) checkpoints: Checkpoints,
+}
+
+/// What broke a transaction.
+enum Broken {
+    /// The last job that was run.
+    ByJob(QueueError),
+    /// The database: all of them.
+    ForAll(QueueError),
+}
+
+impl Writer {
+    /// Works until the line is closed and empty.
+    pub(super) fn run(mut self) {
+        let _abandons = Abandons(Arc::clone(&self.line));
+        let mut group = VecDeque::new();
+        let mut ran = Vec::new();
+        while self.line.take(&mut group) {
+            while !group.is_empty() {
+                self.transact(&mut group, &mut ran);
+            }
+            self.checkpoints.after_commit(&self.connection);
+        }
+        self.checkpoints.at_the_end(&self.connection);
+    }
+
+    /// One transaction with as many of the group as go into it, and their answers.
+    fn transact(&mut self, group: &mut VecDeque<Box<dyn Job>>, ran: &mut Vec<Box<dyn Job>>) {
+        let mut hooks = Vec::new();
+        let broken = match self.attempt(group, ran, &mut hooks) {
+            Ok(()) => {
+                self.ledger.settled();
+                for hook in hooks {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {
+                        tracing::error!(panic = text_of(&*panic), "a hook after a commit panicked");
+                    }
+                }
+                ran.drain(..).for_each(|job| job.answer(Ok(())));
+                return;
+            }
+            Err(broken) => broken,
+        };
+        self.ledger.undo_to(0);
+        self.ledger.settled();
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction can't be rolled back");
+        }
+        match broken {
+            Broken::ForAll(error) => {
+                tracing::warn!(%error, "a transaction failed");
+                // If not even one was run, the first would be tried for ever.
+                ran.extend(ran.is_empty().then(|| group.pop_front()).flatten());
+                for mut job in ran.drain(..) {
+                    job.undo();
+                    job.answer(Err(error.clone()));
+                }
+            }
+            Broken::ByJob(error) => {
+                tracing::error!(%error, "a job broke its transaction");
+                if let Some(mut culprit) = ran.pop() {
+                    culprit.undo();
+                    culprit.answer(Err(error.clone()));
+                }
+                for mut job in ran.drain(..).rev() {
+                    if job.undo() {
+                        group.push_front(job);
+                    } else {
+                        job.answer(Err(QueueError::Busy));
+                    }
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        group: &mut VecDeque<Box<dyn Job>>,
+        ran: &mut Vec<Box<dyn Job>>,
+        hooks: &mut Vec<Hook>,
+    ) -> Result<(), Broken> {
+        let all = |error: rusqlite::Error| Broken::ForAll(error.into());
+        self.execute("BEGIN IMMEDIATE").map_err(all)?;
+        let now = self.clock.now();
+        while let Some(mut job) = group.pop_front() {
+            let mut writing = Writing { connection: &self.connection, ledger: &mut self.ledger, now, hooks };
+            let outcome = catch_unwind(AssertUnwindSafe(|| job.run(&mut writing)))
+                .unwrap_or_else(|panic| Err(QueueError::Panicked(text_of(&*panic))));
+            ran.push(job);
+            match outcome {
+                Ok(()) if hooks.is_empty() => {}
+                Ok(()) => break,
+                Err(error) if is_for_all(&error) => return Err(Broken::ForAll(error)),
+                Err(error) => return Err(Broken::ByJob(error)),
+            }
+        }
+        self.ledger.write(&self.connection).map_err(all)?;
+        self.execute("COMMIT").map_err(all)
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+/// Whether an error is the disk's and not a job's.
+fn is_for_all(error: &QueueError) -> bool {
+    match error {
+        QueueError::DiskFull => true,
+        QueueError::Database(error) => error
+            .downcast_ref::<rusqlite::Error>()
+            .and_then(rusqlite::Error::sqlite_error_code)
+            .is_some_and(|code| {
+                matches!(
+                    code,
+                    ErrorCode::SystemIoFailure
+                        | ErrorCode::DatabaseCorrupt
+                        | ErrorCode::CannotOpen
+                        | ErrorCode::ReadOnly
+                        | ErrorCode::OutOfMemory
+                )
+            }),
+        _ => false,
+    }
+}
+
+/// Whatever ends the thread, nobody waits for it any more.
+struct Abandons(Arc<Line>);
+
+impl Drop for Abandons {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
