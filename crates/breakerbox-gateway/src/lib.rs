@@ -5,6 +5,7 @@
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
+//! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
@@ -14,4 +15,5 @@ pub mod delivery;
 pub mod objects;
 pub mod queue;
 pub mod replay;
+pub mod secrets;
 pub mod send;

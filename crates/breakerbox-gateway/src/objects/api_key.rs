@@ -1,8 +1,67 @@
-//! API keys: who may do what.
+//! API keys: who may do what. The key itself is shown once, when it is made, and only its hash is kept.
 
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox_core::Timestamp;
+use sha2::{Digest, Sha256};
 
 use super::{ApiKeyId, TenantId};
+
+/// How a written key begins, so that people and scanners of repositories know it.
+const PREFIX: &str = "bbx_";
+
+/// The key itself: 32 random bytes. `Debug` hides it.
+///
+/// A plain SHA-256 is enough to keep of it: nobody guesses 256 random bits, however quickly they can be tried.
+#[derive(Clone)]
+pub struct ApiKeyText([u8; 32]);
+
+impl ApiKeyText {
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// As its holder writes it. Show it once, to its holder.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(self.0))
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn hash(&self) -> KeyHash {
+        KeyHash(Sha256::digest(self.0).into())
+    }
+}
+
+impl fmt::Debug for ApiKeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKeyText(hidden)")
+    }
+}
+
+/// Why something is no API key. It is never repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be `{PREFIX}` and 43 characters of a-z, A-Z, 0-9, `-` and `_`")]
+pub struct ApiKeyTextError;
+
+impl FromStr for ApiKeyText {
+    type Err = ApiKeyTextError;
+
+    fn from_str(text: &str) -> Result<Self, ApiKeyTextError> {
+        let encoded = text.strip_prefix(PREFIX).ok_or(ApiKeyTextError)?;
+        let mut bytes = [0; 32];
+        match URL_SAFE_NO_PAD.decode_slice(encoded, &mut bytes) {
+            Ok(32) => Ok(Self(bytes)),
+            _ => Err(ApiKeyTextError),
+        }
+    }
+}
 
 /// SHA-256 of a key. The key itself is nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,6 +157,20 @@ impl Scopes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_read_back_and_hide() {
+        let key = ApiKeyText::random();
+        let text = key.reveal();
+        assert_eq!((text.len(), &text[..4]), (47, "bbx_"));
+        assert_eq!(text.parse::<ApiKeyText>().unwrap().hash(), key.hash());
+        assert_ne!(ApiKeyText::random().hash(), key.hash());
+        assert!(!format!("{key:?}").contains(&text[4..]));
+        for wrong in ["", "bbx_", &text[4..], &text[..46], &format!("{text}A"), &text.replace("bbx_", "bbx-")]
+        {
+            assert_eq!(wrong.parse::<ApiKeyText>().err(), Some(ApiKeyTextError), "{wrong}");
+        }
+    }
 
     #[test]
     fn admin_includes_all_and_manage_includes_read() {

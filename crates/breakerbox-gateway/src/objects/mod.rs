@@ -27,7 +27,7 @@ mod revision;
 mod secret;
 mod tenant;
 
-pub use api_key::{ApiKey, KeyHash, Scope, Scopes};
+pub use api_key::{ApiKey, ApiKeyText, ApiKeyTextError, KeyHash, Scope, Scopes};
 pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};

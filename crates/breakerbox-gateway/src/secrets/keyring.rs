@@ -1,0 +1,189 @@
+//! Sealing and opening: XChaCha20-Poly1305, whose nonces are long enough to be random, with what the value belongs to as
+//! associated data.
+//!
+//! A sealed value is one byte for the version of this form, the key's id, the nonce, and the ciphertext with its tag.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+
+use super::master_key::ID_LENGTH;
+use super::{KeyId, MasterKey, SecretsError};
+
+const VERSION: u8 = 1;
+const NONCE_LENGTH: usize = 24;
+const HEAD_LENGTH: usize = 1 + ID_LENGTH + NONCE_LENGTH;
+
+/// What a sealed value belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner<'o> {
+    /// What it is, in a word, such as `endpoint`.
+    pub what: &'static str,
+    /// Its name.
+    pub name: &'o str,
+}
+
+impl Owner<'_> {
+    /// No word contains a zero byte, so no two owners are the same here.
+    fn associated(self) -> Vec<u8> {
+        [self.what.as_bytes(), &[0], self.name.as_bytes()].concat()
+    }
+}
+
+/// A sealed value, as a database keeps it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sealed(pub Vec<u8>);
+
+impl Sealed {
+    /// With which key it was sealed; none if it is no sealed value.
+    #[must_use]
+    pub fn key(&self) -> Option<KeyId> {
+        let (version, rest) = self.0.split_first()?;
+        if *version != VERSION || self.0.len() < HEAD_LENGTH {
+            return None;
+        }
+        rest.first_chunk().copied().map(KeyId)
+    }
+}
+
+/// The keys that there are, the newest first. `Debug` shows their ids.
+pub struct Keyring {
+    newest: Ring,
+    older: Vec<Ring>,
+}
+
+struct Ring {
+    id: KeyId,
+    cipher: XChaCha20Poly1305,
+}
+
+impl Ring {
+    fn of(key: &MasterKey) -> Self {
+        Self { id: key.id(), cipher: XChaCha20Poly1305::new(key.bytes().into()) }
+    }
+}
+
+impl Keyring {
+    /// This key alone.
+    #[must_use]
+    pub fn new(key: &MasterKey) -> Self {
+        Self { newest: Ring::of(key), older: Vec::new() }
+    }
+
+    /// These keys, the newest first; none if there is none.
+    #[must_use]
+    pub fn newest_first(keys: &[MasterKey]) -> Option<Self> {
+        let (newest, older) = keys.split_first()?;
+        Some(Self { newest: Ring::of(newest), older: older.iter().map(Ring::of).collect() })
+    }
+
+    /// With which key is sealed now.
+    #[must_use]
+    pub const fn newest(&self) -> KeyId {
+        self.newest.id
+    }
+
+    /// Seals a value for its owner, with the newest key.
+    ///
+    /// # Panics
+    /// If the value is longer than 256 GiB.
+    #[must_use]
+    pub fn seal(&self, value: &[u8], owner: Owner<'_>) -> Sealed {
+        let nonce: [u8; NONCE_LENGTH] = rand::random();
+        let payload = Payload { msg: value, aad: &owner.associated() };
+        let sealed = self.newest.cipher.encrypt(&XNonce::from(nonce), payload);
+        let sealed = sealed.expect("only values that no memory holds are too long");
+        Sealed([&[VERSION], &self.newest.id.0[..], &nonce, &sealed].concat())
+    }
+
+    /// Opens what was sealed for this owner.
+    ///
+    /// # Errors
+    /// [`KeyMissing`](SecretsError::KeyMissing), or [`Damaged`](SecretsError::Damaged).
+    pub fn open(&self, sealed: &Sealed, owner: Owner<'_>) -> Result<Vec<u8>, SecretsError> {
+        let Owner { what, name } = owner;
+        let damaged = || SecretsError::Damaged { what, name: name.to_owned() };
+        let id = sealed.key().ok_or_else(damaged)?;
+        let missing = || SecretsError::KeyMissing { what, name: name.to_owned(), key: id };
+        let ring = std::iter::once(&self.newest).chain(&self.older).find(|ring| ring.id == id);
+        let (head, ciphertext) = sealed.0.split_at_checked(HEAD_LENGTH).ok_or_else(damaged)?;
+        let nonce: &[u8; NONCE_LENGTH] = head.last_chunk().ok_or_else(damaged)?;
+        let payload = Payload { msg: ciphertext, aad: &owner.associated() };
+        ring.ok_or_else(missing)?.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| damaged())
+    }
+
+    /// The same value sealed with the newest key; none if it is already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn reseal(&self, sealed: &Sealed, owner: Owner<'_>) -> Result<Option<Sealed>, SecretsError> {
+        if sealed.key() == Some(self.newest.id) {
+            return Ok(None);
+        }
+        Ok(Some(self.seal(&self.open(sealed, owner)?, owner)))
+    }
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entry(&self.newest.id).entries(self.older.iter().map(|ring| ring.id)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner<'_> = Owner { what: "endpoint", name: "ep_1" };
+
+    #[test]
+    fn what_was_sealed_opens_for_its_owner_alone() {
+        let keyring = Keyring::new(&MasterKey::random());
+        let sealed = keyring.seal(b"hush", OWNER);
+        assert_eq!(keyring.open(&sealed, OWNER).unwrap(), b"hush");
+        assert!(!sealed.0.windows(4).any(|window| window == b"hush"));
+        assert_ne!(sealed, keyring.seal(b"hush", OWNER), "no two nonces are the same");
+        for other in [
+            Owner { name: "ep_2", ..OWNER },
+            Owner { what: "tenant", ..OWNER },
+            Owner { what: "endpoin", name: "tep_1" },
+        ] {
+            assert!(matches!(keyring.open(&sealed, other), Err(SecretsError::Damaged { .. })), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_changed_does_not_open() {
+        let keyring = Keyring::new(&MasterKey::random());
+        let sealed = keyring.seal(b"hush", OWNER);
+        for place in 0..sealed.0.len() {
+            let mut changed = sealed.clone();
+            changed.0[place] ^= 1;
+            assert!(keyring.open(&changed, OWNER).is_err(), "byte {place}");
+            assert!(keyring.open(&Sealed(sealed.0[..place].to_vec()), OWNER).is_err(), "cut at {place}");
+        }
+    }
+
+    #[test]
+    fn the_newest_key_seals_and_all_open() {
+        let (old, new) = (MasterKey::random(), MasterKey::random());
+        let sealed = Keyring::new(&old).seal(b"hush", OWNER);
+        let both = Keyring::newest_first(&[new.clone(), old.clone()]).unwrap();
+        assert_eq!(both.open(&sealed, OWNER).unwrap(), b"hush");
+        let again = both.reseal(&sealed, OWNER).unwrap().unwrap();
+        assert_eq!((again.key(), both.reseal(&again, OWNER).unwrap()), (Some(new.id()), None));
+        let only_new = Keyring::new(&new);
+        assert_eq!(only_new.open(&again, OWNER).unwrap(), b"hush");
+        let error = only_new.open(&sealed, OWNER).unwrap_err().to_string();
+        assert!(error.contains(&old.id().to_string()) && error.contains("ep_1"), "{error}");
+    }
+
+    #[test]
+    fn keys_hide() {
+        let key = MasterKey::random();
+        let shown = format!("{key:?} {:?}", Keyring::new(&key));
+        assert!(!shown.contains(&key.reveal()), "{shown}");
+        assert_eq!(shown.matches(&key.id().to_string()).count(), 2, "{shown}");
+    }
+}

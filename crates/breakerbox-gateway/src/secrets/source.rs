@@ -1,0 +1,196 @@
+//! Where master keys come from: an environment variable, or a file that only its owner can read. Both hold one key or more,
+//! the newest first, parted by white space; in a file, what follows a `#` is a remark.
+//!
+//! At the very first start a file is made, with one new key. Later a file that is gone is not made anew: what the lost key
+//! sealed would be lost with it, and nobody would notice before the next delivery.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Keyring, MasterKey, SecretsError};
+
+/// The environment variable that may hold the keys.
+pub const KEY_VARIABLE: &str = "BREAKERBOX_MASTER_KEY";
+
+/// More than any number of keys that makes sense.
+const LARGEST_FILE: u64 = 64 * 1024;
+
+/// Where the keys are.
+#[derive(Clone)]
+pub enum KeySource {
+    /// In the value of [`KEY_VARIABLE`], as whoever reads the configuration found it.
+    Variable(String),
+    /// In this file.
+    File(PathBuf),
+}
+
+impl KeySource {
+    /// The file of a data folder: `keys/master.key` in it.
+    #[must_use]
+    pub fn in_folder(data: &Path) -> Self {
+        Self::File(data.join("keys").join("master.key"))
+    }
+
+    /// The keys. A file that is not there is made, unless the database already holds something that is sealed.
+    ///
+    /// # Errors
+    /// If there is no usable key, or others can read the file.
+    pub fn keyring(&self, anything_sealed: bool) -> Result<Keyring, SecretsError> {
+        let (place, text) = match self {
+            Self::Variable(value) => (KEY_VARIABLE.to_owned(), value.clone()),
+            Self::File(path) => (path.display().to_string(), read_or_make(path, anything_sealed)?),
+        };
+        let words = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let words = words.flat_map(str::split_whitespace).enumerate();
+        let key = |(index, word)| {
+            let malformed = || SecretsError::Malformed { place: place.clone(), number: index + 1 };
+            MasterKey::from_base64(word).ok_or_else(malformed)
+        };
+        let keys = words.map(key).collect::<Result<Vec<_>, _>>()?;
+        Keyring::newest_first(&keys).ok_or(SecretsError::NoKey { place })
+    }
+}
+
+impl std::fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Variable(_) => f.write_str("Variable(hidden)"),
+            Self::File(path) => write!(f, "File({path:?})"),
+        }
+    }
+}
+
+fn read_or_make(path: &Path, anything_sealed: bool) -> Result<String, SecretsError> {
+    match File::open(path) {
+        Ok(file) => read(file, path),
+        Err(error) if error.kind() == ErrorKind::NotFound && anything_sealed => {
+            Err(SecretsError::FileMissing { path: path.to_owned() })
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            make(path).map_err(|error| SecretsError::File { path: path.to_owned(), error })
+        }
+        Err(error) => Err(SecretsError::File { path: path.to_owned(), error }),
+    }
+}
+
+/// The mode is that of the opened file, so that nobody can put another in its place in between.
+fn read(file: File, path: &Path) -> Result<String, SecretsError> {
+    let failed = |error| SecretsError::File { path: path.to_owned(), error };
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(SecretsError::NotAFile { path: path.to_owned() });
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(SecretsError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    file.take(LARGEST_FILE).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// Written beside, then put in place: a start that is cut off leaves no half of a key.
+fn make(path: &Path) -> io::Result<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let text = format!(
+        "# The master key of this gateway: it opens every secret in the database. Keep a copy apart from the database's.\n{}\n",
+        MasterKey::random().reveal()
+    );
+    let beside = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // A link fails if the file is there by now, where a rename would replace it.
+    let placed = written.and_then(|()| fs::hard_link(&beside, path));
+    fs::remove_file(&beside)?;
+    placed?;
+    File::open(folder)?.sync_all()?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn written(folder: &Path, mode: u32, text: &str) -> KeySource {
+        let path = folder.join("master.key");
+        let _ = fs::remove_file(&path);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        KeySource::File(path)
+    }
+
+    #[test]
+    fn the_first_start_makes_a_file_that_only_its_owner_can_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = KeySource::in_folder(folder.path());
+        let made = source.keyring(false).unwrap();
+        assert_eq!(source.keyring(true).unwrap().newest(), made.newest(), "the next start finds it");
+        let mode = |path: &str| fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("keys"), mode("keys/master.key")), (0o700, 0o600));
+        let left = fs::read_dir(folder.path().join("keys")).unwrap().count();
+        assert_eq!(left, 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_key_file_that_is_gone_is_not_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = KeySource::in_folder(folder.path()).keyring(true);
+        assert!(matches!(refused, Err(SecretsError::FileMissing { .. })), "{refused:?}");
+        assert!(!folder.path().join("keys").exists());
+    }
+
+    #[test]
+    fn files_that_others_can_use_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MasterKey::random().reveal();
+        for (mode, is_refused) in
+            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true), (0o666, true)]
+        {
+            let found = written(folder.path(), mode, &key).keyring(true);
+            assert_eq!(matches!(found, Err(SecretsError::Exposed { .. })), is_refused, "{mode:o} {found:?}");
+            assert_eq!(found.is_ok(), !is_refused);
+        }
+        let link = folder.path().join("link");
+        symlink(folder.path(), &link).unwrap();
+        assert!(matches!(KeySource::File(link).keyring(true), Err(SecretsError::NotAFile { .. })));
+    }
+
+    #[test]
+    fn several_keys_and_remarks_are_read_the_newest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old) = (MasterKey::random(), MasterKey::random());
+        let text = format!("# since May\n{} # new\n\n  {}\n", new.reveal(), old.reveal());
+        let keyring = written(folder.path(), 0o600, &text).keyring(true).unwrap();
+        assert_eq!(keyring.newest(), new.id());
+        let variable = KeySource::Variable(format!("{} {}", new.reveal(), old.reveal()));
+        for keyring in [keyring, variable.keyring(true).unwrap()] {
+            assert_eq!(format!("{keyring:?}"), format!("[{:?}, {:?}]", new.id(), old.id()));
+        }
+        assert!(!format!("{variable:?}").contains(&new.reveal()));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_and_not_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MasterKey::random().reveal();
+        for (text, message) in [
+            ("", "holds no master key"),
+            ("# nothing", "holds no master key"),
+            ("c2hvcnQ=", "key 1 is no master key"),
+            (&format!("{key} {}", &key[1..]), "key 2 is no master key"),
+        ] {
+            for source in
+                [written(folder.path(), 0o600, text), KeySource::Variable(text.replace("# nothing", ""))]
+            {
+                let error = source.keyring(true).unwrap_err().to_string();
+                assert!(error.contains(message) && !error.contains("c2hvcnQ"), "{text}: {error}");
+                assert!(!error.contains(&key), "{error}");
+            }
+        }
+    }
+}
