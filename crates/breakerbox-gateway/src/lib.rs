@@ -2,6 +2,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | [`config`] | the settings: file, environment, flags |
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
@@ -11,6 +12,7 @@
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
 pub mod cli;
+pub mod config;
 pub mod delivery;
 pub mod objects;
 pub mod queue;

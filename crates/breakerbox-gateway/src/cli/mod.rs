@@ -3,9 +3,11 @@
 //! Exit codes: 0, all went well; 1, something around us failed (a file that can't be read or written); 2, the input
 //! or the arguments are wrong, and the message says what to change.
 
+mod flags;
 mod policy;
 mod replay;
 mod report_file;
+mod serve;
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(Box<serve::Arguments>),
     Replay(replay::Arguments),
 }
 
@@ -34,6 +37,8 @@ enum Command {
 enum Failure {
     /// The input or the arguments are wrong.
     Input(String),
+    /// Several things are wrong, each with a line of its own.
+    Inputs(Vec<String>),
     /// Something around us failed.
     Environment(String),
     /// Whoever read our output went away, as `head` does. Nothing is wrong.
@@ -44,6 +49,7 @@ enum Failure {
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     };
     match result {
@@ -54,6 +60,10 @@ pub fn run() -> ExitCode {
         }
         Err(Failure::Input(message)) => {
             say(&format!("breakerbox: {}", one_line(&message)));
+            ExitCode::from(2)
+        }
+        Err(Failure::Inputs(messages)) => {
+            messages.iter().for_each(|message| say(&format!("breakerbox: {}", one_line(message))));
             ExitCode::from(2)
         }
     }

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod command;
+mod config;
 mod docs;
 mod hostile;
+mod program;
 mod replay;
 mod replay_errors;
 mod replay_output;

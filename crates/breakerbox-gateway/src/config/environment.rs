@@ -1,0 +1,56 @@
+//! Settings from variables of the environment.
+//!
+//! An empty variable says nothing: it is how many tools pass on one that is not set. One that is unknown is an error if a
+//! setting is near, for then it is a slip; otherwise it is only mentioned, for others put variables of that prefix there too
+//! (Kubernetes does, for a service called breakerbox).
+
+use breakerbox_core::{POLICY_KEYS, nearest};
+
+use super::error::{ConfigError, Wrong};
+use super::format::Raw;
+use super::layers::Origin;
+use super::names::{self, PREFIX};
+use super::settings::SETTINGS;
+
+/// What other commands read, and what the tests of stores do.
+const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "REDIS_SERVER", "POSTGRES_SERVER"];
+
+/// What the environment says.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) said: Vec<(String, Raw, Origin)>,
+    pub(super) errors: Vec<ConfigError>,
+    pub(super) unknown: Vec<String>,
+}
+
+pub(super) fn read<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> Read {
+    let known: Vec<(String, String)> = SETTINGS
+        .iter()
+        .map(|setting| (setting.variable(), setting.key.to_owned()))
+        .chain(POLICY_KEYS.iter().map(|key| {
+            let key = format!("{}{key}", names::POLICY);
+            (names::variable(&key), key)
+        }))
+        .collect();
+    let mut read = Read::default();
+    for (name, value) in variables {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        if value.is_empty() || OF_OTHERS.contains(&rest) {
+            continue;
+        }
+        let origin = Origin::Environment(name.into());
+        if let Some((_, key)) = known.iter().find(|(variable, _)| variable == name) {
+            read.said.push((key.clone(), Raw::Words(vec![value.into()]), origin));
+            continue;
+        }
+        // Without the prefix, or everything would be near.
+        match nearest(rest, known.iter().filter_map(|(variable, _)| variable.strip_prefix(PREFIX))) {
+            Some(meant) => {
+                let reason = Wrong::Unknown { nearest: Some(format!("{PREFIX}{meant}")) };
+                read.errors.push(ConfigError { key: String::new(), origin, reason });
+            }
+            None => read.unknown.push(name.into()),
+        }
+    }
+    read
+}

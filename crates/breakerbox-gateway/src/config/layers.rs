@@ -1,0 +1,229 @@
+//! Which value wins: a flag over a variable, a variable over the file, the file over the default.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use breakerbox_core::POLICY_KEYS;
+
+use super::error::{ConfigError, ConfigErrors, Wrong};
+use super::format::Raw;
+use super::settings::SETTINGS;
+use super::size::format_size;
+use super::{Config, environment, file, names};
+
+/// The file that is read if none is named and it is there.
+pub const FILE_NAME: &str = "breakerbox.toml";
+
+/// Where a value is from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The line; 0: the file as a whole.
+        line: usize,
+    },
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl Origin {
+    pub(super) fn file(path: &Path, line: usize) -> Self {
+        Self::File { path: path.into(), line }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line: 0 } => write!(f, "{}", path.display()),
+            Self::File { path, line } => write!(f, "{}: line {line}", path.display()),
+            Self::Environment(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Everything that was said, before it is read.
+///
+/// ```
+/// use breakerbox_gateway::config::{Origin, Sources};
+///
+/// let said = Sources::default()
+///     .variables([("BREAKERBOX_DELIVERY_TIMEOUT", "20s")])
+///     .flag("--listen", ["127.0.0.1:0"]);
+/// let loaded = said.load().unwrap();
+/// assert_eq!(loaded.config.delivery.timeout.as_secs(), 20);
+/// assert_eq!(loaded.origin("listen"), &Origin::Flag("--listen".into()));
+///
+/// let errors = Sources::default().flag("--delivery-timeout", ["20"]).load().unwrap_err();
+/// assert!(errors.to_string().starts_with("--delivery-timeout: \"20\" needs a unit"));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Sources {
+    file: Option<PathBuf>,
+    variables: Vec<(String, String)>,
+    flags: Vec<(String, Vec<String>)>,
+}
+
+impl Sources {
+    /// Reads this file. It must be there.
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
+        self
+    }
+
+    /// Reads `breakerbox.toml` of this folder, if it is there and no other file was named.
+    pub fn file_if_in(mut self, folder: &Path) -> Self {
+        let path = folder.join(FILE_NAME);
+        if self.file.is_none() && path.is_file() {
+            self.file = Some(path);
+        }
+        self
+    }
+
+    /// Takes those of these variables that begin with `BREAKERBOX_`.
+    pub fn variables<N: Into<String>, V: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        self.variables.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Takes a flag, such as `--delivery-timeout`, with its values: more than one if it was repeated.
+    pub fn flag<V: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        self.flags.push((name.into(), values.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Reads everything, and checks it.
+    ///
+    /// # Errors
+    /// All that is wrong, also in values that another one wins over: a slip there waits for its day.
+    pub fn load(&self) -> Result<Loaded, ConfigErrors> {
+        let mut errors = vec![];
+        // What was said, the strongest last.
+        let mut said: Vec<(String, Raw, Origin)> = vec![];
+        if let Some(path) = &self.file {
+            let (values, wrong) = file::read(path);
+            errors.extend(wrong);
+            said.extend(values.into_iter().map(|value| {
+                let origin = Origin::file(path, value.line);
+                (value.key, value.raw, origin)
+            }));
+        }
+        let variables =
+            environment::read(self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        errors.extend(variables.errors);
+        said.extend(variables.said);
+        said.extend(self.flags.iter().filter_map(|(name, values)| {
+            let key = key_of_flag(name)?;
+            Some((key, Raw::Words(values.clone()), Origin::Flag(name.clone())))
+        }));
+
+        let mut loaded = Loaded {
+            config: Config::default(),
+            origins: BTreeMap::new(),
+            file: self.file.clone(),
+            unknown_variables: variables.unknown,
+        };
+        for (key, raw, origin) in said {
+            if let Err(reason) = loaded.take(&key, &raw, &origin) {
+                errors.push(ConfigError { key, origin, reason });
+            }
+        }
+        if errors.is_empty() {
+            errors.extend(loaded.misfits());
+        }
+        if errors.is_empty() { Ok(loaded) } else { Err(ConfigErrors(errors)) }
+    }
+}
+
+/// The key that a flag sets.
+fn key_of_flag(name: &str) -> Option<String> {
+    let of_settings = SETTINGS.iter().find(|setting| setting.flag().as_deref() == Some(name));
+    of_settings.map(|setting| setting.key.to_owned()).or_else(|| {
+        let mut keys = POLICY_KEYS.iter().map(|key| format!("{}{key}", names::POLICY));
+        keys.find(|key| names::flag(key) == name)
+    })
+}
+
+/// A [`Config`], and where each value is from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// Variables that begin with `BREAKERBOX_` and mean nothing here.
+    pub unknown_variables: Vec<String>,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Loaded {
+    /// Where the value of a key is from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+
+    fn take(&mut self, key: &str, raw: &Raw, origin: &Origin) -> Result<(), Wrong> {
+        if let Some(key) = key.strip_prefix(names::POLICY) {
+            self.config.policy.take(key, raw)?;
+        } else if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) {
+            if setting.secret && !matches!(origin, Origin::Environment(_)) {
+                return Err(Wrong::SecretHere { variable: setting.variable() });
+            }
+            (setting.take)(&mut self.config, raw)?;
+        }
+        self.origins.insert(key.into(), origin.clone());
+        Ok(())
+    }
+
+    /// Values that are right by themselves and wrong together.
+    fn misfits(&self) -> Vec<ConfigError> {
+        let Config { delivery, limits, policy, .. } = &self.config;
+        let mut errors = vec![];
+        let mut at_most = |lower: &'static str, found: u64, upper: &'static str, bound: u64| {
+            if found <= bound {
+                return;
+            }
+            let (found, bound) = (format_size(found), format_size(bound));
+            // Blame the one that somebody said.
+            let (key, reason) = if self.origin(lower) == &Origin::Default {
+                (upper, Wrong::Below { other: lower, bound: found, found: bound })
+            } else {
+                (lower, Wrong::Above { other: upper, bound, found })
+            };
+            errors.push(ConfigError { key: key.into(), origin: self.origin(key).clone(), reason });
+        };
+        at_most(
+            "delivery.response_kept",
+            delivery.response_kept,
+            "delivery.response_read",
+            delivery.response_read,
+        );
+        at_most("limits.payload", limits.payload, "limits.request", limits.request);
+        if let Err(error) = policy.build(delivery.timeout) {
+            let no_field = error.field() == "policy";
+            let key = if no_field { "policy".into() } else { format!("{}{}", names::POLICY, error.field()) };
+            let text = error.to_string();
+            let reason = text.strip_prefix(&format!("{}: ", error.field())).unwrap_or(&text).to_owned();
+            let origin = self.origin(&key).clone();
+            errors.push(ConfigError { key, origin, reason: Wrong::Policy(reason) });
+        }
+        errors
+    }
+}

@@ -1,0 +1,262 @@
+//! The gateway's settings: what can be said, where it can be said, and what it comes to.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Config`] | every setting, checked |
+//! | [`Sources`] | one TOML file, the environment, flags: the later of these wins |
+//! | [`Loaded`] | a [`Config`], and where each value is from |
+//! | [`SETTINGS`] | the list of settings: names, meaning, what each accepts |
+//! | [`PolicyDefaults`] | the `[policy]` table, and how a tenant's and an endpoint's policy go over it |
+//! | [`ConfigErrors`] | all that is wrong, each with the key, the place and what would be right |
+//!
+//! Nothing here opens a socket or a database, and nothing reads the environment by itself: it is told.
+
+mod environment;
+mod error;
+mod file;
+mod format;
+mod layers;
+mod names;
+mod policy;
+mod print;
+mod settings;
+mod size;
+mod values;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use url::Url;
+
+pub use error::{ConfigError, ConfigErrors, Wrong};
+pub use layers::{FILE_NAME, Loaded, Origin, Sources};
+pub use policy::{PROBE_MARGIN, PolicyDefaults};
+pub use print::{example, reference};
+pub use settings::{SETTINGS, Setting};
+pub use size::{SizeError, format_size, parse_size};
+pub use values::{Hidden, LogFormat};
+
+use crate::objects::Backlog;
+use crate::queue::Retention;
+
+/// Every setting of the gateway, checked.
+///
+/// ```
+/// use breakerbox_gateway::config::Config;
+///
+/// let config = Config::default();
+/// assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+/// assert_eq!(config.delivery.slots, 512);
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Where the API and the dashboard listen. Loopback: what is open to the world is opened on purpose.
+    pub listen: SocketAddr,
+    /// The folder of the database. Beside where it was started, so that a first try needs no rights and leaves nothing
+    /// elsewhere; a service names a folder of its own.
+    pub data: PathBuf,
+    /// How long requests that are under way may still take after SIGTERM.
+    pub grace: Duration,
+    /// How deliveries are made.
+    pub delivery: Delivery,
+    /// What a request, a tenant and the disk may bear.
+    pub limits: Limits,
+    /// How long things are kept.
+    pub retention: Kept,
+    /// How the gateway reaches the world.
+    pub egress: Egress,
+    /// With what secrets are sealed.
+    pub secrets: Secrets,
+    /// Circuits, apart from their policy.
+    pub circuits: Circuits,
+    /// What is logged.
+    pub log: Log,
+    /// What is counted.
+    pub metrics: MetricsAccess,
+    /// The policy of circuits, where neither tenant nor endpoint say otherwise.
+    pub policy: PolicyDefaults,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data: "breakerbox-data".into(),
+            grace: Duration::from_secs(30),
+            delivery: Delivery::default(),
+            limits: Limits::default(),
+            retention: Kept::default(),
+            egress: Egress::default(),
+            secrets: Secrets::default(),
+            circuits: Circuits::default(),
+            log: Log::default(),
+            metrics: MetricsAccess::default(),
+            policy: PolicyDefaults::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The file with the master key: the one that was named, or one in the data folder.
+    #[must_use]
+    pub fn master_key_file(&self) -> PathBuf {
+        self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("master.key"))
+    }
+
+    /// How long a delivery with this time limit is leased.
+    #[must_use]
+    pub fn lease(&self, timeout: Duration) -> Duration {
+        timeout + self.delivery.lease_margin
+    }
+}
+
+/// How deliveries are made. An endpoint or a tenant may say otherwise for some of these.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivery {
+    /// How long one request may take, all in all.
+    pub timeout: Duration,
+    /// Requests in flight for the whole process.
+    pub slots: u32,
+    /// Requests in flight for one endpoint.
+    pub max_in_flight: u32,
+    /// How much longer than its time limit a delivery is leased.
+    pub lease_margin: Duration,
+    /// The waits between attempts.
+    pub retry: Vec<Duration>,
+    /// Whether the throttle sheds what a drowning endpoint can't take.
+    pub throttle: bool,
+    /// After how long waiting work is given up.
+    pub expires_after: Option<Duration>,
+    /// How much of an answer is kept with the attempt, in bytes.
+    pub response_kept: u64,
+    /// How much of an answer is read at most, in bytes.
+    pub response_read: u64,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(15),
+            slots: 512,
+            max_in_flight: 64,
+            lease_margin: Duration::from_secs(30),
+            retry: [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs).to_vec(),
+            throttle: true,
+            expires_after: None,
+            response_kept: 4 << 10,
+            response_read: 64 << 10,
+        }
+    }
+}
+
+/// What a request, a tenant and the disk may bear.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limits {
+    /// The largest payload of an event, in bytes.
+    pub payload: u64,
+    /// The largest request to the API, in bytes. A batch must fit into it.
+    pub request: u64,
+    /// The most events in one batch.
+    pub batch: u32,
+    /// How long a request to the API may take to arrive.
+    pub request_timeout: Duration,
+    /// Connections to the API at once.
+    pub connections: u32,
+    /// Requests in a second with one API key.
+    pub request_rate: Option<u32>,
+    /// Requests in a minute from one address whose key is wrong.
+    pub wrong_keys: Option<u32>,
+    /// How much of one tenant's work may wait.
+    pub backlog: Backlog,
+    /// Free disk space below which nothing more is accepted, in bytes.
+    pub reserve: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload: 256 << 10,
+            request: 8 << 20,
+            batch: 1_000,
+            request_timeout: Duration::from_secs(30),
+            connections: 8_192,
+            request_rate: None,
+            wrong_keys: Some(60),
+            backlog: Backlog::default(),
+            reserve: 512 << 20,
+        }
+    }
+}
+
+/// How long things are kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// Finished work.
+    pub work: Retention,
+    /// What happened to circuits.
+    pub history: Duration,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let work = Retention::default();
+        Self { work, history: work.failed }
+    }
+}
+
+/// How the gateway reaches the world.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Egress {
+    /// Networks that may be called although they are not public.
+    pub allow: Vec<IpNet>,
+    /// The proxy through which everything goes.
+    pub proxy: Option<Url>,
+    /// Files (PEM) with authorities that are trusted besides the system's.
+    pub ca_files: Vec<PathBuf>,
+}
+
+/// With what secrets are sealed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Secrets {
+    /// The master key itself, from the environment and from nowhere else.
+    pub master_key: Option<Hidden>,
+    /// The file with the master key; none: `master.key` in the data folder.
+    pub master_key_file: Option<PathBuf>,
+}
+
+/// Circuits, apart from their policy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Circuits {
+    /// How many are held in memory.
+    pub max: u32,
+}
+
+impl Default for Circuits {
+    fn default() -> Self {
+        Self { max: 1_000_000 }
+    }
+}
+
+/// What is logged.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Log {
+    /// From which level on, by part of the program if need be.
+    pub level: String,
+    /// How a line is written.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::default() }
+    }
+}
+
+/// Who may see what is counted.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MetricsAccess {
+    /// `/metrics` needs no key.
+    pub public: bool,
+}

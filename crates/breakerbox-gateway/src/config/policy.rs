@@ -1,0 +1,200 @@
+//! The `[policy]` table: the policy of circuits where neither tenant nor endpoint say otherwise.
+//!
+//! The gateway can tell an endpoint's owner, so it disables where the library does not; and its probes get the time that
+//! the endpoint's requests get. Which values are right is the core's business.
+
+use std::time::Duration;
+
+use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, PolicyError, Preset, format_duration};
+use serde_json::{Map, Value};
+
+use super::error::Wrong;
+use super::format::{Raw, quoted};
+
+/// How much longer than a request a probe may take.
+pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
+/// At which trip the gateway disables a circuit.
+const DISABLE_AFTER: u32 = 10;
+/// How long there must have been no success: longer than a weekend.
+const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
+
+/// The policy of circuits where neither tenant nor endpoint say otherwise.
+///
+/// What neither the table nor its preset names has the gateway's default: `disable_after` 10 with `disable_min` 72 h, and
+/// `probe_timeout` the endpoint's timeout and 2 s. The rest has the library's.
+///
+/// ```
+/// use breakerbox_gateway::config::PolicyDefaults;
+/// use std::time::Duration;
+///
+/// let policy = PolicyDefaults::default().build(Duration::from_secs(15))?;
+/// assert_eq!(policy.disable_after(), Some(10));
+/// assert_eq!(policy.probe_timeout(), Duration::from_secs(17));
+/// # Ok::<(), breakerbox_core::PolicyError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PolicyDefaults {
+    /// What was said, by the policy file's names, each of the right type.
+    said: Map<String, Value>,
+}
+
+impl PolicyDefaults {
+    /// The policy of an endpoint with this time limit, if nobody says more.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range or does not fit the others.
+    pub fn build(&self, timeout: Duration) -> Result<Policy, PolicyError> {
+        let mut builder = builder(&self.layer());
+        if self.probe_follows_timeout() {
+            builder = builder.probe_timeout(timeout + PROBE_MARGIN);
+        }
+        builder.build()
+    }
+
+    /// The gateway's layer, as JSON with the policy file's names, for tenants' and endpoints' to lie over: what was said, and
+    /// the gateway's own defaults. `probe_timeout` is in it only if it does not follow the endpoint's timeout.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        Value::Object(self.layer())
+    }
+
+    /// Whether probes get the endpoint's timeout and 2 s: nobody said otherwise.
+    #[must_use]
+    pub fn probe_follows_timeout(&self) -> bool {
+        !self.said.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
+    }
+
+    fn layer(&self) -> Map<String, Value> {
+        let mut layer = self.said.clone();
+        if !layer.contains_key("disable_after") && !self.preset_names(Policy::disable_after) {
+            layer.insert("disable_after".into(), DISABLE_AFTER.into());
+        }
+        if !layer.contains_key("disable_min") && !self.preset_names(Policy::disable_min) {
+            layer.insert("disable_min".into(), format_duration(DISABLE_MIN).into());
+        }
+        layer
+    }
+
+    fn preset(&self) -> Option<Preset> {
+        self.said.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
+    }
+
+    /// A preset names what it has otherwise than the library.
+    fn preset_names<T: PartialEq>(&self, field: fn(&Policy) -> T) -> bool {
+        let of_preset = self.preset().and_then(|preset| Policy::builder().preset(preset).build().ok());
+        of_preset.is_some_and(|policy| field(&policy) != field(&Policy::default()))
+    }
+
+    /// Takes one key. Its type is checked here, its range when the policy is built.
+    pub(super) fn take(&mut self, key: &str, raw: &Raw) -> Result<(), Wrong> {
+        let value = json(raw);
+        let alone = Value::Object(Map::from_iter([(key.to_owned(), value.clone())]));
+        if let Err(error) = serde_json::from_value::<PolicyBuilder>(alone) {
+            let text = error.to_string();
+            let reason = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
+            return Err(Wrong::Policy(reason.into()));
+        }
+        self.said.insert(key.into(), value);
+        Ok(())
+    }
+
+    /// The values in force for an endpoint with this time limit, as TOML, by key; a policy that can't be built has none.
+    pub(super) fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
+        let Ok(policy) = self.build(timeout) else { return vec![] };
+        let shown = |key: &&'static str| Some((*key, shown(&policy, self.preset(), key)?));
+        POLICY_KEYS.iter().filter_map(shown).collect()
+    }
+}
+
+/// Each value had the right type when it was taken.
+fn builder(layer: &Map<String, Value>) -> PolicyBuilder {
+    serde_json::from_value(Value::Object(layer.clone())).unwrap_or_default()
+}
+
+/// A policy's value as TOML; a preset that was not said has none.
+fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
+    let span = |value: Duration| quoted(&format_duration(value));
+    let off = || quoted("off");
+    let number = |value: Option<u64>| value.map_or_else(off, |value| value.to_string());
+    let span_or_off = |value: Option<Duration>| value.map_or_else(off, span);
+    Some(match key {
+        "preset" => quoted(&preset?.to_string()),
+        "window" => span(policy.window()),
+        "min_calls" => policy.min_calls().to_string(),
+        "failure_rate" => number(policy.failure_rate().map(Into::into)),
+        "failures" => number(policy.failures()),
+        "consecutive_failures" => number(policy.consecutive_failures()),
+        "mean_latency" => span_or_off(policy.mean_latency()),
+        "slow_call" => span_or_off(policy.slow_call()),
+        "slow_rate" => number(policy.slow_rate().map(Into::into)),
+        "cool_off" => span(policy.cool_off()),
+        "cool_off_factor" => policy.cool_off_factor().to_string(),
+        "cool_off_max" => span(policy.cool_off_max()),
+        "jitter" => policy.jitter().to_string(),
+        "probes" => policy.probes().to_string(),
+        "probe_timeout" => span(policy.probe_timeout()),
+        "ramp_cap" => number(policy.ramp_cap().map(Into::into)),
+        "forgive_after" => span(policy.forgive_after()),
+        "disable_after" => number(policy.disable_after().map(Into::into)),
+        "disable_min" => span(policy.disable_min()),
+        "cancel_grace" => span(policy.cancel_grace()),
+        "recovery_rate" => policy.recovery_rate().to_string(),
+        _ => return None,
+    })
+}
+
+fn json(raw: &Raw) -> Value {
+    match raw {
+        // A variable does not say which type it means. Numbers are numbers; the rest is text.
+        Raw::Words(words) => {
+            let word = words.last().map(String::as_str).unwrap_or_default();
+            let number = || word.parse::<f64>().ok().filter(|number| number.is_finite());
+            word.parse::<i64>().map_or_else(|_| number().map_or(word.into(), Value::from), Value::from)
+        }
+        Raw::Text(text) => text.as_str().into(),
+        Raw::Integer(number) => i64::try_from(*number)
+            .map(Value::from)
+            .or_else(|_| u64::try_from(*number).map(Value::from))
+            .unwrap_or_else(|_| number.to_string().into()),
+        Raw::Float(number) => (*number).into(),
+        Raw::Bool(value) => (*value).into(),
+        Raw::List(_) => Value::Array(vec![]),
+        Raw::Other(_) => Value::Object(Map::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(said: &[(&str, Value)]) -> PolicyDefaults {
+        let said = said.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        PolicyDefaults { said }
+    }
+
+    #[test]
+    fn the_gateways_defaults_hold_where_neither_file_nor_preset_say_otherwise() {
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        let secs = Duration::from_secs;
+        for (said, disable_after, disable_min, probe_timeout) in [
+            (with(&[]), Some(10), hours(72), secs(22)),
+            (with(&[("disable_after", "off".into())]), None, hours(72), secs(22)),
+            (with(&[("disable_min", "1h".into())]), Some(10), hours(1), secs(22)),
+            (with(&[("probe_timeout", "3s".into())]), Some(10), hours(72), secs(3)),
+            (with(&[("preset", "redis_lua".into())]), Some(10), hours(72), secs(5)),
+            (with(&[("preset", "stoplight".into())]), Some(10), hours(72), secs(22)),
+        ] {
+            let policy = said.build(secs(20)).unwrap();
+            let found = (policy.disable_after(), policy.disable_min(), policy.probe_timeout());
+            assert_eq!(found, (disable_after, disable_min, probe_timeout), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_policy_is_shown() {
+        let defaults = with(&[("preset", "convoy".into())]);
+        let shown: Vec<_> =
+            defaults.in_force(Duration::from_secs(1)).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(shown, POLICY_KEYS);
+    }
+}

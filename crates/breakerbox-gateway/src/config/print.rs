@@ -1,0 +1,151 @@
+//! Settings written down: the configuration in force with the origin of each value, the commented file with all defaults,
+//! the table of the documentation.
+
+use std::fmt::Write;
+
+use super::layers::{Loaded, Origin};
+use super::settings::SETTINGS;
+use super::{Config, names};
+
+/// Where the comment begins, unless a value is longer.
+const COLUMN: usize = 40;
+
+impl Loaded {
+    /// The configuration in force as TOML, each value with its origin. Secrets are hidden, and in a comment.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from("# The settings in force. Behind each: where it is from.\n");
+        let mut table = "";
+        for setting in SETTINGS {
+            begin_table(&mut text, &mut table, setting.key);
+            let hides = setting.secret || self.has_password(setting.key);
+            let value = if hides { "(hidden)".to_owned() } else { (setting.show)(&self.config) };
+            let origin = self.origin(setting.key);
+            if setting.secret && *origin == Origin::Default {
+                entry(&mut text, setting.key, "\"\"", true, "not set");
+            } else {
+                entry(&mut text, setting.key, &value, hides, &origin.to_string());
+            }
+        }
+        let preset = self.origin("policy.preset");
+        for (name, value) in self.config.policy.in_force(self.config.delivery.timeout) {
+            let key = format!("{}{name}", names::POLICY);
+            begin_table(&mut text, &mut table, "policy.");
+            let follows = name == "probe_timeout" && self.config.policy.probe_follows_timeout();
+            let origin = match self.origin(&key) {
+                Origin::Default if follows => "default: the endpoint's timeout and 2s".into(),
+                Origin::Default if *preset != Origin::Default => "default, or the preset's".into(),
+                origin => origin.to_string(),
+            };
+            entry(&mut text, &key, &value, follows, &origin);
+        }
+        text
+    }
+
+    /// Whether a URL holds a password.
+    fn has_password(&self, key: &str) -> bool {
+        let proxy = self.config.egress.proxy.as_ref();
+        key == "egress.proxy" && proxy.is_some_and(|url| url.password().is_some())
+    }
+}
+
+/// The heading of a table, if the key is the first of it.
+fn begin_table<'k>(text: &mut String, current: &mut &'k str, key: &'k str) {
+    let table = key.rsplit_once('.').map_or("", |(table, _)| table);
+    if table != *current {
+        let _ = writeln!(text, "\n[{table}]");
+        *current = table;
+    }
+}
+
+fn entry(text: &mut String, key: &str, value: &str, commented: bool, origin: &str) {
+    let mark = if commented { "# " } else { "" };
+    let line = format!("{mark}{} = {value}", leaf(key));
+    // A file's name may hold anything; a comment ends with its line.
+    let origin: String = origin.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let _ = writeln!(text, "{line:<COLUMN$} # {origin}");
+}
+
+fn leaf(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// The commented file with all defaults: `breakerbox.example.toml`. Every setting is there, behind a `#`.
+#[must_use]
+pub fn example() -> String {
+    let config = Config::default();
+    let mut text = String::from(
+        "# The settings of `breakerbox serve`, each with its default. Take the # away where you want another value.\n\
+         # Read from the file that --config names, or from breakerbox.toml in the current folder.\n\
+         # A variable (BREAKERBOX_DELIVERY_TIMEOUT) wins over this file, a flag (--delivery-timeout) over both.\n\
+         # `breakerbox serve --print-config` shows what is in force, and why.\n",
+    );
+    let mut table = "";
+    for setting in SETTINGS {
+        begin_table(&mut text, &mut table, setting.key);
+        text.push('\n');
+        for line in folded(setting.what) {
+            let _ = writeln!(text, "# {line}");
+        }
+        if setting.secret {
+            let _ = writeln!(text, "# Set {}.", setting.variable());
+        } else {
+            let _ = writeln!(text, "#{} = {}", leaf(setting.key), (setting.show)(&config));
+        }
+    }
+    text.push_str(
+        "\n# The policy of circuits, where neither tenant nor endpoint say otherwise: the names of the policy file, each\n\
+         # explained in docs/defaults.md. `preset = \"convoy\"` starts from a breaker that you know.\n[policy]\n",
+    );
+    for (key, value) in config.policy.in_force(config.delivery.timeout) {
+        if key == "probe_timeout" {
+            text.push_str("# If nothing is said: the endpoint's timeout and 2 s.\n");
+        }
+        let _ = writeln!(text, "#{key} = {value}");
+    }
+    text
+}
+
+/// The rows of the table in `docs/operating/configuration.md`.
+#[must_use]
+pub fn reference() -> String {
+    let config = Config::default();
+    let mut text =
+        String::from("| key | default | variable | flag | what it is |\n| --- | --- | --- | --- | --- |\n");
+    for setting in SETTINGS {
+        let default = if setting.secret { "none".into() } else { format!("`{}`", (setting.show)(&config)) };
+        let flag = setting.flag().map_or_else(|| "none".into(), |flag| format!("`{flag}`"));
+        let (key, variable, what) = (setting.key, setting.variable(), setting.what);
+        let expects = setting.expects();
+        let _ = writeln!(text, "| `{key}` | {default} | `{variable}` | {flag} | {what} Accepts {expects}. |");
+    }
+    for (key, value) in config.policy.in_force(config.delivery.timeout) {
+        let key = format!("{}{key}", names::POLICY);
+        let (variable, flag) = (names::variable(&key), names::flag(&key));
+        let what = if key == "policy.probe_timeout" {
+            "The endpoint's timeout and 2 s, if nothing is said. See [defaults](../defaults.md)."
+        } else {
+            "See [defaults](../defaults.md)."
+        };
+        let _ = writeln!(text, "| `{key}` | `{value}` | `{variable}` | `{flag}` | {what} |");
+    }
+    text
+}
+
+/// A text in lines that fit a screen.
+fn folded(text: &str) -> Vec<String> {
+    const WIDTH: usize = 110;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is at least one");
+        if !line.is_empty() && line.len() + 1 + word.len() > WIDTH {
+            lines.push(word.into());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}

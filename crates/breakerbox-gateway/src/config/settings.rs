@@ -1,0 +1,269 @@
+//! The list of all settings. File, environment, flags, the printed configuration, the example file and the table in the
+//! documentation are all made from it, so that none of them can lack a key.
+
+use std::time::Duration;
+
+use super::error::Wrong;
+use super::format::{
+    ADDRESS, Count, Format, LEVEL, LOG_FORMAT, List, NETWORK, Or, PATH, PROXY, Raw, Secret, Size, Span,
+    Switch,
+};
+use super::{Config, names};
+
+/// One setting. Those of the `[policy]` table are the policy file's, and not in this list.
+pub struct Setting {
+    /// Its key, with its table: `delivery.timeout`.
+    pub key: &'static str,
+    /// What flag and variable are called, if not like the key.
+    pub(super) short: Option<&'static str>,
+    /// What it means.
+    pub what: &'static str,
+    /// Said only by a variable.
+    pub secret: bool,
+    /// A flag without a value means `true`.
+    pub switch: bool,
+    pub(super) take: fn(&mut Config, &Raw) -> Result<(), Wrong>,
+    pub(super) show: fn(&Config) -> String,
+    pub(super) expects: fn() -> String,
+}
+
+impl Setting {
+    /// Its flag, such as `--delivery-timeout`; a secret has none.
+    #[must_use]
+    pub fn flag(&self) -> Option<String> {
+        (!self.secret).then(|| names::flag(self.short.unwrap_or(self.key)))
+    }
+
+    /// Its variable, such as `BREAKERBOX_DELIVERY_TIMEOUT`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        names::variable(self.short.unwrap_or(self.key))
+    }
+
+    /// What it accepts, as the end of "must be ...".
+    #[must_use]
+    pub fn expects(&self) -> String {
+        (self.expects)()
+    }
+}
+
+macro_rules! setting {
+    ($key:literal, $($field:ident).+, $format:expr, $what:expr) => {
+        Setting {
+            key: $key,
+            short: None,
+            what: $what,
+            secret: false,
+            switch: false,
+            take: |config, raw| {
+                config.$($field).+ = $format.read(raw)?;
+                Ok(())
+            },
+            show: |config| $format.write(&config.$($field).+),
+            expects: || $format.expects(),
+        }
+    };
+}
+
+impl Setting {
+    const fn called(self, short: &'static str) -> Self {
+        Self { short: Some(short), ..self }
+    }
+
+    const fn secret(self) -> Self {
+        Self { secret: true, ..self }
+    }
+
+    const fn switch(self) -> Self {
+        Self { switch: true, ..self }
+    }
+}
+
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn millis(least: u64, most: u64) -> Span {
+    Span { least: Duration::from_millis(least), most: Duration::from_millis(most) }
+}
+
+const fn bytes(least: u64, most: u64) -> Size {
+    Size { least, most }
+}
+
+const fn count(least: u32, most: u32) -> Count<u32> {
+    Count { least, most }
+}
+
+/// Every setting, table by table.
+pub static SETTINGS: &[Setting] = &[
+    setting!("listen", listen, ADDRESS, "Where the API and the dashboard listen."),
+    setting!("data", data, PATH, "The folder of the database. It is made if it is not there."),
+    setting!(
+        "grace",
+        grace,
+        millis(0, HOUR),
+        "After SIGTERM: how long requests that are under way may still take."
+    ),
+    setting!(
+        "delivery.timeout",
+        delivery.timeout,
+        millis(10, HOUR),
+        "How long one request may take, from the name's look-up to the end of the answer. An endpoint may have its own."
+    ),
+    setting!(
+        "delivery.slots",
+        delivery.slots,
+        count(1, 100_000),
+        "Requests in flight at once, for the whole process. Each needs a file descriptor."
+    ),
+    setting!(
+        "delivery.max_in_flight",
+        delivery.max_in_flight,
+        count(1, 100_000),
+        "Requests in flight at once for one endpoint. An endpoint may have its own."
+    ),
+    setting!(
+        "delivery.lease_margin",
+        delivery.lease_margin,
+        millis(SECOND, HOUR),
+        "A delivery is leased for its time limit and this. After a crash elsewhere, others wait so long."
+    ),
+    setting!(
+        "delivery.retry",
+        delivery.retry,
+        List { of: millis(1, 30 * DAY), most: 50 },
+        "The waits between attempts; then a delivery has failed. Tenants and endpoints may have their own."
+    ),
+    setting!(
+        "delivery.throttle",
+        delivery.throttle,
+        Switch,
+        "Shed what an endpoint that answers 429, 503 or too late can't take, the least important first. It is kept and sent later."
+    )
+    .switch(),
+    setting!(
+        "delivery.expires_after",
+        delivery.expires_after,
+        Or(millis(SECOND, 10 * YEAR), "off"),
+        "Work that has waited so long has failed, as expired. Tenants, endpoints and events may have their own."
+    ),
+    setting!(
+        "delivery.response_kept",
+        delivery.response_kept,
+        bytes(0, MIB),
+        "How much of an answer is kept with its attempt."
+    ),
+    setting!(
+        "delivery.response_read",
+        delivery.response_read,
+        bytes(0, 64 * MIB),
+        "How much of an answer is read at most; what is longer ends the connection."
+    ),
+    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The largest payload of an event."),
+    setting!(
+        "limits.request",
+        limits.request,
+        bytes(KIB, GIB),
+        "The largest request to the API. A batch of events must fit into it."
+    ),
+    setting!("limits.batch", limits.batch, count(1, 100_000), "The most events in one batch."),
+    setting!(
+        "limits.request_timeout",
+        limits.request_timeout,
+        millis(SECOND, HOUR),
+        "How long a request to the API may take to arrive."
+    ),
+    setting!("limits.connections", limits.connections, count(1, 1_000_000), "Connections to the API at once."),
+    setting!(
+        "limits.request_rate",
+        limits.request_rate,
+        Or(count(1, 1_000_000), "off"),
+        "Requests in a second with one API key; more are answered 429."
+    ),
+    setting!(
+        "limits.wrong_keys",
+        limits.wrong_keys,
+        Or(count(1, 1_000_000), "off"),
+        "Requests in a minute from one address whose API key is wrong; more are answered 429."
+    ),
+    setting!(
+        "limits.backlog_count",
+        limits.backlog.count,
+        Count { least: 1, most: 1_000_000_000_000_u64 },
+        "How many deliveries of one tenant may wait; more are answered 429. A tenant may have its own."
+    ),
+    setting!(
+        "limits.backlog_bytes",
+        limits.backlog.bytes,
+        bytes(KIB, 1024 * TIB),
+        "How many bytes of payload of one tenant may wait. A tenant may have its own."
+    ),
+    setting!(
+        "limits.reserve",
+        limits.reserve,
+        bytes(0, 1024 * TIB),
+        "With less free disk space than this nothing more is accepted, so that what was accepted can still be settled."
+    ),
+    setting!(
+        "retention.finished",
+        retention.work.finished,
+        millis(SECOND, 10 * YEAR),
+        "How long delivered and cancelled work is kept."
+    ),
+    setting!("retention.failed", retention.work.failed, millis(SECOND, 10 * YEAR), "How long dead letters are kept."),
+    setting!(
+        "retention.history",
+        retention.history,
+        millis(SECOND, 10 * YEAR),
+        "How long it is kept what happened to circuits."
+    ),
+    setting!(
+        "egress.allow",
+        egress.allow,
+        List { of: NETWORK, most: 1_000 },
+        "Networks that may be called although they are private, loopback or otherwise not public. Whoever creates an endpoint can reach what is allowed here."
+    )
+    .called("allow"),
+    setting!(
+        "egress.proxy",
+        egress.proxy,
+        Or(PROXY, "off"),
+        "The HTTP proxy through which all deliveries go."
+    ),
+    setting!(
+        "egress.ca_files",
+        egress.ca_files,
+        List { of: PATH, most: 1_000 },
+        "Files (PEM) with certificate authorities that are trusted besides the system's."
+    ),
+    setting!(
+        "secrets.master_key",
+        secrets.master_key,
+        Secret,
+        "The key that seals signing secrets in the database. Only by this variable: flags and files are read by others."
+    )
+    .called("master_key")
+    .secret(),
+    setting!(
+        "secrets.master_key_file",
+        secrets.master_key_file,
+        Or(PATH, "auto"),
+        "The file with that key, readable by its owner only. \"auto\" is master.key in the data folder, made at the first start. Keep a copy elsewhere: without it, secrets are lost."
+    )
+    .called("master_key_file"),
+    setting!(
+        "circuits.max",
+        circuits.max,
+        count(1, 100_000_000),
+        "How many circuits are held in memory; beyond it, idle closed ones go first."
+    ),
+    setting!("log.level", log.level, LEVEL, "What is logged, by part of the program if need be."),
+    setting!("log.format", log.format, LOG_FORMAT, "How a line of the log is written: \"text\" for people, \"json\" for machines."),
+    setting!("metrics.public", metrics.public, Switch, "Whether /metrics can be read without an API key.").switch(),
+];

@@ -1,0 +1,112 @@
+//! Sizes as people write them: `"256KiB"`, `"4GiB"`, `"10MB"`.
+
+/// Units in bytes, the largest binary ones first: what is written back uses those.
+const UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+];
+
+/// Why a text is no size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizeError {
+    /// There is no number.
+    #[error("needs a whole number before its unit, such as \"256KiB\"")]
+    NoNumber,
+    /// There is no unit.
+    #[error("needs a unit: B, KiB, MiB, GiB or TiB, such as \"256KiB\"")]
+    NoUnit,
+    /// The unit is not one of ours.
+    #[error(
+        "has an unknown unit; the units are B, KiB, MiB, GiB, TiB (and KB, MB, GB, TB by thousands), such as \"256KiB\""
+    )]
+    UnknownUnit,
+    /// It is more than a number holds.
+    #[error("is too large")]
+    TooLarge,
+}
+
+/// Reads a size: a whole number and a unit.
+///
+/// ```
+/// use breakerbox_gateway::config::{SizeError, parse_size};
+///
+/// assert_eq!(parse_size("256KiB"), Ok(262_144));
+/// assert_eq!(parse_size("10MB"), Ok(10_000_000));
+/// assert_eq!(parse_size("256"), Err(SizeError::NoUnit));
+/// ```
+///
+/// # Errors
+/// Says what is wrong with the text, and what would be right.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = unit.strip_prefix(' ').unwrap_or(unit);
+    if number.is_empty() {
+        return Err(SizeError::NoNumber);
+    }
+    if unit.is_empty() {
+        return Err(SizeError::NoUnit);
+    }
+    let (_, bytes) =
+        UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(SizeError::UnknownUnit)?;
+    // Only digits: what does not parse is too large.
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(*bytes)).ok_or(SizeError::TooLarge)
+}
+
+/// Writes a size as [`parse_size`] reads it, exactly.
+///
+/// ```
+/// assert_eq!(breakerbox_gateway::config::format_size(4 << 30), "4GiB");
+/// ```
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
+    let fits = |unit: u64| bytes >= unit && bytes.is_multiple_of(unit);
+    match UNITS.iter().find(|(_, unit)| fits(*unit)) {
+        Some((name, unit)) => format!("{}{name}", bytes / unit),
+        None => "0B".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, bytes) in
+            [("0B", 0), ("1b", 1), ("4 KiB", 4096), ("512mib", 512 << 20), ("2TB", 2_000_000_000_000)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        use SizeError::{NoNumber, NoUnit, TooLarge, UnknownUnit};
+        for (text, error) in [
+            ("", NoNumber),
+            ("KiB", NoNumber),
+            ("-1B", NoNumber),
+            ("12", NoUnit),
+            ("1.5MiB", UnknownUnit),
+            ("4K", UnknownUnit),
+            ("4  KiB", UnknownUnit),
+            ("99999999999999999999B", TooLarge),
+            ("99999999TiB", TooLarge),
+        ] {
+            assert_eq!(parse_size(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        for bytes in [0, 1, 1000, 1023, 1024, 1536, 10_000_000, 256 << 10, 4 << 30, u64::MAX] {
+            assert_eq!(parse_size(&format_size(bytes)), Ok(bytes), "{bytes}");
+        }
+        assert_eq!(format_size(256 << 10), "256KiB");
+        assert_eq!(format_size(10_000_000), "10000000B");
+    }
+}

@@ -1,0 +1,397 @@
+//! Settings: each place where they can be said, which wins, what is refused and in which words.
+
+use std::path::Path;
+use std::time::Duration;
+
+use breakerbox_core::POLICY_KEYS;
+use breakerbox_gateway::config::{Config, Loaded, LogFormat, Origin, SETTINGS, Sources, example, reference};
+
+use crate::command::root;
+use crate::program::Program;
+
+/// Settings from a file with this text.
+fn from_file(text: &str) -> Result<Loaded, String> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("breakerbox.toml"), text).unwrap();
+    let loaded = Sources::default().file_if_in(folder.path()).load();
+    // The folder's name is another each time.
+    loaded.map_err(|errors| errors.to_string().replace(&format!("{}/", folder.path().display()), ""))
+}
+
+/// A value that is not the default, for each setting: as TOML, and as a variable or flag has it.
+const OTHERS: &[(&str, &str, &str)] = &[
+    ("listen", "\"[::1]:9090\"", "[::1]:9090"),
+    ("data", "\"/var/lib/breakerbox\"", "/var/lib/breakerbox"),
+    ("grace", "\"1m\"", "1m"),
+    ("delivery.timeout", "\"250ms\"", "250ms"),
+    ("delivery.slots", "1_024", "1024"),
+    ("delivery.max_in_flight", "0x10", "16"),
+    ("delivery.lease_margin", "\"10s\"", "10s"),
+    ("delivery.retry", "[\"1s\", \"1m\"]", "1s,1m"),
+    ("delivery.throttle", "false", "false"),
+    ("delivery.expires_after", "\"3d\"", "3d"),
+    ("delivery.response_kept", "\"0B\"", "0B"),
+    ("delivery.response_read", "\"1MiB\"", "1MiB"),
+    ("limits.payload", "\"1MB\"", "1MB"),
+    ("limits.request", "\"16MiB\"", "16MiB"),
+    ("limits.batch", "10", "10"),
+    ("limits.request_timeout", "\"5s\"", "5s"),
+    ("limits.connections", "100", "100"),
+    ("limits.request_rate", "50", "50"),
+    ("limits.wrong_keys", "\"off\"", "off"),
+    ("limits.backlog_count", "10_000_000_000", "10000000000"),
+    ("limits.backlog_bytes", "\"1TiB\"", "1TiB"),
+    ("limits.reserve", "\"1GiB\"", "1GiB"),
+    ("retention.finished", "\"1d\"", "1d"),
+    ("retention.failed", "\"60d\"", "60d"),
+    ("retention.history", "\"1h\"", "1h"),
+    ("egress.allow", "[\"127.0.0.0/8\", \"::1\"]", "127.0.0.0/8, ::1"),
+    ("egress.proxy", "\"http://proxy.internal:3128\"", "http://proxy.internal:3128"),
+    ("egress.ca_files", "[\"a.pem\", \"b.pem\"]", "a.pem,b.pem"),
+    ("secrets.master_key_file", "\"/etc/breakerbox/key\"", "/etc/breakerbox/key"),
+    ("circuits.max", "1000", "1000"),
+    ("log.level", "\"warn,breakerbox=debug\"", "warn,breakerbox=debug"),
+    ("log.format", "\"json\"", "json"),
+    ("metrics.public", "true", "true"),
+];
+
+#[test]
+fn every_setting_can_be_said_in_the_file_in_a_variable_and_by_a_flag() {
+    let mut tried = vec!["secrets.master_key"];
+    for (key, toml, words) in OTHERS {
+        let setting = SETTINGS.iter().find(|setting| setting.key == *key).unwrap();
+        let by_file = from_file(&format!("{key} = {toml}")).unwrap();
+        let by_variable = Sources::default().variables([(setting.variable(), *words)]).load().unwrap();
+        let by_flag = Sources::default().flag(setting.flag().unwrap(), [*words]).load().unwrap();
+        assert_ne!(by_file.config, Config::default(), "{key}");
+        assert_eq!(by_variable.config, by_file.config, "{key}");
+        assert_eq!(by_flag.config, by_file.config, "{key}");
+        assert!(matches!(by_file.origin(key), Origin::File { line: 1, .. }), "{key}");
+        assert_eq!(by_variable.origin(key), &Origin::Environment(setting.variable()));
+        assert_eq!(by_flag.origin(key), &Origin::Flag(setting.flag().unwrap()));
+        tried.push(key);
+    }
+    let mut all: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+    all.sort_unstable();
+    tried.sort_unstable();
+    assert_eq!(tried, all, "a new setting needs a line in the table");
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_and_a_variable_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("its.toml");
+    std::fs::write(&path, "grace = '1s'\n[delivery]\nslots = 1\ntimeout = '1s'\n[policy]\nprobes = 4")
+        .unwrap();
+    let loaded = Sources::default()
+        .file(&path)
+        .variables([("BREAKERBOX_DELIVERY_SLOTS", "2"), ("BREAKERBOX_DELIVERY_TIMEOUT", "2s"), ("HOME", "/")])
+        .variables([("BREAKERBOX_POLICY_PROBES", "5"), ("BREAKERBOX_GRACE", "")])
+        .flag("--delivery-timeout", ["3s", "4s"])
+        .flag("--policy-window", ["2m"])
+        .load()
+        .unwrap();
+    let config = &loaded.config;
+    assert_eq!(config.grace, Duration::from_secs(1), "an empty variable says nothing");
+    assert_eq!(config.delivery.slots, 2);
+    assert_eq!(config.delivery.timeout, Duration::from_secs(4), "the last flag");
+    let policy = config.policy.build(config.delivery.timeout).unwrap();
+    assert_eq!((policy.probes(), policy.window().as_secs()), (5, 120));
+    assert_eq!(loaded.origin("grace"), &Origin::File { path, line: 1 });
+    assert_eq!(loaded.origin("listen"), &Origin::Default);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
+    for (text, expected) in [
+        ("\n\nlistn = ':80'", "breakerbox.toml: line 3: listn: is not a setting; did you mean listen?"),
+        (
+            "[delivery]\ntimout = '1s'",
+            "breakerbox.toml: line 2: delivery.timout: is not a setting; did you mean delivery.timeout?",
+        ),
+        (
+            "timeout = '1s'",
+            "breakerbox.toml: line 1: timeout: is not a setting; did you mean delivery.timeout?",
+        ),
+        (
+            "colour = 1",
+            "breakerbox.toml: line 1: colour: is not a setting; `breakerbox serve --example-config` lists them all",
+        ),
+        (
+            "[delivry]\nslots = 1",
+            "breakerbox.toml: line 1: delivry: is not a setting; did you mean [delivery]?",
+        ),
+        ("delivery = 1", "breakerbox.toml: line 1: delivery: must be a table, [delivery], but is integer"),
+        (
+            "grace = 30",
+            "breakerbox.toml: line 1: grace: must be a duration such as \"30s\", 0s to 1h, but is 30",
+        ),
+        (
+            "grace = '30'",
+            "breakerbox.toml: line 1: grace: \"30\" needs a unit after each number: ms, s, m, h or d, such as \"30s\"",
+        ),
+        ("grace = '2h'", "breakerbox.toml: line 1: grace: must be 0s to 1h, but is 2h"),
+        ("[delivery]\nslots = 0", "breakerbox.toml: line 2: delivery.slots: must be 1 to 100000, but is 0"),
+        (
+            "[delivery]\nslots = '5'",
+            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is the text \"5\"",
+        ),
+        (
+            "[delivery]\nslots = 1.5",
+            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is 1.5",
+        ),
+        (
+            "[delivery]\nthrottle = 'on'",
+            "breakerbox.toml: line 2: delivery.throttle: must be true or false, but is the text \"on\"",
+        ),
+        (
+            "[delivery]\nretry = '5s'",
+            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 1ms to 30d, but is the text \"5s\"",
+        ),
+        (
+            "[delivery]\nretry = ['5s', '0s']",
+            "breakerbox.toml: line 2: delivery.retry: item 2: must be 1ms to 30d, but is 0s",
+        ),
+        (
+            "[limits]\npayload = '256K'",
+            "breakerbox.toml: line 2: limits.payload: \"256K\" has an unknown unit; the units are B, KiB, MiB, GiB, TiB (and KB, MB, GB, TB by thousands), such as \"256KiB\"",
+        ),
+        (
+            "[limits]\npayload = '16MiB'",
+            "breakerbox.toml: line 2: limits.payload: must be at most limits.request (8MiB), but is 16MiB",
+        ),
+        (
+            "[limits]\nrequest = '1KiB'",
+            "breakerbox.toml: line 2: limits.request: must be at least limits.payload (256KiB), but is 1KiB",
+        ),
+        (
+            "listen = '8080'",
+            "breakerbox.toml: line 1: listen: \"8080\" is not an address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"",
+        ),
+        (
+            "egress.allow = ['10.1.2.3/8']",
+            "breakerbox.toml: line 1: egress.allow: item 1: \"10.1.2.3/8\" is not a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
+        ),
+        (
+            "egress.proxy = 'socks5://x:1'",
+            "breakerbox.toml: line 1: egress.proxy: \"socks5://x:1\" is not the URL of an HTTP proxy, such as \"http://proxy.internal:3128\", or \"off\"",
+        ),
+        (
+            "[secrets]\nmaster_key = 'abc'",
+            "breakerbox.toml: line 2: secrets.master_key: is a secret; set BREAKERBOX_MASTER_KEY instead, or keep it in the file that secrets.master_key_file names",
+        ),
+        ("[log]\nformat = 'xml'", "breakerbox.toml: line 2: log.format: \"xml\" is not \"text\" or \"json\""),
+        (
+            "[policy]\nwindw = '1m'",
+            "breakerbox.toml: line 2: policy.windw: is not a setting; did you mean policy.window?",
+        ),
+        (
+            "[policy]\nwindow = 5",
+            "breakerbox.toml: line 2: policy.window: must be a duration such as \"30s\", but is 5",
+        ),
+        (
+            "[policy]\n\nfailure_rate = 150",
+            "breakerbox.toml: line 3: policy.failure_rate: must be 1 to 100, but is 150",
+        ),
+        (
+            "grace = ",
+            "breakerbox.toml: line 1: string values must be quoted, expected literal string: grace =",
+        ),
+    ] {
+        assert_eq!(from_file(text).unwrap_err(), expected, "{text}");
+    }
+    let both = from_file("grace = 1\nlisten = 2").unwrap_err();
+    assert_eq!(both.lines().count(), 2, "everything wrong is said at once: {both}");
+}
+
+#[test]
+fn what_is_wrong_in_a_variable_or_a_flag_is_said_with_its_name() {
+    for (name, value, expected) in [
+        (
+            "BREAKERBOX_GRACE",
+            "soon",
+            "BREAKERBOX_GRACE: \"soon\" needs a whole number before each unit, such as \"30s\", \"5m\" or \"250ms\"",
+        ),
+        (
+            "BREAKERBOX_DELIVERY_SLOTS",
+            "many",
+            "BREAKERBOX_DELIVERY_SLOTS: must be a whole number, 1 to 100000, but is \"many\"",
+        ),
+        (
+            "BREAKERBOX_DELIVERY_SLOT",
+            "5",
+            "BREAKERBOX_DELIVERY_SLOT: is not a setting; did you mean BREAKERBOX_DELIVERY_SLOTS?",
+        ),
+        ("BREAKERBOX_POLICY_JITTER", "101", "BREAKERBOX_POLICY_JITTER: must be 0 to 100, but is 101"),
+        (
+            "--delivery-retry",
+            "5s,,x",
+            "--delivery-retry: item 2: \"x\" needs a whole number before each unit, such as \"30s\", \"5m\" or \"250ms\"",
+        ),
+        (
+            "--policy-preset",
+            "convoi",
+            "--policy-preset: \"convoi\" is not a preset; did you mean convoy? (presets: convoy, reminders, redis_lua, stoplight)",
+        ),
+    ] {
+        let sources = Sources::default();
+        let sources = if name.starts_with("--") {
+            sources.flag(name, [value])
+        } else {
+            sources.variables([(name, value)])
+        };
+        assert_eq!(sources.load().unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn variables_of_others_are_no_errors() {
+    let of_kubernetes = [
+        "BREAKERBOX_SERVICE_HOST",
+        "BREAKERBOX_SERVICE_PORT",
+        "BREAKERBOX_PORT",
+        "BREAKERBOX_PORT_8080_TCP_ADDR",
+    ];
+    let ours = ["BREAKERBOX_URL", "BREAKERBOX_API_KEY", "BREAKERBOX_CONFIG"];
+    let loaded =
+        Sources::default().variables(of_kubernetes.iter().chain(&ours).map(|name| (*name, "x"))).load();
+    assert_eq!(loaded.unwrap().unknown_variables, of_kubernetes);
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there_and_be_text() {
+    let errors = Sources::default().file("/nowhere/its.toml").load().unwrap_err().to_string();
+    assert_eq!(errors, "/nowhere/its.toml: can't be read: No such file or directory (os error 2)");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("its.toml");
+    for (bytes, expected) in
+        [(vec![0xff], "it is not UTF-8"), (vec![b'#'; 2 << 20], "it is larger than 1 MiB")]
+    {
+        std::fs::write(&path, bytes).unwrap();
+        let errors = Sources::default().file(&path).load().unwrap_err().to_string();
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+/// Loads what was printed as a file of its own.
+#[track_caller]
+fn printed_again(loaded: &Loaded) -> Loaded {
+    let printed = loaded.to_toml();
+    from_file(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"))
+}
+
+#[test]
+fn what_is_printed_can_be_read_again() {
+    let everything = OTHERS.iter().fold(Sources::default(), |sources, (key, _, words)| {
+        let setting = SETTINGS.iter().find(|setting| setting.key == *key).unwrap();
+        sources.flag(setting.flag().unwrap(), [*words])
+    });
+    let odd =
+        Sources::default().flag("--data", ["a \"b\"\\\n\u{7f}é"]).flag("--policy-preset", ["redis_lua"]);
+    for sources in [Sources::default(), everything, odd] {
+        let loaded = sources.load().unwrap();
+        let again = printed_again(&loaded);
+        let policy = |loaded: &Loaded, secs| loaded.config.policy.build(Duration::from_secs(secs)).unwrap();
+        assert_eq!(policy(&again, 1), policy(&loaded, 1));
+        assert_eq!(policy(&again, 60), policy(&loaded, 60), "a probe still follows the endpoint's timeout");
+        let config = Config { policy: loaded.config.policy.clone(), ..again.config };
+        assert_eq!(config, loaded.config);
+    }
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let loaded = Sources::default()
+        .variables([
+            ("BREAKERBOX_MASTER_KEY", "hunter2"),
+            ("BREAKERBOX_EGRESS_PROXY", "http://me:hunter2@p:1"),
+        ])
+        .load()
+        .unwrap();
+    assert_eq!(loaded.config.secrets.master_key.as_ref().unwrap().reveal(), "hunter2");
+    let printed = loaded.to_toml();
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("# master_key = (hidden)"), "{printed}");
+    assert!(!format!("{:?}", loaded.config.secrets).contains("hunter2"));
+    printed_again(&loaded);
+}
+
+#[test]
+fn the_example_file_has_every_setting_with_its_default() {
+    let path = root().join("breakerbox.example.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        text,
+        example(),
+        "write it again: breakerbox serve --example-config > breakerbox.example.toml"
+    );
+    assert_eq!(from_file(&text).unwrap().config, Config::default(), "as it is, it says nothing");
+
+    let is_setting = |line: &str| line.starts_with('#') && !line.starts_with("# ");
+    let uncommented: Vec<&str> =
+        text.lines().map(|line| if is_setting(line) { &line[1..] } else { line }).collect();
+    let loaded = from_file(&uncommented.join("\n")).unwrap();
+    let timeout = loaded.config.delivery.timeout;
+    let defaults = Config::default();
+    assert_eq!(loaded.config.policy.build(timeout), defaults.policy.build(timeout));
+    assert_eq!(Config { policy: defaults.policy.clone(), ..loaded.config.clone() }, defaults);
+    let policy = POLICY_KEYS.iter().filter(|key| **key != "preset").map(|key| format!("policy.{key}"));
+    let settings = SETTINGS.iter().filter(|setting| !setting.secret).map(|setting| setting.key.to_owned());
+    for key in settings.chain(policy) {
+        assert!(matches!(loaded.origin(&key), Origin::File { .. }), "{key} is not in the example");
+    }
+}
+
+#[test]
+fn the_documentation_has_every_setting() {
+    let page = std::fs::read_to_string(root().join("docs/operating/configuration.md")).unwrap();
+    assert!(
+        page.contains(&reference()),
+        "docs/operating/configuration.md must have this table:\n{}",
+        reference()
+    );
+}
+
+#[test]
+fn defaults_are_those_of_the_design() {
+    let config = Config::default();
+    assert_eq!(config.lease(config.delivery.timeout), Duration::from_secs(45));
+    assert_eq!(config.master_key_file(), Path::new("breakerbox-data/master.key"));
+    assert_eq!(config.log.format, LogFormat::Text);
+}
+
+#[test]
+fn serve_prints_its_settings_with_the_origin_of_each() {
+    let program = Program::new(&["serve", "--print-config", "--allow", "127.0.0.0/8", "--allow", "::1"]);
+    let ended = program
+        .args(&["--metrics-public", "--delivery-throttle=false"])
+        .env("BREAKERBOX_DELIVERY_TIMEOUT", "20s")
+        .file("breakerbox.toml", "data = 'here'")
+        .run();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for line in [
+        "data = \"here\"                            # breakerbox.toml: line 1",
+        "timeout = \"20s\"                          # BREAKERBOX_DELIVERY_TIMEOUT",
+        "throttle = false                         # --delivery-throttle",
+        "allow = [\"127.0.0.0/8\", \"::1/128\"]       # --allow",
+        "public = true                            # --metrics-public",
+        "slots = 512                              # default",
+        "# probe_timeout = \"22s\"                  # default: the endpoint's timeout and 2s",
+    ] {
+        assert!(ended.stdout.lines().any(|found| found == line), "{line}\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn serve_refuses_wrong_settings_with_exit_code_2() {
+    let ended = Program::new(&["serve", "--print-config", "--grace", "x", "--delivery-slots", "0"])
+        .env("BREAKERBOX_CONFIG", "named.toml")
+        .file("named.toml", "x = 1")
+        .run();
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    let lines: Vec<_> = ended.stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("breakerbox: named.toml: line 1: x: is not a setting"), "{lines:?}");
+    let example = Program::new(&["serve", "--example-config"]).run();
+    assert_eq!((example.code, example.stdout), (0, breakerbox_gateway::config::example()));
+}
