@@ -5,6 +5,9 @@
 //! | [`conformance`] | what every store must do, checked verb by verb |
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
 //! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
+//! | [`receiver`] | a real HTTP receiver that answers as it is told, and writes down what it saw |
+//! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
+//! | [`stamp`], [`usage`] | a time inside a payload; CPU time and memory of processes and threads |
 //! | [`Held`] | a store together with the server that it is on |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
@@ -14,10 +17,14 @@
 pub mod conformance;
 pub mod faults;
 mod held;
+pub mod load;
 pub mod overload;
 pub mod proxy;
+pub mod receiver;
 pub mod recovery;
 pub mod servers;
 pub mod sim;
+pub mod stamp;
+pub mod usage;
 
 pub use self::held::Held;

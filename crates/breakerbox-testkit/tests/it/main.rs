@@ -8,6 +8,7 @@ mod lease_model;
 mod memory_store;
 mod overload;
 mod proxy;
+mod receiver;
 mod recovery;
 mod sampling;
 mod sampling_rig;

@@ -1,0 +1,161 @@
+//! What the receiver saw: requests by name and path, when, and what they were answered; latencies by group.
+//!
+//! A request takes 24 bytes. The book has a limit; what came after it was full is counted and not written down.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// How many groups of endpoints have latencies of their own.
+pub const GROUPS: usize = 8;
+
+/// The longest latency that is told apart, in microseconds: an hour.
+const LONGEST: u64 = 3_600_000_000;
+
+/// Latencies in microseconds, to three digits.
+#[must_use]
+#[expect(clippy::missing_panics_doc, reason = "the bounds are good for any histogram")]
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("1 and an hour are bounds, and 3 digits are possible")
+}
+
+/// A `webhook-id`, made short. Two different ones are the same once in 10^19 pairs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IdHash(u64);
+
+impl IdHash {
+    /// Of an id.
+    #[must_use]
+    pub fn of(id: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Visit {
+    /// Its `webhook-id`.
+    pub id: IdHash,
+    /// When it began, in microseconds since the receiver's start.
+    at_us: u64,
+    /// The number of its endpoint.
+    pub endpoint: u32,
+    /// What it was answered; 0 as long as it was not, and for ever if the caller went away.
+    pub status: u16,
+}
+
+impl Visit {
+    pub(super) fn new(id: IdHash, at: Duration, endpoint: u32) -> Self {
+        Self { id, at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX), endpoint, status: 0 }
+    }
+
+    /// When it began, after the receiver's start.
+    #[must_use]
+    pub const fn at(&self) -> Duration {
+        Duration::from_micros(self.at_us)
+    }
+
+    /// Whether the caller was told that all is well.
+    #[must_use]
+    pub const fn is_delivered(&self) -> bool {
+        self.status >= 200 && self.status < 300
+    }
+}
+
+/// What is written down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recording {
+    /// Counts and latencies only.
+    Off,
+    /// Each request, up to so many.
+    Visits {
+        /// How many.
+        at_most: usize,
+    },
+}
+
+pub(super) struct Book {
+    recording: Recording,
+    pub(super) visits: Vec<Visit>,
+    /// Requests that there was no room for.
+    pub(super) unwritten: u64,
+    /// What was forgotten: places of visits before that are not valid any more.
+    forgotten: usize,
+    pub(super) latencies: [Histogram<u64>; GROUPS],
+}
+
+impl Book {
+    pub(super) fn new(recording: Recording) -> Self {
+        let latencies = std::array::from_fn(|_| latencies());
+        Self { recording, visits: Vec::new(), unwritten: 0, forgotten: 0, latencies }
+    }
+
+    /// Writes a request down. Where: to add its status later.
+    pub(super) fn write(&mut self, visit: Visit) -> Option<usize> {
+        match self.recording {
+            Recording::Off => None,
+            Recording::Visits { at_most } if self.visits.len() >= at_most => {
+                self.unwritten += 1;
+                None
+            }
+            Recording::Visits { .. } => {
+                self.visits.push(visit);
+                Some(self.forgotten + self.visits.len() - 1)
+            }
+        }
+    }
+
+    /// Adds what a request was answered, and how old its payload was when it came.
+    pub(super) fn answered(
+        &mut self,
+        place: Option<usize>,
+        status: u16,
+        group: usize,
+        age: Option<Duration>,
+    ) {
+        let place = place.and_then(|place| place.checked_sub(self.forgotten));
+        if let Some(visit) = place.and_then(|place| self.visits.get_mut(place)) {
+            visit.status = status;
+        }
+        if let Some(age) = age.filter(|_| (200..300).contains(&status)) {
+            self.latencies[group].saturating_record(u64::try_from(age.as_micros()).unwrap_or(LONGEST));
+        }
+    }
+
+    /// Begins a new page.
+    pub(super) fn forget(&mut self) {
+        self.forgotten += self.visits.len();
+        self.visits.clear();
+        self.unwritten = 0;
+        self.latencies.iter_mut().for_each(Histogram::reset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit(n: u32) -> Visit {
+        Visit::new(IdHash::of(&n.to_le_bytes()), Duration::from_millis(n.into()), n)
+    }
+
+    #[test]
+    fn a_status_finds_its_visit_and_not_one_of_the_next_page() {
+        let mut book = Book::new(Recording::Visits { at_most: 2 });
+        let [first, second] = [1, 2].map(|n| book.write(visit(n)));
+        assert_eq!(book.write(visit(3)), None);
+        book.answered(second, 200, 0, None);
+        assert_eq!(book.visits.iter().map(|visit| visit.status).collect::<Vec<_>>(), [0, 200]);
+        assert_eq!(book.unwritten, 1);
+        book.forget();
+        let third = book.write(visit(3));
+        book.answered(first, 500, 0, None);
+        assert_eq!(book.visits[0].status, 0);
+        book.answered(third, 201, 0, Some(Duration::from_millis(5)));
+        assert!(book.visits[0].is_delivered());
+        assert_eq!(book.latencies[0].len(), 1);
+    }
+}

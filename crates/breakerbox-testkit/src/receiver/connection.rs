@@ -1,0 +1,176 @@
+//! One connection: request after request, each answered as its endpoint does.
+//!
+//! Written by hand, over hyper's parser: a benchmark pays for every microsecond that is spent here, and a hostile endpoint
+//! has to answer what no server library would send.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
+
+use super::book::Visit;
+use super::endpoint::Stay;
+use super::head::{Head, LARGEST_BODY, Parsed, Received};
+use super::manner::{Answer, Manner};
+use super::{Shared, hostile};
+use crate::stamp;
+
+/// What is read at once.
+const CHUNK: usize = 8 << 10;
+
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    buffer: BytesMut,
+    shared: Arc<Shared>,
+}
+
+/// Whether the connection goes on.
+pub(super) enum Then {
+    Next,
+    End,
+}
+
+/// What a wait came to.
+enum Waited {
+    Over,
+    Gone,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, shared: Arc<Shared>) -> Self {
+        Self { stream, buffer: BytesMut::with_capacity(CHUNK), shared }
+    }
+
+    /// Answers until the caller goes away.
+    pub(super) async fn serve(mut self) -> io::Result<()> {
+        while let Some(head) = self.request().await? {
+            if let Then::End = self.answer(&head).await? {
+                break;
+            }
+            self.buffer.advance(head.end());
+            if head.closes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next request, whole and at the beginning of the buffer. None: there is no next one.
+    async fn request(&mut self) -> io::Result<Option<Head>> {
+        let head = loop {
+            match Head::parse(&self.buffer) {
+                Parsed::Whole(head) => break head,
+                Parsed::Part if self.buffer.len() < LARGEST_BODY && self.read().await? => {}
+                Parsed::Part => return Ok(None),
+                Parsed::Wrong(status) => {
+                    self.stream.write_all(&response(status, None)).await?;
+                    return Ok(None);
+                }
+            }
+        };
+        if head.expects_continue && self.buffer.len() < head.end() {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        while self.buffer.len() < head.end() {
+            if !self.read().await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(head))
+    }
+
+    /// Reads what is there. False: the caller has closed.
+    async fn read(&mut self) -> io::Result<bool> {
+        self.buffer.reserve(CHUNK);
+        Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
+    }
+
+    async fn answer(&mut self, head: &Head) -> io::Result<Then> {
+        let path = &self.buffer[head.path.clone()];
+        let endpoint = self.shared.endpoint(path);
+        let stay = Stay::begin(endpoint);
+        let endpoint = &*stay.endpoint;
+        let age = stamp::age(&self.buffer[head.length..head.end()]);
+        let visit = Visit::new(head.id, self.shared.start.elapsed(), endpoint.number);
+        let place = self.shared.book().write(visit);
+        self.check(head, &stay);
+        // Who only answers at once needs no more than a look.
+        let mut answer = match &*endpoint.manner.borrow() {
+            Manner::Hang | Manner::Hostile(_) => None,
+            manner => manner.answer(stay.number, stay.beside),
+        };
+        if answer.is_none() {
+            let mut manner = endpoint.manner.subscribe();
+            answer = loop {
+                let now = manner.borrow_and_update().clone();
+                if let Manner::Hostile(how) = now {
+                    return hostile::answer(self, how).await;
+                }
+                if let Some(answer) = now.answer(stay.number, stay.beside) {
+                    break Some(answer);
+                }
+                tokio::select! {
+                    changed = manner.changed() => if changed.is_err() { break None },
+                    waited = self.wait(None) => if let Waited::Gone = waited { break None },
+                }
+            };
+        }
+        let Some(Answer { status, takes, retry_after }) = answer else { return Ok(Then::End) };
+        if !takes.is_zero()
+            && let Waited::Gone = self.wait(Some(takes)).await
+        {
+            return Ok(Then::End);
+        }
+        if status == 200 && retry_after.is_none() {
+            self.stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+        } else {
+            self.stream.write_all(&response(status, retry_after)).await?;
+        }
+        if (200..300).contains(&status) {
+            stay.delivered();
+        }
+        let group = usize::from(endpoint.group.load(std::sync::atomic::Ordering::Relaxed));
+        self.shared.book().answered(place, status, group, age);
+        Ok(Then::Next)
+    }
+
+    fn check(&self, head: &Head, stay: &Stay) {
+        let Some(check) = &self.shared.check else { return };
+        let received = Received::of(head, &self.buffer);
+        if !received.is_some_and(|received| check(&received)) {
+            stay.endpoint.unsigned.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for so long, or for ever, as long as the caller is there.
+    async fn wait(&mut self, time: Option<Duration>) -> Waited {
+        let end = time.map(|time| Instant::now() + time);
+        loop {
+            // Who sends that much ahead is not read any more.
+            let may_read = self.buffer.len() < LARGEST_BODY;
+            let over = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return Waited::Over,
+                read = self.read(), if may_read => match read {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return Waited::Gone,
+                },
+            }
+        }
+    }
+}
+
+/// An answer without a body.
+fn response(status: u16, retry_after: Option<u32>) -> Vec<u8> {
+    let retry_after = retry_after.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+    format!("HTTP/1.1 {status} Told so\r\n{retry_after}content-length: 0\r\n\r\n").into_bytes()
+}

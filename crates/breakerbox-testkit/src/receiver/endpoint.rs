@@ -1,0 +1,95 @@
+//! One path of the receiver: how it answers, and what came to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::Manner;
+
+/// What came to an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Requests.
+    pub requests: u64,
+    /// Those that were answered with success.
+    pub delivered: u64,
+    /// Those that are being answered.
+    pub in_flight: u32,
+    /// The most that were being answered at once.
+    pub most_in_flight: u32,
+    /// Those whose signature was not as it should be.
+    pub unsigned: u64,
+}
+
+pub(super) struct Endpoint {
+    pub(super) number: u32,
+    pub(super) manner: watch::Sender<Manner>,
+    /// As the one for paths that nobody has spoken of, and changes with it.
+    pub(super) is_ordinary: AtomicBool,
+    pub(super) group: AtomicU8,
+    requests: AtomicU64,
+    delivered: AtomicU64,
+    in_flight: AtomicU32,
+    most_in_flight: AtomicU32,
+    pub(super) unsigned: AtomicU64,
+}
+
+impl Endpoint {
+    pub(super) fn new(number: u32, manner: Manner) -> Self {
+        Self {
+            number,
+            manner: watch::Sender::new(manner),
+            is_ordinary: AtomicBool::new(true),
+            group: AtomicU8::new(0),
+            requests: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+            most_in_flight: AtomicU32::new(0),
+            unsigned: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            requests: self.requests.load(Ordering::Relaxed),
+            delivered: self.delivered.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            most_in_flight: self.most_in_flight.load(Ordering::Relaxed),
+            unsigned: self.unsigned.load(Ordering::Relaxed),
+        }
+    }
+
+    /// From now on the most is counted anew.
+    pub(super) fn forget_most(&self) {
+        self.most_in_flight.store(self.in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A request that is being answered. Whoever goes away before ends it too.
+pub(super) struct Stay {
+    pub(super) endpoint: Arc<Endpoint>,
+    /// How many requests came before it.
+    pub(super) number: u64,
+    /// How many were being answered when it began.
+    pub(super) beside: u32,
+}
+
+impl Stay {
+    pub(super) fn begin(endpoint: Arc<Endpoint>) -> Self {
+        let number = endpoint.requests.fetch_add(1, Ordering::Relaxed);
+        let beside = endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
+        endpoint.most_in_flight.fetch_max(beside + 1, Ordering::Relaxed);
+        Self { endpoint, number, beside }
+    }
+
+    pub(super) fn delivered(&self) {
+        self.endpoint.delivered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
