@@ -20,10 +20,10 @@ pub(super) struct Lane {
     pub(super) alarm: Option<Timestamp>,
     /// In which line it stands: that of the proven, or the other.
     pub(super) queued: Option<bool>,
-    /// A claim is on its way to the queue.
-    pub(super) claiming: bool,
-    /// At which levels something arrived since that claim went out, which its answer may not know of.
-    pub(super) arrived_meanwhile: [bool; 4],
+    /// How many claims are on their way to the queue.
+    claims: u32,
+    /// At which levels something arrived since the first of them went out, which their answers may not know of.
+    arrived_meanwhile: [bool; 4],
     /// Its circuit is to be asked, though nothing may be due: that is how a recovery is noticed while all are backing off.
     pub(super) look: bool,
     levels: [Level; 4],
@@ -43,11 +43,18 @@ struct Level {
     waiting: u32,
     /// How many of them have a turn already.
     turns: u32,
+    /// The throttle sheds this level until then.
+    shed_until: Option<Timestamp>,
 }
 
 impl Level {
+    /// When the earliest may have a turn.
+    fn ready_at(&self) -> Option<Timestamp> {
+        self.due.map(|due| self.shed_until.map_or(due, |until| due.max(until)))
+    }
+
     fn is_due(&self, now: Timestamp) -> bool {
-        self.turns < self.waiting && self.due.is_some_and(|due| due <= now)
+        self.turns < self.waiting && self.ready_at().is_some_and(|at| at <= now)
     }
 }
 
@@ -58,7 +65,7 @@ impl Lane {
             asleep: None,
             alarm: None,
             queued: None,
-            claiming: false,
+            claims: 0,
             arrived_meanwhile: [false; 4],
             look: false,
             levels: [Level::default(); 4],
@@ -95,7 +102,7 @@ impl Lane {
     pub(super) fn is_clear(&self, now: Timestamp) -> bool {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
-            && !self.claiming
+            && self.claims == 0
             && self.in_flight < self.limit
             && !self.levels.iter().any(is_due)
     }
@@ -103,7 +110,7 @@ impl Lane {
     /// Whether a turn would be of use.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
-            && !self.claiming
+            && self.claims == 0
             && self.in_flight < self.limit
             && (self.levels.iter().any(|level| level.is_due(now)) || (self.look && self.has_waiting()))
     }
@@ -114,14 +121,14 @@ impl Lane {
 
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0
-            && !self.claiming
+            && self.claims == 0
             && self.queued.is_none()
             && self.levels.iter().all(|level| level.due.is_none())
     }
 
     /// When the next delivery becomes due that is not due yet. Those that are due need no alarm.
     pub(super) fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
-        self.levels.iter().filter_map(|level| level.due).filter(|due| *due > now).min()
+        self.levels.iter().filter_map(Level::ready_at).filter(|at| *at > now).min()
     }
 
     pub(super) const fn start(&mut self) {
@@ -161,15 +168,30 @@ impl Lane {
         freed
     }
 
+    /// A claim goes out.
+    pub(super) const fn claim(&mut self) {
+        if self.claims == 0 {
+            self.arrived_meanwhile = [false; 4];
+        }
+        self.claims += 1;
+    }
+
+    /// This level and those below it are shed until then.
+    pub(super) fn shed(&mut self, priority: Priority, until: Timestamp) {
+        for level in &mut self.levels[priority.index()..] {
+            level.shed_until = Some(until);
+        }
+    }
+
     pub(super) fn claimed(&mut self, found: [u32; 4], next_due: [Option<Timestamp>; 4]) {
-        self.claiming = false;
+        self.claims = self.claims.saturating_sub(1);
         for (index, level) in self.levels.iter_mut().enumerate() {
             level.turns = 0;
             level.waiting = level.waiting.saturating_sub(found[index]);
-            if self.arrived_meanwhile[index] {
-                // The answer may be older than the arrival. At worst one claim finds nothing.
-                level.waiting = level.waiting.max(1);
+            if self.arrived_meanwhile[index] || self.claims > 0 {
+                // The answer may be older than the arrival, or than another answer. At worst one claim finds nothing.
                 level.due = level.due.into_iter().chain(next_due[index]).min();
+                level.waiting = level.waiting.max(u32::from(level.due.is_some()));
                 continue;
             }
             level.due = next_due[index];
@@ -182,9 +204,9 @@ impl Lane {
         level.turns = level.turns.saturating_sub(1);
     }
 
-    /// The turns that it has are given up.
-    pub(super) fn give_up_turns(&mut self) {
-        self.claiming = false;
+    /// A claim failed: the turns that it had are given up.
+    pub(super) fn claim_failed(&mut self) {
+        self.claims = self.claims.saturating_sub(1);
         self.levels.iter_mut().for_each(|level| level.turns = 0);
     }
 

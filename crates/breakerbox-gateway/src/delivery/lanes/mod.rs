@@ -64,7 +64,7 @@ pub struct Turn {
 /// Why a lane sleeps, and until when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sleep {
-    /// Until a time: the rate limit's next token, the throttle's, the receiver's `Retry-After`.
+    /// Until a time: the rate limit's next token, the receiver's `Retry-After`.
     Until(Timestamp),
     /// Until its circuit changes, or until a time if there is one.
     Circuit {
@@ -192,8 +192,7 @@ impl Lanes {
     /// The turns of a lane go to the queue as one claim; until it is answered, the lane has no more.
     pub fn claiming(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.claiming = true;
-            lane.arrived_meanwhile = [false; 4];
+            lane.claim();
         }
     }
 
@@ -216,7 +215,7 @@ impl Lanes {
     /// A claim failed: all its turns' slots are free again, and what waits still waits.
     pub fn claim_failed(&mut self, id: LaneId, asked: u32, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.give_up_turns();
+            lane.claim_failed();
             self.free(id, asked);
             self.refresh(id, now);
         }
@@ -226,6 +225,20 @@ impl Lanes {
     pub fn refused(&mut self, id: LaneId, turn: Option<Priority>, sleep: Sleep, now: Timestamp) {
         self.give_up(id, turn);
         self.sleep(id, sleep, now);
+    }
+
+    /// The throttle shed a turn: the slot is free again, and its level and those below it wait. Higher ones need not.
+    pub fn shed(&mut self, id: LaneId, priority: Priority, until: Timestamp, now: Timestamp) {
+        self.give_up(id, Some(priority));
+        self.hold(id, priority, until, now);
+    }
+
+    /// A level and those below it wait until then, whatever is due.
+    pub fn hold(&mut self, id: LaneId, priority: Priority, until: Timestamp, now: Timestamp) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.shed(priority, until);
+            self.refresh(id, now);
+        }
     }
 
     /// A slot that was given out is not needed.

@@ -145,6 +145,35 @@ fn a_sleeping_lane_has_no_turn_until_its_time() {
 }
 
 #[test]
+fn what_the_throttle_sheds_waits_and_what_is_more_important_does_not() {
+    let mut lanes = Lanes::new(512);
+    lanes.know(lane(1), &tenant("acme"), 64);
+    lanes.arrived(lane(1), Priority::Medium, 3, NOW, NOW);
+    let turn = lanes.next(NOW).unwrap();
+    lanes.shed(turn.lane, turn.priority.unwrap(), at(100), NOW);
+    assert_eq!((lanes.next(NOW), lanes.slots().used(), lanes.next_alarm()), (None, 0, Some(at(100))));
+    lanes.arrived(lane(1), Priority::Low, 1, NOW, NOW);
+    assert_eq!(lanes.next(NOW), None, "what is less important is shed as well");
+    lanes.arrived(lane(1), Priority::High, 1, NOW, NOW);
+    assert_eq!(lanes.next(NOW).unwrap().priority, Some(Priority::High));
+    lanes.tick(at(100));
+    assert_eq!(lanes.next(at(100)).unwrap().priority, Some(Priority::Medium));
+}
+
+#[test]
+fn two_claims_at_once_forget_nothing() {
+    let mut lanes = with(512, &[("acme", 1, 2)]);
+    assert_eq!(turns(&mut lanes), [1, 1]);
+    lanes.claiming(lane(1));
+    lanes.claiming(lane(1));
+    lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None, None, Some(NOW), None], NOW);
+    assert_eq!(lanes.next(NOW), None, "the other one is under way");
+    lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
+    lanes.ended(lane(1), Ended::Success, NOW);
+    assert_eq!(turns(&mut lanes), [] as [i64; 0]);
+}
+
+#[test]
 fn a_change_of_the_circuit_wakes_its_lanes_and_no_other() {
     let mut lanes = with(512, &[("acme", 1, 9), ("acme", 2, 9), ("acme", 3, 9)]);
     let sleep = |key: &str| Sleep::Circuit { key: Arc::from(key), until: None };
@@ -305,11 +334,11 @@ proptest! {
                 }
                 Step::Plan => {
                     lanes.tick(now);
-                    let mut planned = Vec::new();
+                    let mut planned = std::collections::BTreeSet::new();
                     while let Some(turn) = lanes.next(now) {
                         let number = turn.lane.number();
                         truth.turns.entry(number).or_default().push(turn.priority);
-                        planned.push(number);
+                        planned.insert(number);
                     }
                     planned.into_iter().for_each(|number| lanes.claiming(lane(number)));
                 }
