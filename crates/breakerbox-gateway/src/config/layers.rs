@@ -215,7 +215,7 @@ impl Loaded {
             "delivery.response_read",
             delivery.response_read,
         );
-        at_most("limits.payload", limits.payload, "limits.request", limits.request);
+        at_most("limits.payload", limits.payload, "limits.batch_bytes", limits.batch_bytes);
         if let Err(error) = policy.build(delivery.timeout) {
             let no_field = error.field() == "policy";
             let key = if no_field { "policy".into() } else { format!("{}{}", names::POLICY, error.field()) };

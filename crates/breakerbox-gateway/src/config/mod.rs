@@ -102,7 +102,7 @@ impl Config {
     /// The file with the master key: the one that was named, or one in the data folder.
     #[must_use]
     pub fn master_key_file(&self) -> PathBuf {
-        self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("master.key"))
+        self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("keys").join("master.key"))
     }
 
     /// How long a delivery with this time limit is leased.
@@ -156,18 +156,18 @@ impl Default for Delivery {
 pub struct Limits {
     /// The largest payload of an event, in bytes.
     pub payload: u64,
-    /// The largest request to the API, in bytes. A batch must fit into it.
-    pub request: u64,
     /// The most events in one batch.
-    pub batch: u32,
-    /// How long a request to the API may take to arrive.
-    pub request_timeout: Duration,
+    pub batch_events: u32,
+    /// The largest body of a batch, in bytes.
+    pub batch_bytes: u64,
+    /// How many bytes of requests are in memory at once.
+    pub bodies: u64,
+    /// How long the body of a request may take to arrive.
+    pub body_timeout: Duration,
+    /// How long the headers of a request may take to arrive.
+    pub header_timeout: Duration,
     /// Connections to the API at once.
     pub connections: u32,
-    /// Requests in a second with one API key.
-    pub request_rate: Option<u32>,
-    /// Requests in a minute from one address whose key is wrong.
-    pub wrong_keys: Option<u32>,
     /// How much of one tenant's work may wait.
     pub backlog: Backlog,
     /// Free disk space below which nothing more is accepted, in bytes.
@@ -178,12 +178,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             payload: 256 << 10,
-            request: 8 << 20,
-            batch: 1_000,
-            request_timeout: Duration::from_secs(30),
-            connections: 8_192,
-            request_rate: None,
-            wrong_keys: Some(60),
+            batch_events: 1_000,
+            batch_bytes: 4 << 20,
+            bodies: 64 << 20,
+            body_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            connections: 4_096,
             backlog: Backlog::default(),
             reserve: 512 << 20,
         }
@@ -222,7 +222,7 @@ pub struct Egress {
 pub struct Secrets {
     /// The master key itself, from the environment and from nowhere else.
     pub master_key: Option<Hidden>,
-    /// The file with the master key; none: `master.key` in the data folder.
+    /// The file with the master key; none: `keys/master.key` in the data folder.
     pub master_key_file: Option<PathBuf>,
 }
 

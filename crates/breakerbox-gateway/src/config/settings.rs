@@ -137,7 +137,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(
         "delivery.retry",
         delivery.retry,
-        List { of: millis(1, 30 * DAY), most: 50 },
+        List { of: millis(10, 30 * DAY), most: 50 },
         "The waits between attempts; then a delivery has failed. Tenants and endpoints may have their own."
     ),
     setting!(
@@ -167,30 +167,35 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The largest payload of an event."),
     setting!(
-        "limits.request",
-        limits.request,
-        bytes(KIB, GIB),
-        "The largest request to the API. A batch of events must fit into it."
+        "limits.batch_events",
+        limits.batch_events,
+        count(1, 100_000),
+        "The most events in one batch."
     ),
-    setting!("limits.batch", limits.batch, count(1, 100_000), "The most events in one batch."),
+    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The largest body of a batch."),
     setting!(
-        "limits.request_timeout",
-        limits.request_timeout,
+        "limits.bodies",
+        limits.bodies,
+        bytes(MIB, TIB),
+        "How many bytes of requests to the API are held in memory at once; more are answered 503."
+    ),
+    setting!(
+        "limits.body_timeout",
+        limits.body_timeout,
         millis(SECOND, HOUR),
-        "How long a request to the API may take to arrive."
-    ),
-    setting!("limits.connections", limits.connections, count(1, 1_000_000), "Connections to the API at once."),
-    setting!(
-        "limits.request_rate",
-        limits.request_rate,
-        Or(count(1, 1_000_000), "off"),
-        "Requests in a second with one API key; more are answered 429."
+        "How long the body of a request to the API may take to arrive."
     ),
     setting!(
-        "limits.wrong_keys",
-        limits.wrong_keys,
-        Or(count(1, 1_000_000), "off"),
-        "Requests in a minute from one address whose API key is wrong; more are answered 429."
+        "limits.header_timeout",
+        limits.header_timeout,
+        millis(SECOND, HOUR),
+        "How long the headers of a request to the API may take to arrive; also how long an idle connection is kept."
+    ),
+    setting!(
+        "limits.connections",
+        limits.connections,
+        count(1, 1_000_000),
+        "Connections to the API at once. Each needs a file descriptor."
     ),
     setting!(
         "limits.backlog_count",
@@ -254,7 +259,7 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.master_key_file",
         secrets.master_key_file,
         Or(PATH, "auto"),
-        "The file with that key, readable by its owner only. \"auto\" is master.key in the data folder, made at the first start. Keep a copy elsewhere: without it, secrets are lost."
+        "The file with that key, readable by its owner only. \"auto\" is keys/master.key in the data folder, made at the first start. Keep a copy elsewhere: without it, secrets are lost."
     )
     .called("master_key_file"),
     setting!(

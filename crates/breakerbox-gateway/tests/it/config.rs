@@ -33,12 +33,12 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("delivery.response_kept", "\"0B\"", "0B"),
     ("delivery.response_read", "\"1MiB\"", "1MiB"),
     ("limits.payload", "\"1MB\"", "1MB"),
-    ("limits.request", "\"16MiB\"", "16MiB"),
-    ("limits.batch", "10", "10"),
-    ("limits.request_timeout", "\"5s\"", "5s"),
+    ("limits.batch_events", "10", "10"),
+    ("limits.batch_bytes", "\"16MiB\"", "16MiB"),
+    ("limits.bodies", "\"1GiB\"", "1GiB"),
+    ("limits.body_timeout", "\"5s\"", "5s"),
+    ("limits.header_timeout", "\"5s\"", "5s"),
     ("limits.connections", "100", "100"),
-    ("limits.request_rate", "50", "50"),
-    ("limits.wrong_keys", "\"off\"", "off"),
     ("limits.backlog_count", "10_000_000_000", "10000000000"),
     ("limits.backlog_bytes", "\"1TiB\"", "1TiB"),
     ("limits.reserve", "\"1GiB\"", "1GiB"),
@@ -146,11 +146,11 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[delivery]\nretry = '5s'",
-            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 1ms to 30d, but is the text \"5s\"",
+            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 10ms to 30d, but is the text \"5s\"",
         ),
         (
             "[delivery]\nretry = ['5s', '0s']",
-            "breakerbox.toml: line 2: delivery.retry: item 2: must be 1ms to 30d, but is 0s",
+            "breakerbox.toml: line 2: delivery.retry: item 2: must be 10ms to 30d, but is 0s",
         ),
         (
             "[limits]\npayload = '256K'",
@@ -158,11 +158,11 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[limits]\npayload = '16MiB'",
-            "breakerbox.toml: line 2: limits.payload: must be at most limits.request (8MiB), but is 16MiB",
+            "breakerbox.toml: line 2: limits.payload: must be at most limits.batch_bytes (4MiB), but is 16MiB",
         ),
         (
-            "[limits]\nrequest = '1KiB'",
-            "breakerbox.toml: line 2: limits.request: must be at least limits.payload (256KiB), but is 1KiB",
+            "[limits]\nbatch_bytes = '1KiB'",
+            "breakerbox.toml: line 2: limits.batch_bytes: must be at least limits.payload (256KiB), but is 1KiB",
         ),
         (
             "listen = '8080'",
@@ -356,7 +356,7 @@ fn the_documentation_has_every_setting() {
 fn defaults_are_those_of_the_design() {
     let config = Config::default();
     assert_eq!(config.lease(config.delivery.timeout), Duration::from_secs(45));
-    assert_eq!(config.master_key_file(), Path::new("breakerbox-data/master.key"));
+    assert_eq!(config.master_key_file(), Path::new("breakerbox-data/keys/master.key"));
     assert_eq!(config.log.format, LogFormat::Text);
 }
 
