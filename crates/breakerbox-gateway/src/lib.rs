@@ -8,6 +8,7 @@
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
+//! | [`telemetry`] | the log and the metrics |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
@@ -19,3 +20,4 @@ pub mod queue;
 pub mod replay;
 pub mod secrets;
 pub mod send;
+pub mod telemetry;

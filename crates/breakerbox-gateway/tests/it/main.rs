@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod docs;
 mod hostile;
+mod metrics;
 mod program;
 mod replay;
 mod replay_errors;

@@ -1,0 +1,208 @@
+//! The words by which metrics are told apart. Each set is small and known beforehand, so that every series is there from the
+//! start, and a counter is had without a look-up.
+
+use crate::delivery::{Fault, Reply};
+use crate::objects::FailReason;
+
+/// One of a small set of words.
+pub trait Label: Copy + 'static {
+    /// What the label is called.
+    const NAME: &'static str;
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// The word.
+    fn word(self) -> &'static str;
+
+    /// Its place in [`ALL`](Self::ALL).
+    fn place(self) -> usize;
+}
+
+macro_rules! labels {
+    ($($(#[$doc:meta])* $label:ident $name:literal { $($(#[$word_doc:meta])* $word:ident $text:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $label {
+            $($(#[$word_doc])* $word,)*
+        }
+
+        impl Label for $label {
+            const NAME: &'static str = $name;
+            const ALL: &'static [Self] = &[$(Self::$word),*];
+
+            fn word(self) -> &'static str {
+                match self { $(Self::$word => $text,)* }
+            }
+
+            fn place(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+
+labels! {
+    /// Why events were not accepted.
+    Refused "reason" {
+        /// Too much of the tenant's work waits.
+        BacklogFull "backlog_full",
+        /// The tenant submits too fast.
+        RateLimited "rate_limited",
+        /// The disk is nearly full.
+        DiskReserve "disk_reserve",
+        /// The request or an event is too large.
+        TooLarge "too_large",
+        /// The request says something that won't do.
+        Invalid "invalid",
+        /// The idempotency key was used for another request.
+        KeyReused "idempotency_key_reused",
+        /// More is asked than the gateway can do.
+        Overloaded "overloaded",
+        /// The database fails.
+        Unavailable "unavailable",
+    }
+
+    /// What became of a delivery.
+    Outcome "outcome" {
+        /// The receiver has it.
+        Delivered "delivered",
+        /// It is tried again later.
+        Retried "retried",
+        /// Failed: the receiver refuses the payload.
+        Rejected "rejected",
+        /// Failed: all attempts were used up.
+        Exhausted "exhausted",
+        /// Failed: the endpoint is gone.
+        Gone "gone",
+        /// Failed: it waited for too long.
+        Expired "expired",
+        /// Its endpoint was deleted, or its owner said so.
+        Cancelled "cancelled",
+    }
+
+    /// What came of one request.
+    Class "class" {
+        /// 100 to 199, or 600 and more: no answer that means anything.
+        Odd "odd",
+        /// 200 to 299.
+        Success "2xx",
+        /// 300 to 399.
+        Redirect "3xx",
+        /// 400 to 499.
+        ClientError "4xx",
+        /// 500 to 599.
+        ServerError "5xx",
+        /// The deadline passed.
+        Timeout "timeout",
+        /// The name was not found.
+        Dns "dns",
+        /// The address may not be called.
+        Denied "address_denied",
+        /// No connection came about.
+        Connect "connect",
+        /// No trust came about.
+        Tls "tls",
+        /// The connection broke.
+        Reset "reset",
+        /// What came was no HTTP.
+        Protocol "protocol",
+    }
+
+    /// Whether a lane waits for its turn or for a time.
+    LaneState "state" {
+        /// It has work that is due, and no gate refused.
+        Awake "awake",
+        /// A gate refused, or nothing is due yet.
+        Asleep "asleep",
+    }
+
+    /// The state of a circuit.
+    CircuitState "state" {
+        /// Calls go through.
+        Closed "closed",
+        /// Calls are refused.
+        Open "open",
+        /// One call at a time probes.
+        HalfOpen "half_open",
+        /// Refused until somebody enables it.
+        Disabled "disabled",
+    }
+
+    /// Where work waits.
+    Waiting "lane" {
+        /// In a lane that no gate refuses.
+        Moving "moving",
+        /// In a lane that a gate refuses.
+        Parked "parked",
+    }
+
+    /// Which gate refused a lane.
+    Gate "gate" {
+        /// Tenant or endpoint are not enabled.
+        Disabled "disabled",
+        /// As many are in flight as may be.
+        InFlight "in_flight",
+        /// The rate limit.
+        Rate "rate",
+        /// The throttle.
+        Throttle "throttle",
+        /// The circuit.
+        Circuit "circuit",
+    }
+}
+
+impl From<Reply> for Class {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Answered { status, .. } => match status {
+                200..=299 => Self::Success,
+                300..=399 => Self::Redirect,
+                400..=499 => Self::ClientError,
+                500..=599 => Self::ServerError,
+                _ => Self::Odd,
+            },
+            Reply::Failed(fault) => match fault {
+                Fault::Timeout => Self::Timeout,
+                Fault::Dns => Self::Dns,
+                Fault::Denied => Self::Denied,
+                Fault::Connect => Self::Connect,
+                Fault::Tls => Self::Tls,
+                Fault::Reset => Self::Reset,
+                Fault::Protocol => Self::Protocol,
+            },
+        }
+    }
+}
+
+impl From<FailReason> for Outcome {
+    fn from(reason: FailReason) -> Self {
+        match reason {
+            FailReason::Rejected => Self::Rejected,
+            FailReason::Exhausted => Self::Exhausted,
+            FailReason::Gone => Self::Gone,
+            FailReason::Expired => Self::Expired,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_has_its_own_word_and_the_same_as_elsewhere() {
+        for fault in Fault::ALL {
+            assert_eq!(Class::from(Reply::Failed(fault)).word(), fault.name());
+        }
+    }
+
+    #[test]
+    fn statuses_are_told_apart_by_their_hundreds() {
+        for (status, word) in
+            [(199, "odd"), (200, "2xx"), (302, "3xx"), (499, "4xx"), (500, "5xx"), (600, "odd")]
+        {
+            let reply = Reply::Answered { status, retry_after: None };
+            assert_eq!(Class::from(reply).word(), word);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What is counted. Every family is made here, with its name and its help; whoever counts has a field of [`Metrics`].
+//!
+//! Counting is an atomic add; a histogram takes a short lock. Gauges are set by whoever knows, now and then.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeMetric, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::{Registry, Unit};
+
+use super::labels::{CircuitState, Class, Gate, Label, LaneState, Outcome, Refused, Waiting};
+
+/// One metric for each word of a label.
+pub struct ByLabel<L, M> {
+    metrics: Vec<M>,
+    label: PhantomData<L>,
+}
+
+impl<L: Label, M> ByLabel<L, M> {
+    /// The one for this word.
+    pub fn of(&self, label: impl Into<L>) -> &M {
+        &self.metrics[label.into().place()]
+    }
+}
+
+impl<L, M> Debug for ByLabel<L, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ByLabel({})", self.metrics.len())
+    }
+}
+
+/// Everything that is counted.
+///
+/// ```
+/// use breakerbox_gateway::telemetry::Metrics;
+/// use breakerbox_gateway::telemetry::labels::Outcome;
+///
+/// let metrics = Metrics::new();
+/// metrics.deliveries.of(Outcome::Delivered).inc();
+/// assert!(metrics.encode().contains("breakerbox_deliveries_total{outcome=\"delivered\"} 1\n"));
+/// ```
+#[derive(Debug)]
+pub struct Metrics {
+    /// Events that were accepted.
+    pub events_accepted: Counter,
+    /// Events that were not.
+    pub events_refused: ByLabel<Refused, Counter>,
+    /// Attempts that were settled, by what became of the delivery; and deliveries that ended otherwise.
+    pub deliveries: ByLabel<Outcome, Counter>,
+    /// Requests that were made.
+    pub attempts: ByLabel<Class, Counter>,
+    /// Requests that probed a circuit.
+    pub probes: Counter,
+    /// How long a request took.
+    pub request_seconds: Histogram,
+    /// From being accepted to being delivered.
+    pub delivery_seconds: Histogram,
+    /// From being accepted, or due again, to the request.
+    pub wait_seconds: Histogram,
+    /// How often a gate refused a lane.
+    pub refusals: ByLabel<Gate, Counter>,
+    /// How often lanes were claimed from.
+    pub claims: Counter,
+    /// Deliveries that were claimed.
+    pub claimed: Counter,
+    /// Deliveries that went straight from being accepted to being sent.
+    pub handed_over: Counter,
+    /// Deliveries that were leased and given back untried.
+    pub handed_back: Counter,
+    /// Settlements that came too late for their lease.
+    pub fenced: Counter,
+    /// Results of probes or calls that came too late for their circuit.
+    pub late_results: Counter,
+    /// Transactions that were committed.
+    pub commits: Counter,
+    /// How long a commit took, the sync included.
+    pub commit_seconds: Histogram,
+    /// How many writes went into one commit.
+    pub commit_writes: Histogram,
+    /// Lanes in which something waits.
+    pub lanes: ByLabel<LaneState, Gauge>,
+    /// Requests in flight.
+    pub slots_in_use: Gauge,
+    /// How many there may be.
+    pub slots: Gauge,
+    /// Circuits in memory.
+    pub circuits: ByLabel<CircuitState, Gauge>,
+    /// Transitions of circuits, by the state they went to.
+    pub transitions: ByLabel<CircuitState, Counter>,
+    /// Deliveries that wait.
+    pub backlog: ByLabel<Waiting, Gauge>,
+    /// Bytes of their payloads.
+    pub backlog_bytes: Gauge,
+    /// 1 if the store of circuits answers.
+    pub store_up: Gauge,
+    /// 1 if the database takes writes.
+    pub database_up: Gauge,
+    /// Free disk space of the data folder.
+    pub disk_free: Gauge,
+    /// The size of the database.
+    pub database_bytes: Gauge,
+    /// The size of its write-ahead log.
+    pub wal_bytes: Gauge,
+    /// Finished deliveries that were pruned.
+    pub pruned: Counter,
+    /// Deliveries that were given up because they waited for too long.
+    pub expired: Counter,
+    /// Requests to the API that are under way.
+    pub api_requests: Gauge,
+    registry: Arc<Registry>,
+}
+
+/// What a process says of itself when it starts.
+type Constant = Family<[(&'static str, &'static str); 1], Gauge>;
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("breakerbox");
+        let r = &mut registry;
+        let build = Constant::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        r.register("build_info", "The version that runs; always 1", build);
+        let metrics = Self {
+            events_accepted: counter(r, "events_accepted", "Events that were accepted"),
+            events_refused: by_label(r, "events_refused", "Events that were not accepted"),
+            deliveries: by_label(r, "deliveries", "Deliveries that were settled, by what became of them"),
+            attempts: by_label(r, "attempts", "Requests that were made, by what came of them"),
+            probes: counter(r, "probes", "Requests that probed a circuit"),
+            request_seconds: seconds(r, "request", "How long a request took", &REQUEST),
+            delivery_seconds: seconds(r, "delivery", "From being accepted to being delivered", &DELIVERY),
+            wait_seconds: seconds(r, "wait", "From being accepted, or due again, to the request", &DELIVERY),
+            refusals: by_label(r, "lane_refusals", "How often a gate refused a lane"),
+            claims: counter(r, "claims", "How often lanes were claimed from"),
+            claimed: counter(r, "claimed_deliveries", "Deliveries that were claimed"),
+            handed_over: counter(r, "handed_over", "Deliveries that went straight from acceptance to a slot"),
+            handed_back: counter(r, "handed_back", "Deliveries that were leased and given back untried"),
+            fenced: counter(r, "fenced_settlements", "Settlements that came too late for their lease"),
+            late_results: counter(r, "late_results", "Results that came too late for their circuit"),
+            commits: counter(r, "commits", "Transactions that were committed"),
+            commit_seconds: seconds(r, "commit", "How long a commit took, the sync included", &COMMIT),
+            commit_writes: histogram(r, "commit_writes", "How many writes went into one commit", &WRITES),
+            lanes: by_label(r, "lanes", "Lanes in which something waits"),
+            slots_in_use: gauge(r, "slots_in_use", "Requests in flight"),
+            slots: gauge(r, "slots", "Requests in flight that there may be"),
+            circuits: by_label(r, "circuits", "Circuits in memory"),
+            transitions: by_label(
+                r,
+                "circuit_transitions",
+                "Transitions of circuits, by the state they went to",
+            ),
+            backlog: by_label(r, "backlog_deliveries", "Deliveries that wait"),
+            backlog_bytes: bytes(r, "backlog", "Bytes of the payloads that wait"),
+            store_up: gauge(r, "store_up", "1 if the store of circuits answers, else 0"),
+            database_up: gauge(r, "database_up", "1 if the database takes writes, else 0"),
+            disk_free: bytes(r, "disk_free", "Free space on the disk of the data folder"),
+            database_bytes: bytes(r, "database", "Size of the database"),
+            wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
+            pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),
+            expired: counter(r, "expired_deliveries", "Deliveries that waited for too long"),
+            api_requests: gauge(r, "api_requests_in_flight", "Requests to the API that are under way"),
+            registry: Arc::default(),
+        };
+        Self { registry: Arc::new(registry), ..metrics }
+    }
+
+    /// What `/metrics` shows. Others may not add to it.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// Everything in the text format of OpenMetrics, which Prometheus reads.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String can't fail, and no metric of ours refuses.
+        let _ = text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Up to the longest time limit that makes sense.
+const REQUEST: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 60.0];
+/// From a hand-over in milliseconds to the last retry, a day later.
+const DELIVERY: [f64; 16] = [
+    0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0,
+];
+/// A sync takes from a tenth of a millisecond to seconds on a disk in trouble.
+const COMMIT: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
+const WRITES: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
+
+fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
+    let counter = Counter::<u64, AtomicU64>::default();
+    registry.register(name, help, counter.clone());
+    counter
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
+}
+
+fn bytes(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+    gauge
+}
+
+fn histogram(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    let histogram = Histogram::new(buckets.iter().copied());
+    registry.register(name, help, histogram.clone());
+    histogram
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    let histogram = Histogram::new(buckets.iter().copied());
+    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+    histogram
+}
+
+/// Makes all of its series at once, so that a rate over any of them is known from the start.
+fn by_label<L, M>(registry: &mut Registry, name: &str, help: &str) -> ByLabel<L, M>
+where
+    L: Label,
+    M: Clone + Default + Debug + EncodeMetric + TypedMetric + Send + Sync + 'static,
+{
+    debug_assert!(!matches!(M::TYPE, MetricType::Histogram), "a histogram needs its buckets");
+    let family = Family::<[(&'static str, &'static str); 1], M>::default();
+    let metrics =
+        L::ALL.iter().map(|label| family.get_or_create(&[(L::NAME, label.word())]).clone()).collect();
+    registry.register(name, help, family);
+    ByLabel { metrics, label: PhantomData }
+}
