@@ -2,4 +2,5 @@
 
 pub mod fleet;
 pub mod outages;
+pub mod powercut;
 pub mod sampling;

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
 use breakerbox_proofs::outages::{self, Case, Size};
+use breakerbox_proofs::powercut::witness;
 use breakerbox_proofs::sampling;
 use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, Fate};
@@ -26,6 +27,9 @@ enum What {
     /// A worker of a fleet, started by its proof
     #[command(hide = true)]
     Worker(worker::Settings),
+    /// A program whose power is cut, started by its proof
+    #[command(hide = true)]
+    Witness(witness::Settings),
     /// A fleet, simulated: seed after seed, with whatever can fail
     Sim(sim::Arguments),
     /// Sampling: a tick over many circuits, and that nobody waits for it
@@ -85,6 +89,7 @@ fn main() -> anyhow::Result<()> {
         What::Outages(arguments) => outages(&arguments),
         What::Fleet(arguments) => fleet(&arguments),
         What::Worker(settings) => worker::work(&settings),
+        What::Witness(settings) => witness::run(&settings),
         What::Sim(arguments) => sim::run(&arguments),
         What::Sampling(sizes) => prove_sampling(sizes),
     }

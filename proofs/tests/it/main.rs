@@ -4,6 +4,7 @@
 
 mod fleet;
 mod outages;
+mod powercut;
 mod rig;
 mod sampling;
 

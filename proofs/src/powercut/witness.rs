@@ -1,0 +1,197 @@
+//! Little programs that write, and say what they have synced. After a power cut their folder tells whether that was true.
+//!
+//! One of them is careless on purpose: a cut that a careless program survives proves nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use rusqlite::Connection;
+
+use super::{CUT_STATUS, Cut, Shim};
+
+/// The size of a record in a file. Not a multiple of a sector.
+const RECORD: usize = 1_300;
+
+/// How many records are written between two syncs.
+const BETWEEN: u64 = 4;
+
+/// What a witness does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
+pub enum Kind {
+    /// Appends records to a file, and syncs after every fourth.
+    Files,
+    /// Writes a new file beside the old one and renames it, with every sync that this needs.
+    Renames,
+    /// Inserts rows into SQLite, as the gateway's settings are.
+    Sqlite,
+    /// The same without syncing.
+    CarelessSqlite,
+}
+
+/// How a witness is started.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    /// What it does
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// Where
+    #[arg(long)]
+    folder: PathBuf,
+}
+
+/// Writes until the power is cut, and prints the number of what is durable after each sync.
+///
+/// # Errors
+/// If it can't write.
+pub fn run(settings: &Settings) -> Result<()> {
+    let folder = &settings.folder;
+    match settings.kind {
+        Kind::Files => append(folder),
+        Kind::Renames => replace(folder),
+        Kind::Sqlite => insert(folder, "FULL"),
+        Kind::CarelessSqlite => insert(folder, "OFF"),
+    }
+}
+
+fn say(number: u64) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{number}")?;
+    Ok(out.flush()?)
+}
+
+fn record(number: u64) -> Vec<u8> {
+    number.to_le_bytes().into_iter().cycle().take(RECORD).collect()
+}
+
+fn append(folder: &Path) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+    File::open(folder)?.sync_all()?;
+    for number in 1.. {
+        file.write_all(&record(number))?;
+        if number % BETWEEN == 0 {
+            file.sync_data()?;
+            say(number)?;
+        }
+    }
+    Ok(())
+}
+
+fn replace(folder: &Path) -> Result<()> {
+    for number in 1_u64.. {
+        let mut file = File::create(folder.join("new"))?;
+        file.write_all(&record(number))?;
+        file.sync_all()?;
+        fs::rename(folder.join("new"), folder.join("current"))?;
+        File::open(folder)?.sync_all()?;
+        say(number)?;
+    }
+    Ok(())
+}
+
+fn insert(folder: &Path, synchronous: &str) -> Result<()> {
+    let database = Connection::open(folder.join("rows.db"))?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    database.pragma_update(None, "synchronous", synchronous)?;
+    // Often, so that cuts meet checkpoints and logs that begin again.
+    database.pragma_update(None, "wal_autocheckpoint", 20)?;
+    database.execute_batch("CREATE TABLE rows (number INTEGER PRIMARY KEY, bytes BLOB)")?;
+    for number in 1_u32.. {
+        database.execute("INSERT INTO rows VALUES (?1, ?2)", (number, record(number.into())))?;
+        say(number.into())?;
+    }
+    Ok(())
+}
+
+/// What a witness said, and what was found after the cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The last number that it said was durable.
+    pub said: u64,
+    /// How many numbers are there, from the first one on.
+    pub kept: u64,
+    /// What else is wrong.
+    pub wrong: Option<String>,
+    /// Whether there is more than those: pieces of what was not synced.
+    pub pieces: bool,
+}
+
+impl Found {
+    /// Whether everything is there that was said to be.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.kept >= self.said && self.wrong.is_none()
+    }
+}
+
+/// Lets a witness write into an empty folder until its power is cut, and looks at what is left.
+///
+/// # Errors
+/// If that can't be done.
+pub fn observe(program: &Path, kind: Kind, folder: &Path, cut: Cut) -> Result<Found> {
+    let mut command = Command::new(program);
+    let name = kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    command.args(["witness", "--kind", &name, "--folder"]).arg(folder);
+    command.envs(Shim::build()?.environment(folder, cut)).stdin(Stdio::null());
+    let output = command.output().with_context(|| format!("{} can't be run", program.display()))?;
+    let heard = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() != Some(CUT_STATUS) {
+        bail!("its power was not cut: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    let said = heard.lines().last().map_or(Ok(0), str::parse)?;
+    let mut found = match kind {
+        Kind::Files => appended(folder)?,
+        Kind::Renames => replaced(folder)?,
+        Kind::Sqlite | Kind::CarelessSqlite => inserted(folder),
+    };
+    found.said = said;
+    Ok(found)
+}
+
+fn appended(folder: &Path) -> Result<Found> {
+    let bytes = fs::read(folder.join("log")).unwrap_or_default();
+    let whole = |(number, chunk): &(u64, &[u8])| *chunk == record(*number);
+    let kept = (1..).zip(bytes.chunks(RECORD)).take_while(whole).count();
+    let kept = u64::try_from(kept)?;
+    let pieces = bytes.len() > usize::try_from(kept)? * RECORD;
+    Ok(Found { said: 0, kept, wrong: None, pieces })
+}
+
+fn replaced(folder: &Path) -> Result<Found> {
+    let pieces = folder.join("new").exists();
+    let Ok(bytes) = fs::read(folder.join("current")) else {
+        return Ok(Found { said: 0, kept: 0, wrong: None, pieces });
+    };
+    ensure!(bytes.len() == RECORD, "the file has {} bytes", bytes.len());
+    let kept = u64::from_le_bytes(bytes[..8].try_into()?);
+    let wrong = (bytes != record(kept)).then(|| "the file is of two writes".to_owned());
+    Ok(Found { said: 0, kept, wrong, pieces })
+}
+
+fn inserted(folder: &Path) -> Found {
+    let looked = || -> rusqlite::Result<(u64, String)> {
+        let database = Connection::open(folder.join("rows.db"))?;
+        let verdict = database.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
+        let is_there = "SELECT count(*) FROM sqlite_schema WHERE name = 'rows'";
+        if database.query_row(is_there, (), |row| row.get::<_, u32>(0))? == 0 {
+            return Ok((0, verdict));
+        }
+        let mut rows = database.prepare("SELECT number, bytes FROM rows ORDER BY number")?;
+        let rows = rows.query_map((), |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let whole = rows.iter().zip(1..).take_while(|((number, bytes), expected)| {
+            number == expected && *bytes == record((*expected).into())
+        });
+        Ok((whole.count() as u64, verdict))
+    };
+    match looked() {
+        Ok((kept, verdict)) => {
+            let wrong = (verdict != "ok").then_some(verdict);
+            Found { said: 0, kept, wrong, pieces: false }
+        }
+        Err(error) => Found { said: 0, kept: 0, wrong: Some(error.to_string()), pieces: false },
+    }
+}
