@@ -9,6 +9,7 @@
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
 //! | [`telemetry`] | the log and the metrics |
+//! | [`work`] | the loops that move deliveries |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
@@ -21,3 +22,4 @@ pub mod replay;
 pub mod secrets;
 pub mod send;
 pub mod telemetry;
+pub mod work;

@@ -35,3 +35,10 @@ pub struct Incoming {
     /// How long it took.
     pub latency: Duration,
 }
+
+/// Makes requests. The real one is [`Sender`]; tests have their own.
+#[async_trait::async_trait]
+pub trait Courier: Send + Sync + 'static {
+    /// Makes one request, to its end.
+    async fn send(&self, outgoing: Outgoing) -> Incoming;
+}

@@ -76,6 +76,10 @@ pub struct Metrics {
     pub handed_back: Counter,
     /// Settlements that came too late for their lease.
     pub fenced: Counter,
+    /// Settlements that could not be written; those deliveries are sent again.
+    pub unsettled: Counter,
+    /// Changes of circuits that are missing in the history.
+    pub history_lost: Counter,
     /// Results of probes or calls that came too late for their circuit.
     pub late_results: Counter,
     /// Transactions that were committed.
@@ -150,6 +154,8 @@ impl Metrics {
             handed_over: counter(r, "handed_over", "Deliveries that went straight from acceptance to a slot"),
             handed_back: counter(r, "handed_back", "Deliveries that were leased and given back untried"),
             fenced: counter(r, "fenced_settlements", "Settlements that came too late for their lease"),
+            unsettled: counter(r, "unsettled", "Settlements that could not be written; sent again"),
+            history_lost: counter(r, "history_lost", "Changes of circuits that are missing in the history"),
             late_results: counter(r, "late_results", "Results that came too late for their circuit"),
             commits: counter(r, "commits", "Transactions that were committed"),
             commit_seconds: seconds(r, "commit", "How long a commit took, the sync included", &COMMIT),

@@ -1,0 +1,193 @@
+//! One attempt: the request is made and sent, its reply settles the permit, the throttle's pass, the lane and the delivery.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::{Epoch, OutcomeKind, Status};
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+use tracing::{debug, error, warn};
+
+use super::destination::Destination;
+use super::dispatch::Dispatch;
+use super::gates::Pass;
+use crate::delivery::lanes::{Ended, Sleep};
+use crate::delivery::{Fate, Fault, Reply, Tried};
+use crate::objects::{Attempt, FailReason};
+use crate::queue::{Leased, Next, Settle, Settled};
+use crate::send::Incoming;
+use crate::telemetry::labels::Outcome;
+
+/// How long to wait before a settlement that failed is tried again.
+const SETTLE_AGAIN: Duration = Duration::from_millis(200);
+
+impl Dispatch {
+    /// Makes the attempt of a delivery that has passed all gates, to its end.
+    pub(super) async fn attempt(
+        self: Arc<Self>,
+        destination: Arc<Destination>,
+        leased: Leased,
+        pass: Pass,
+        outage: Option<Epoch>,
+    ) {
+        let started_at = self.now();
+        if leased.expires_at.is_some_and(|expires_at| expires_at <= started_at) {
+            drop(pass);
+            self.ended(&destination, Ended::Neither, None);
+            self.give_up_expired(leased, started_at).await;
+            return;
+        }
+        let is_probe = pass.permit.is_probe();
+        let timeout = destination.timeout();
+        let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));
+        let incoming = match destination.request(&leased, limit, started_at) {
+            Some(outgoing) => self.courier.send(outgoing).await,
+            None => unreadable_url(),
+        };
+        let tenant = &destination.tenant;
+        let ruling = tenant.rulings.of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
+        let outcome = breakerbox::Outcome {
+            kind: ruling.circuit,
+            latency: incoming.latency,
+            retry_after: ruling.retry_after,
+        };
+        pass.permit.settle(outcome);
+        if let Some(throttle) = pass.throttle {
+            throttle.settle(ruling.throttle);
+        }
+        let now = self.now();
+        let ended = match (ruling.fate, ruling.circuit) {
+            (Fate::Delivered, _) | (_, OutcomeKind::Success) => Ended::Success,
+            (Fate::Retry, _) | (_, OutcomeKind::Failure) => Ended::Failure,
+            _ => Ended::Neither,
+        };
+        self.ended(&destination, ended, ruling.sleep.map(|sleep| Sleep::Until(now + sleep)));
+        self.metrics.attempts.of(incoming.reply).inc();
+        self.metrics.probes.inc_by(u64::from(is_probe));
+        self.metrics.request_seconds.observe(incoming.latency.as_secs_f64());
+        let tried = Tried {
+            attempts: leased.attempts,
+            pulled_from: leased.pulled_from,
+            probed: if is_probe { outage } else { None },
+            jitter: rand::random_range(-1.0..=1.0),
+        };
+        let next = tried.next(&ruling, destination.schedule(), now);
+        let settle = Settle {
+            id: leased.id,
+            lease: leased.lease,
+            attempt: attempt(incoming, started_at, is_probe),
+            next,
+        };
+        self.settle(&leased, settle).await;
+        if ruling.fate == Fate::Gone {
+            self.disable_gone(&destination).await;
+        }
+    }
+
+    /// The lane's slot is free again, and whoever may go on does.
+    fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>) {
+        let now = self.now();
+        {
+            let mut lanes = self.lanes();
+            lanes.ended(destination.lane, how, now);
+            match sleep {
+                Some(sleep) => lanes.sleep(destination.lane, sleep, now),
+                None if destination.circuit.status() != Status::Closed => {
+                    lanes.look(destination.lane, now);
+                }
+                None => {}
+            }
+            lanes.circuit_moved(destination.key(), now);
+        }
+        self.wake();
+    }
+
+    /// Writes what became of a delivery. It is tried again while the queue can't, as long as the lease may hold: whoever comes
+    /// after that sends it again.
+    async fn settle(&self, leased: &Leased, settle: Settle) {
+        // Bounded: while too many wait for the disk, no request begins.
+        let _unsettled = self.unsettled.acquire().await;
+        let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
+        loop {
+            match self.queue.settle(settle.clone()).await {
+                Ok(Settled::Done) => break,
+                Ok(Settled::Fenced) => {
+                    self.metrics.fenced.inc();
+                    debug!(delivery = %settle.id, "settled too late: its lease was over");
+                    return;
+                }
+                Err(error) if tokio::time::Instant::now() < give_up_at => {
+                    warn!(delivery = %settle.id, %error, "can't settle; trying again");
+                    tokio::time::sleep(SETTLE_AGAIN).await;
+                }
+                Err(error) => {
+                    self.metrics.unsettled.inc();
+                    error!(delivery = %settle.id, %error, "can't settle; it will be sent again after its lease");
+                    return;
+                }
+            }
+        }
+        match settle.next {
+            Next::Retry { due_at, .. } => {
+                let now = self.now();
+                self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
+                self.wake();
+                self.metrics.deliveries.of(Outcome::Retried).inc();
+            }
+            Next::Failed(reason) => _ = self.metrics.deliveries.of(reason).inc(),
+            Next::Delivered => {
+                self.metrics.deliveries.of(Outcome::Delivered).inc();
+                let took = settle.attempt.started_at.since(leased.created_at) + settle.attempt.latency;
+                self.metrics.delivery_seconds.observe(took.as_secs_f64());
+            }
+        }
+    }
+
+    async fn give_up_expired(&self, leased: Leased, now: Timestamp) {
+        let attempt = Attempt {
+            started_at: now,
+            latency: Duration::ZERO,
+            status: None,
+            fault: None,
+            detail: Some("not sent: it had waited for too long".into()),
+            response: Bytes::new(),
+            probe: false,
+        };
+        let next = Next::Failed(FailReason::Expired);
+        let settle = Settle { id: leased.id, lease: leased.lease, attempt, next };
+        self.settle(&leased, settle).await;
+    }
+
+    async fn disable_gone(&self, destination: &Destination) {
+        let Some(endpoint) = &destination.endpoint else { return };
+        match self.chores.endpoint_is_gone(endpoint.id).await {
+            Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
+            Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
+        }
+    }
+}
+
+fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
+    let (status, fault) = match incoming.reply {
+        Reply::Answered { status, .. } => (Some(status), None),
+        Reply::Failed(fault) => (None, Some(fault)),
+    };
+    Attempt {
+        started_at,
+        latency: incoming.latency,
+        status,
+        fault,
+        detail: incoming.detail,
+        response: incoming.body,
+        probe,
+    }
+}
+
+fn unreadable_url() -> Incoming {
+    Incoming {
+        reply: Reply::Failed(Fault::Protocol),
+        detail: Some("the URL can't be read".into()),
+        body: Bytes::new(),
+        latency: Duration::ZERO,
+    }
+}

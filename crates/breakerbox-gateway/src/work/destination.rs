@@ -1,0 +1,237 @@
+//! What the requests of one lane need, put together once and kept until its tenant or endpoint changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use breakerbox::throttle::{Throttle, Throttles};
+use breakerbox::{Breakerbox, Circuit, KeyError};
+use breakerbox_core::Timestamp;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+
+use crate::delivery::{RetrySchedule, Signer, TokenBucket};
+use crate::objects::{DisabledBecause, LaneId, RateLimit, SigningSecrets, TenantId};
+use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
+use crate::send::{Outgoing, Target};
+
+/// How the gateway names itself to receivers.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
+
+/// Where a lane leads.
+pub(super) struct Destination {
+    pub(super) lane: LaneId,
+    pub(super) tenant: Arc<TenantEntry>,
+    /// None for a dynamic lane.
+    pub(super) endpoint: Option<Arc<EndpointEntry>>,
+    /// None for a dynamic lane, and for a URL that nothing can be sent to.
+    target: Option<Target>,
+    pub(super) circuit: Circuit,
+    pub(super) throttle: Option<Throttle>,
+    /// Whether its circuit's record was read: what was open before this process began is open now.
+    met: AtomicBool,
+    rate: Option<Mutex<TokenBucket>>,
+    headers: HeaderMap,
+    secrets: Arc<SigningSecrets>,
+    /// Made for the secrets of its time; none before the first request.
+    signer: Mutex<Option<(Arc<Signer>, Option<Timestamp>)>>,
+}
+
+impl Destination {
+    /// The key of its circuit.
+    pub(super) fn key(&self) -> &str {
+        self.circuit.key()
+    }
+
+    /// How long a request may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.endpoint.as_ref().map_or(self.tenant.timeout, |endpoint| endpoint.timeout)
+    }
+
+    /// How many requests at once.
+    pub(super) fn max_in_flight(&self) -> u32 {
+        self.endpoint.as_ref().map_or(self.tenant.max_in_flight, |endpoint| endpoint.max_in_flight)
+    }
+
+    pub(super) fn schedule(&self) -> &RetrySchedule {
+        self.endpoint.as_ref().map_or(&self.tenant.retry, |endpoint| &endpoint.retry)
+    }
+
+    /// Whether tenant and endpoint let anything be sent.
+    pub(super) fn is_enabled(&self) -> bool {
+        let disabled: Option<DisabledBecause> = self.endpoint.as_ref().and_then(|endpoint| endpoint.disabled);
+        self.tenant.enabled && disabled.is_none()
+    }
+
+    /// Whether its circuit is known here.
+    pub(super) fn is_met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    /// Its circuit was asked.
+    pub(super) fn meet(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// Its rate limit.
+    pub(super) fn rate(&self) -> Option<MutexGuard<'_, TokenBucket>> {
+        self.rate.as_ref().map(|rate| rate.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The request of a delivery. None if its URL, which was checked when it was accepted, can't be read any more.
+    pub(super) fn request(&self, leased: &Leased, limit: Duration, now: Timestamp) -> Option<Outgoing> {
+        let target = match &leased.url {
+            Some(url) => url.parse().ok()?,
+            None => self.target.clone()?,
+        };
+        let mut headers = self.headers.clone();
+        if let Ok(content_type) = HeaderValue::from_str(&leased.content_type) {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        let seconds = now.as_micros() / 1_000_000;
+        self.signer(now).add_to(&mut headers, &leased.event.to_string(), seconds, &leased.payload);
+        Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
+    }
+
+    fn signer(&self, now: Timestamp) -> Arc<Signer> {
+        let mut kept = self.signer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((signer, until)) = &*kept
+            && until.is_none_or(|until| now < until)
+        {
+            return Arc::clone(signer);
+        }
+        let active: Vec<_> = self.secrets.active(now).cloned().collect();
+        let signer = Arc::new(Signer::new(&active));
+        let until = self.secrets.iter().filter_map(|secret| secret.until).filter(|until| now < *until).min();
+        *kept = Some((Arc::clone(&signer), until));
+        signer
+    }
+}
+
+/// All destinations that were asked for lately.
+pub(super) struct Destinations {
+    directory: Arc<Directory>,
+    breakers: Breakerbox,
+    throttles: Option<Throttles>,
+    known: RwLock<HashMap<LaneId, Arc<Destination>>>,
+    /// Buckets of endpoints that changed, so that a change does not fill them.
+    buckets: Mutex<HashMap<LaneId, TokenBucket>>,
+}
+
+impl Destinations {
+    pub(super) fn new(directory: Arc<Directory>, breakers: Breakerbox, throttles: Option<Throttles>) -> Self {
+        Self { directory, breakers, throttles, known: RwLock::default(), buckets: Mutex::default() }
+    }
+
+    /// Where a lane leads. None if its endpoint or tenant is gone.
+    ///
+    /// `key` is the circuit's for a dynamic lane.
+    pub(super) fn find(
+        &self,
+        lane: LaneId,
+        tenant: &TenantId,
+        key: impl FnOnce() -> Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Option<Arc<Destination>> {
+        if let Some(found) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane) {
+            return Some(Arc::clone(found));
+        }
+        let made = match self.directory.endpoint(lane) {
+            Some(endpoint) => self.of_endpoint(lane, endpoint, now),
+            None => self.of_dynamic(lane, self.directory.tenant(tenant)?, key()?),
+        };
+        let made = Arc::new(made.ok()?);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(known.entry(lane).or_insert(made)))
+    }
+
+    fn of_endpoint(
+        &self,
+        lane: LaneId,
+        endpoint: Arc<EndpointEntry>,
+        now: Timestamp,
+    ) -> Result<Destination, KeyError> {
+        let own = endpoint.has_own_policy.then(|| (*endpoint.policy).clone());
+        self.breakers.set_key_policy(&endpoint.circuit, own)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, AGENT);
+        endpoint.headers.add_to(&mut headers);
+        let rate = endpoint.rate.map(|limit| Mutex::new(self.bucket(lane, limit, now)));
+        Ok(Destination {
+            lane,
+            target: Target::new(&endpoint.url).ok(),
+            circuit: self.breakers.circuit(&endpoint.circuit)?,
+            throttle: self.throttle(&endpoint.circuit)?,
+            met: AtomicBool::new(false),
+            rate,
+            headers,
+            secrets: Arc::clone(&endpoint.secrets),
+            signer: Mutex::default(),
+            tenant: Arc::clone(&endpoint.tenant),
+            endpoint: Some(endpoint),
+        })
+    }
+
+    fn of_dynamic(
+        &self,
+        lane: LaneId,
+        tenant: Arc<TenantEntry>,
+        key: Arc<str>,
+    ) -> Result<Destination, KeyError> {
+        Ok(Destination {
+            lane,
+            target: None,
+            circuit: self.breakers.circuit(&key)?,
+            throttle: self.throttle(&key)?,
+            met: AtomicBool::new(false),
+            rate: None,
+            headers: HeaderMap::from_iter([(USER_AGENT, AGENT)]),
+            secrets: Arc::clone(&tenant.secrets),
+            signer: Mutex::default(),
+            tenant,
+            endpoint: None,
+        })
+    }
+
+    fn throttle(&self, key: &str) -> Result<Option<Throttle>, KeyError> {
+        self.throttles.as_ref().map(|throttles| throttles.throttle(key)).transpose()
+    }
+
+    fn bucket(&self, lane: LaneId, limit: RateLimit, now: Timestamp) -> TokenBucket {
+        let kept = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        match kept {
+            Some(mut bucket) => {
+                bucket.change(limit, now);
+                bucket
+            }
+            None => TokenBucket::new(limit),
+        }
+    }
+
+    /// A lane's endpoint changed: whoever asks next gets what holds now.
+    pub(super) fn forget(&self, lane: LaneId) {
+        let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {
+            self.buckets.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, *bucket);
+        }
+    }
+
+    /// A lane and its endpoint are gone for good.
+    pub(super) fn drop_lane(&self, lane: LaneId) {
+        self.forget(lane);
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+    }
+
+    /// A tenant changed: the same for its dynamic lanes.
+    pub(super) fn forget_dynamic(&self, tenant: &TenantId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, destination| destination.endpoint.is_some() || destination.tenant.id != *tenant);
+    }
+
+    /// Forgets those of lanes that nobody needs now.
+    pub(super) fn tidy(&self, is_needed: impl Fn(LaneId) -> bool) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|lane, _| is_needed(*lane));
+    }
+}

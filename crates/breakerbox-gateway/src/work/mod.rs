@@ -1,0 +1,33 @@
+//! Loops without decisions: they move deliveries from the queue to the receivers and back.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Dispatch`] | the heart: gives lanes their turns, asks the gates, claims, sends, settles |
+//! | `destination` | what the requests of one lane need: URL, headers, signer, circuit, throttle, rate |
+//! | `gates` | asked for a lane before a row is claimed: enabled, rate, throttle, circuit |
+//! | `attempt` | one request from its making to its settlement |
+//! | [`Chores`] | what it has others write down |
+//! | `intake` | accepts batches, and takes fresh deliveries at once |
+//! | `watch` | hears of changed tenants, endpoints and circuits |
+//! | `upkeep` | what is done now and then: reclaim, expire, prune, resend, history |
+//!
+//! What is decided is decided elsewhere: whose turn it is in [`lanes`](crate::delivery::lanes), what a reply means in
+//! [`Rulings`](crate::delivery::Rulings), what comes next in [`Tried`](crate::delivery::Tried), whether a circuit lets a call
+//! through in the library.
+//!
+//! **A slot** is taken when a lane has its turn, and is free again when the request has ended. **A lease** is held until the
+//! settlement is durable. What is settled and not yet durable is bounded; beyond it, no request begins.
+
+mod attempt;
+mod chores;
+mod destination;
+mod dispatch;
+mod gates;
+mod intake;
+mod upkeep;
+mod watch;
+
+pub use chores::Chores;
+pub use dispatch::{Dispatch, Parts, Settings};
+pub use intake::{Intake, Taker};
+pub use watch::Watch;

@@ -1,0 +1,116 @@
+//! Upkeep: what is done now and then, in bounded pieces. Leases that ended are reclaimed, what waited for too long is given
+//! up, finished work is pruned, resends go on behind live traffic, and lanes are looked for that nobody knows of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::warn;
+
+use super::dispatch::Dispatch;
+use crate::objects::LaneId;
+use crate::queue::{Batch, QueueError, Retention};
+
+/// How many rows one piece of upkeep concerns at the most.
+const PIECE: usize = 500;
+
+/// How many lanes are looked at in one piece.
+const LANES: usize = 1_000;
+
+/// A pause between two pieces, so that live traffic comes first.
+const BETWEEN_PIECES: Duration = Duration::from_millis(20);
+
+/// How often leases and expiries are looked at.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How often the rest is.
+const LONG: Duration = Duration::from_secs(30);
+
+/// How many lanes are remembered in which nothing waits.
+const IDLE_LANES: usize = 100_000;
+
+impl Dispatch {
+    /// Tells lanes of all that waits. For the start, before [`run`](Self::run), and to repair what was missed.
+    ///
+    /// # Errors
+    /// If the queue fails.
+    pub async fn find_waiting(self: &Arc<Self>) -> Result<(), QueueError> {
+        let mut after: Option<LaneId> = None;
+        loop {
+            let waiting = self.queue.waiting_lanes(after, LANES).await?;
+            self.arrived(&waiting);
+            after = waiting.last().map(|waiting| waiting.lane);
+            if waiting.len() < LANES {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Keeps house until the task is dropped.
+    pub async fn keep_house(self: Arc<Self>, retention: Retention) {
+        let (short, long) = (self.clone().often(), self.clone().seldom(retention));
+        tokio::join!(short, long, self.resend());
+    }
+
+    async fn often(self: Arc<Self>) {
+        let mut ticks = interval(SHORT);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.piece_by_piece("reclaim", || self.queue.reclaim(PIECE)).await;
+            self.piece_by_piece("expire", || self.queue.expire(PIECE)).await;
+            self.piece_by_piece("cancel", || self.chores.cancel_orphans(PIECE)).await;
+        }
+    }
+
+    async fn seldom(self: Arc<Self>, retention: Retention) {
+        let mut ticks = interval(LONG);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
+            self.lanes().tidy(IDLE_LANES);
+            let known = self.lanes().known();
+            self.destinations.tidy(|lane| known.contains(&lane));
+            self.breakers.tidy();
+        }
+    }
+
+    /// Resends wait at the lowest priority; the pauses keep them from filling the disk's queue.
+    async fn resend(self: Arc<Self>) {
+        loop {
+            let more = match self.chores.step_resends(PIECE).await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    batch.more
+                }
+                Err(error) => {
+                    warn!(%error, "can't resend; trying again");
+                    false
+                }
+            };
+            sleep(if more { 5 * BETWEEN_PIECES } else { SHORT }).await;
+        }
+    }
+
+    async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F)
+    where
+        F: Future<Output = Result<Batch, QueueError>>,
+    {
+        loop {
+            match piece().await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    if !batch.more {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    warn!(%error, what, "upkeep failed; trying again later");
+                    return;
+                }
+            }
+            sleep(BETWEEN_PIECES).await;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Watching: what changed elsewhere wakes the lanes that it concerns, and makes dispatch look again at what it remembered.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use breakerbox::{CircuitChange, Status};
+use tracing::{info, warn};
+
+use super::dispatch::Dispatch;
+use crate::delivery::lanes::Sleep;
+use crate::queue::{Changed, Watcher};
+
+/// Hears of changes for dispatch.
+pub struct Watch(Weak<Dispatch>);
+
+impl Watch {
+    /// For this dispatch.
+    #[must_use]
+    pub fn over(dispatch: &Arc<Dispatch>) -> Self {
+        Self(Arc::downgrade(dispatch))
+    }
+}
+
+impl Watcher for Watch {
+    fn changed(&self, changed: Changed<'_>) {
+        let Some(dispatch) = self.0.upgrade() else { return };
+        let now = dispatch.now();
+        match changed {
+            Changed::Tenant(tenant) => {
+                dispatch.destinations.forget_dynamic(&tenant.id);
+                let policy = tenant.has_own_policy.then(|| (*tenant.policy).clone());
+                if let Err(error) = dispatch.breakers.set_tenant_policy(tenant.id.as_str(), policy) {
+                    warn!(tenant = %tenant.id, %error, "its policy can't be set");
+                }
+                dispatch.lanes().wake_tenant(&tenant.id, now);
+            }
+            Changed::TenantGone(tenant) => dispatch.destinations.forget_dynamic(tenant),
+            Changed::Endpoint(endpoint) => {
+                dispatch.destinations.forget(endpoint.lane());
+                let mut lanes = dispatch.lanes();
+                if lanes.knows(endpoint.lane()) {
+                    lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
+                }
+                lanes.wake(endpoint.lane(), now);
+            }
+            Changed::EndpointGone(lane) => {
+                dispatch.destinations.drop_lane(lane);
+                dispatch.lanes().sleep(lane, Sleep::Disabled, now);
+            }
+            Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
+        }
+        dispatch.wake();
+    }
+}
+
+impl Dispatch {
+    /// A circuit changed: its lanes are awake, and an outage begins or ends.
+    pub fn circuit_changed(&self, heard: &CircuitChange) {
+        let change = &heard.change;
+        {
+            let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+            match (change.from, change.to) {
+                (_, Status::Closed) => _ = outages.remove(&heard.key),
+                (Status::Closed, _) => _ = outages.insert(Arc::clone(&heard.key), change.epoch),
+                _ => {}
+            }
+        }
+        info!(circuit = %heard.key, from = %change.from, to = %change.to, cause = ?change.cause, "circuit changed");
+        let now = self.now();
+        self.lanes().circuit_changed(&heard.key, now);
+        self.wake();
+    }
+}
