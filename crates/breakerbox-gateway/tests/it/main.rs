@@ -4,6 +4,7 @@
 
 mod command;
 mod config;
+mod dispatch;
 mod docs;
 mod hostile;
 mod metrics;

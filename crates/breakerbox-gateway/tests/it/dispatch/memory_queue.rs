@@ -1,0 +1,271 @@
+//! A queue in memory, on tokio's own clock, that counts what it is asked: for dispatch in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_core::{Epoch, Timestamp};
+use breakerbox_gateway::objects::{
+    DeliveryId, EventId, EventType, Id, LaneId, NewBatch, NewEvent, Priority, TenantId,
+};
+use breakerbox_gateway::queue::{
+    AcceptError, Accepted, AcceptedEvent, Batch, Claim, Claimed, Directory, HandOver, Lease, Leased, Next,
+    Queue, QueueError, Retention, Settle, Settled, WaitingLane,
+};
+use breakerbox_gateway::work::Taker;
+use tokio::time::Instant;
+
+/// When virtual time begins.
+const START: Timestamp = Timestamp::from_millis(1_763_000_000_000);
+
+pub(super) struct MemoryQueue {
+    started: Instant,
+    directory: Arc<Directory>,
+    taker: OnceLock<Arc<Taker>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) rows: BTreeMap<DeliveryId, Row>,
+    /// How often a lane was claimed from.
+    pub(super) claims: u64,
+    /// Rows that were written, whatever for.
+    pub(super) writes: u64,
+    pub(super) settled: Vec<Settle>,
+    last: Option<Id>,
+}
+
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) lane: LaneId,
+    tenant: TenantId,
+    kind: EventType,
+    event: EventId,
+    pub(super) priority: Priority,
+    due: Timestamp,
+    lease: Option<Lease>,
+    pub(super) attempts: u32,
+    failed_probe: Option<Epoch>,
+    pub(super) done: bool,
+    payload: bytes::Bytes,
+    expires_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl MemoryQueue {
+    pub(super) fn new(directory: Arc<Directory>) -> Self {
+        Self { started: Instant::now(), directory, taker: OnceLock::new(), held: Mutex::default() }
+    }
+
+    pub(super) fn is_taken_by(&self, taker: Arc<Taker>) {
+        let _ = self.taker.set(taker);
+    }
+
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.held().rows.values().filter(|row| !row.done).count()
+    }
+
+    fn lease(&self, held: &mut Held, id: DeliveryId, pulled: bool) -> Leased {
+        held.writes += 1;
+        let lease = Lease(i64::try_from(held.writes).unwrap());
+        let row = held.rows.get_mut(&id).unwrap();
+        row.lease = Some(lease);
+        Leased {
+            id,
+            lease,
+            lane: row.lane,
+            tenant: row.tenant.clone(),
+            event: row.event,
+            kind: row.kind.clone(),
+            payload: row.payload.clone(),
+            content_type: "application/json".into(),
+            priority: row.priority,
+            attempts: row.attempts,
+            url: None,
+            pulled_from: pulled.then_some(row.due),
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+        }
+    }
+}
+
+impl Held {
+    fn next_due(&self, lane: LaneId) -> [Option<Timestamp>; 4] {
+        let of = |priority| {
+            let waits = |row: &&Row| row.waits_in(lane) && row.priority == priority;
+            self.rows.values().filter(waits).map(|row| row.due).min()
+        };
+        Priority::ALL.map(of)
+    }
+
+    /// Waiting rows of a lane, by priority and age.
+    fn waiting_in(&self, lane: LaneId) -> Vec<(DeliveryId, Row)> {
+        let mut rows: Vec<_> = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.waits_in(lane))
+            .map(|(id, row)| (*id, row.clone()))
+            .collect();
+        rows.sort_by_key(|(id, row)| (row.priority, row.due, *id));
+        rows
+    }
+}
+
+impl Row {
+    fn waits_in(&self, lane: LaneId) -> bool {
+        self.lane == lane && !self.done && self.lease.is_none()
+    }
+}
+
+#[async_trait]
+impl Queue for MemoryQueue {
+    async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+        let now = self.now();
+        let mut accepted = Accepted { events: vec![], repeated: false, taken: vec![], woken: vec![] };
+        for NewEvent { kind, payload, priority, not_before, expires_at, .. } in batch.events {
+            let endpoints = self.directory.fan_out(&batch.tenant, &kind).unwrap();
+            let mut held = self.held();
+            let id = held.last.map_or(Id::first_at(now), |last| last.next(now));
+            held.last = Some(id);
+            accepted
+                .events
+                .push(AcceptedEvent { id: EventId(id), deliveries: u32::try_from(endpoints.len()).unwrap() });
+            for endpoint in endpoints.iter() {
+                let id = held.last.unwrap().next(now);
+                held.last = Some(id);
+                held.writes += 1;
+                let row = Row {
+                    lane: endpoint.lane(),
+                    tenant: batch.tenant.clone(),
+                    kind: kind.clone(),
+                    event: EventId(id),
+                    priority,
+                    due: not_before.unwrap_or(now),
+                    lease: None,
+                    attempts: 0,
+                    failed_probe: None,
+                    done: false,
+                    payload: payload.clone(),
+                    expires_at,
+                    created_at: now,
+                };
+                let due = row.due;
+                held.rows.insert(DeliveryId(id), row);
+                let taker = self.taker.get().unwrap();
+                if due <= now && taker.take(endpoint.lane(), &batch.tenant, None) {
+                    let leased = self.lease(&mut held, DeliveryId(id), false);
+                    accepted.taken.push(leased);
+                } else {
+                    let mut next_due = [None; 4];
+                    next_due[priority.index()] = Some(due);
+                    accepted.woken.push(WaitingLane {
+                        lane: endpoint.lane(),
+                        tenant: batch.tenant.clone(),
+                        dynamic: None,
+                        next_due,
+                        count: 1,
+                    });
+                }
+            }
+        }
+        Ok(accepted)
+    }
+
+    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError> {
+        // As if a disk had to turn.
+        tokio::time::sleep(Duration::from_micros(200)).await;
+        let now = self.now();
+        let mut held = self.held();
+        let mut answers = Vec::new();
+        for claim in claims {
+            held.claims += 1;
+            let (lane, deliveries) = match claim {
+                Claim::Due { lane, priority, limit, .. } => {
+                    let due: Vec<_> = held
+                        .waiting_in(lane)
+                        .into_iter()
+                        .filter(|(_, row)| row.priority == priority && row.due <= now)
+                        .take(usize::try_from(limit).unwrap())
+                        .collect();
+                    (lane, due.into_iter().map(|(id, _)| self.lease(&mut held, id, false)).collect())
+                }
+                Claim::Probe { lane, outage, .. } => {
+                    let waiting = held.waiting_in(lane);
+                    let fresh = waiting
+                        .iter()
+                        .find(|(_, row)| row.due <= now && row.failed_probe != Some(outage))
+                        .map(|(id, _)| (*id, false));
+                    let pulled = || {
+                        let future = waiting.iter().filter(|(_, row)| row.due > now);
+                        future.min_by_key(|(id, row)| (row.due, *id)).map(|(id, _)| (*id, true))
+                    };
+                    let any = || waiting.first().map(|(id, _)| (*id, false));
+                    let found = fresh.or_else(pulled).or_else(any);
+                    (lane, found.into_iter().map(|(id, pulled)| self.lease(&mut held, id, pulled)).collect())
+                }
+            };
+            let next_due = held.next_due(lane);
+            answers.push(Claimed { deliveries, next_due });
+        }
+        Ok(answers)
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Settled, QueueError> {
+        tokio::time::sleep(Duration::from_micros(200)).await;
+        let mut held = self.held();
+        held.writes += 1;
+        let row = held.rows.get_mut(&settle.id).unwrap();
+        if row.lease != Some(settle.lease) {
+            return Ok(Settled::Fenced);
+        }
+        row.lease = None;
+        match settle.next {
+            Next::Delivered | Next::Failed(_) => row.done = true,
+            Next::Retry { due_at, uses_attempt, failed_probe } => {
+                row.due = due_at;
+                row.attempts += u32::from(uses_attempt);
+                row.failed_probe = failed_probe.or(row.failed_probe);
+            }
+        }
+        held.settled.push(settle);
+        Ok(Settled::Done)
+    }
+
+    async fn hand_back(&self, id: DeliveryId, lease: Lease) -> Result<Settled, QueueError> {
+        let mut held = self.held();
+        held.writes += 1;
+        let row = held.rows.get_mut(&id).unwrap();
+        assert_eq!(row.lease.take(), Some(lease));
+        Ok(Settled::Done)
+    }
+
+    async fn waiting_lanes(&self, _: Option<LaneId>, _: usize) -> Result<Vec<WaitingLane>, QueueError> {
+        Ok(vec![])
+    }
+
+    async fn reclaim(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    async fn expire(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    async fn cancel(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    async fn prune(&self, _: &Retention, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    fn now(&self) -> Timestamp {
+        START + self.started.elapsed()
+    }
+}

@@ -1,0 +1,284 @@
+//! A gateway without disk and network, in virtual time: dispatch with its real lanes, gates and circuits, a queue in memory,
+//! and a courier that answers as it is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::MemoryStore;
+use breakerbox::throttle::Throttle;
+use breakerbox::{Breakerbox, Clock, Policy};
+use breakerbox_core::{CircuitBy, Timestamp};
+use breakerbox_gateway::delivery::{Fault, Reply, Rulings};
+use breakerbox_gateway::objects::{
+    Backlog, Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority,
+    Revision, Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
+};
+use breakerbox_gateway::queue::records::RecordsError;
+use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
+use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
+use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use tokio::time::Instant;
+
+use super::memory_queue::MemoryQueue;
+
+/// tokio's time, for circuits.
+struct Virtual(Instant);
+
+impl Clock for Virtual {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_763_000_000_000) + self.0.elapsed()
+    }
+}
+
+/// How a receiver answers: after how long, and what, by how many requests it has had before.
+type Answers = Box<dyn Fn(usize) -> (Duration, Reply) + Send + Sync>;
+
+/// What a receiver saw.
+#[derive(Default)]
+pub(super) struct Receiver {
+    /// When each request came, since the start.
+    pub(super) requests: Vec<Duration>,
+    pub(super) in_flight: usize,
+    pub(super) most_in_flight: usize,
+    pub(super) payloads: Vec<bytes::Bytes>,
+}
+
+pub(super) struct Couriers {
+    started: Instant,
+    answers: Mutex<HashMap<String, Arc<Answers>>>,
+    seen: Mutex<HashMap<String, Receiver>>,
+}
+
+#[async_trait]
+impl Courier for Couriers {
+    async fn send(&self, outgoing: Outgoing) -> Incoming {
+        let host = outgoing.target.uri().host().unwrap().to_owned();
+        assert!(outgoing.headers.contains_key("webhook-signature"), "each request is signed");
+        let (before, answers) = {
+            let mut seen = self.seen.lock().unwrap();
+            let receiver = seen.entry(host.clone()).or_default();
+            receiver.requests.push(self.started.elapsed());
+            receiver.payloads.push(outgoing.body.clone());
+            receiver.in_flight += 1;
+            receiver.most_in_flight = receiver.most_in_flight.max(receiver.in_flight);
+            (receiver.requests.len() - 1, Arc::clone(&self.answers.lock().unwrap()[&host]))
+        };
+        let (after, reply) = answers(before);
+        let (latency, reply) = if after >= outgoing.limit {
+            (outgoing.limit, Reply::Failed(Fault::Timeout))
+        } else {
+            (after, reply)
+        };
+        tokio::time::sleep(latency).await;
+        self.seen.lock().unwrap().get_mut(&host).unwrap().in_flight -= 1;
+        Incoming { reply, detail: None, body: bytes::Bytes::new(), latency }
+    }
+}
+
+/// What dispatch had written down.
+#[derive(Default)]
+pub(super) struct Written(pub(super) Mutex<Vec<EndpointId>>);
+
+#[async_trait]
+impl Chores for Written {
+    async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError> {
+        self.0.lock().unwrap().push(id);
+        Ok(())
+    }
+
+    async fn cancel_orphans(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    async fn step_resends(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+}
+
+pub(super) struct Site {
+    pub(super) queue: Arc<MemoryQueue>,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) breakers: Breakerbox,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) written: Arc<Written>,
+    couriers: Arc<Couriers>,
+    started: Instant,
+}
+
+pub(super) fn ok() -> Reply {
+    answered(200)
+}
+
+pub(super) const fn answered(status: u16) -> Reply {
+    Reply::Answered { status, retry_after: None }
+}
+
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+
+impl Site {
+    pub(super) fn new(policy: Policy, settings: Settings) -> Self {
+        let started = Instant::now();
+        let directory = Arc::new(Directory::new(Defaults::default()));
+        let queue = Arc::new(MemoryQueue::new(Arc::clone(&directory)));
+        let written = Arc::<Written>::default();
+        let metrics = Arc::new(Metrics::new());
+        let couriers = Arc::new(Couriers { started, answers: Mutex::default(), seen: Mutex::default() });
+        let heard: Arc<std::sync::OnceLock<std::sync::Weak<Dispatch>>> = Arc::default();
+        let hears = Arc::clone(&heard);
+        let breakers = Breakerbox::builder()
+            .policy(policy)
+            .clock(Virtual(started))
+            .store(MemoryStore::with_clock(Virtual(started)))
+            .observer(move |change| {
+                if let Some(dispatch) = hears.get().and_then(std::sync::Weak::upgrade) {
+                    dispatch.circuit_changed(change);
+                }
+            })
+            .seed(7)
+            .build();
+        let parts = Parts {
+            queue: queue.clone(),
+            chores: written.clone(),
+            directory: Arc::clone(&directory),
+            breakers: breakers.clone(),
+            throttles: Some(Throttle::builder().clock(Virtual(started)).build_keyed(10_000)),
+            courier: couriers.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let dispatch = Dispatch::new(parts, settings);
+        heard.set(Arc::downgrade(&dispatch)).unwrap();
+        let taker = Arc::new(Taker::default());
+        taker.is(&dispatch);
+        queue.is_taken_by(taker);
+        assert!(directory.watch(Watch::over(&dispatch)));
+        tokio::spawn(Arc::clone(&dispatch).run());
+        Self { queue, dispatch, directory, breakers, metrics, written, couriers, started }
+    }
+
+    pub(super) fn tenant(&self, name: &str) -> TenantId {
+        let id: TenantId = name.parse().unwrap();
+        let settings = TenantSettings {
+            name: name.into(),
+            enabled: true,
+            policy: None,
+            circuit_by: CircuitBy::Endpoint,
+            retry: None,
+            rulings: Rulings::default(),
+            backlog: Backlog::default(),
+            ingest_rate: None,
+            expires_after: None,
+        };
+        let at = Timestamp::ZERO;
+        let tenant = Tenant {
+            id: id.clone(),
+            settings,
+            secrets: SigningSecrets::new(Secret::random(), at),
+            created_at: at,
+            changed_at: at,
+            revision: Revision::FIRST,
+        };
+        self.directory.put_tenant(self.directory.resolve_tenant(&tenant).unwrap(), vec![]);
+        id
+    }
+
+    /// An endpoint of a tenant at `https://HOST/`, which answers so. It gets events of the type HOST, and of the type `all`.
+    pub(super) fn endpoint(
+        &self,
+        tenant: &TenantId,
+        host: &str,
+        answers: impl Fn(usize) -> (Duration, Reply) + Send + Sync + 'static,
+    ) -> LaneId {
+        let endpoint = self.settings(tenant, host);
+        self.answers(host, answers);
+        let lane = endpoint.lane();
+        self.put(endpoint);
+        lane
+    }
+
+    pub(super) fn settings(&self, tenant: &TenantId, host: &str) -> Endpoint {
+        let number = self.directory.endpoints().len();
+        let at = Timestamp::ZERO;
+        let settings = EndpointSettings {
+            url: format!("https://{host}.example/").parse().unwrap(),
+            description: String::new(),
+            filter: Filter::any_of([host, "all"]).unwrap(),
+            headers: Default::default(),
+            timeout: None,
+            max_in_flight: None,
+            rate: None,
+            retry: None,
+            policy: None,
+            expires_after: None,
+        };
+        Endpoint {
+            id: EndpointId(Id::from_number(i64::try_from(number + 1).unwrap()).unwrap()),
+            tenant: tenant.clone(),
+            settings,
+            disabled: None,
+            secrets: SigningSecrets::new(Secret::random(), at),
+            created_at: at,
+            changed_at: at,
+            revision: Revision::FIRST,
+        }
+    }
+
+    pub(super) fn put(&self, endpoint: Endpoint) {
+        self.directory.put_endpoint(self.directory.resolve_endpoint(&endpoint).unwrap());
+    }
+
+    pub(super) fn answers(
+        &self,
+        host: &str,
+        answers: impl Fn(usize) -> (Duration, Reply) + Send + Sync + 'static,
+    ) {
+        let answers: Arc<Answers> = Arc::new(Box::new(answers));
+        self.couriers.answers.lock().unwrap().insert(format!("{host}.example"), answers);
+    }
+
+    /// Submits events of a type, one by one.
+    pub(super) async fn submit(&self, tenant: &TenantId, kind: &str, count: usize, priority: Priority) {
+        for number in 0..count {
+            let event = NewEvent {
+                kind: kind.parse().unwrap(),
+                payload: format!("{priority} {number}").into(),
+                content_type: "text/plain".into(),
+                priority,
+                url: None,
+                not_before: None,
+                expires_at: None,
+            };
+            let batch = NewBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
+            self.dispatch.submit(batch).await.unwrap();
+        }
+    }
+
+    /// What a receiver saw.
+    pub(super) fn seen<T>(&self, host: &str, look: impl Fn(&Receiver) -> T) -> T {
+        look(self.couriers.seen.lock().unwrap().entry(format!("{host}.example")).or_default())
+    }
+
+    pub(super) fn requests(&self, host: &str) -> usize {
+        self.seen(host, |receiver| receiver.requests.len())
+    }
+
+    /// Lets virtual time pass until something holds; fails after so long.
+    pub(super) async fn until(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) {
+        let give_up_at = Instant::now() + limit;
+        while !holds(self) {
+            assert!(Instant::now() < give_up_at, "not within {limit:?}");
+            tokio::time::sleep(MILLISECOND).await;
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(super) fn circuit(&self, host: &str) -> breakerbox::Circuit {
+        self.breakers.circuit(&format!("acme https://{host}.example")).unwrap()
+    }
+}
