@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_core::{Epoch, Timestamp};
+use breakerbox_core::{Epoch, KeyError, Timestamp};
 use bytes::Bytes;
 
 pub use self::directory::{Changed, Defaults, Directory, EndpointEntry, PolicyLayers, TenantEntry, Watcher};
@@ -88,12 +88,6 @@ pub trait Queue: Send + Sync + 'static {
     /// If the database fails.
     async fn expire(&self, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Cancels what waits in lanes whose endpoint was deleted, bit by bit: there may be a million.
-    ///
-    /// # Errors
-    /// If the database fails.
-    async fn cancel(&self, limit: usize) -> Result<Batch, QueueError>;
-
     /// Deletes finished work that was kept long enough, a bounded number of rows.
     ///
     /// # Errors
@@ -107,13 +101,13 @@ pub trait Queue: Send + Sync + 'static {
 /// Decides, while a batch is accepted, which fresh deliveries this process takes at once. Asked by the queue under its own
 /// lock: it must not wait.
 pub trait HandOver: Send + Sync + 'static {
-    /// Whether a fresh delivery of this lane is taken. If so, its place is reserved until the delivery arrives or is said to
-    /// be lost.
+    /// Whether a fresh delivery of this lane is taken, and for how long it is leased then. If so, its place is reserved until
+    /// the delivery arrives or is said to be lost.
     ///
     /// `key` is the circuit's, for a lane of a dynamic URL.
-    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> bool;
+    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;
 
-    /// A delivery that was taken did not become durable.
+    /// A delivery that was taken did not become durable, or whoever asked did not wait for the answer.
     fn lost(&self, lane: LaneId);
 }
 
@@ -154,6 +148,9 @@ pub enum AcceptError {
         /// Their bytes.
         bytes: u64,
     },
+    /// A dynamic URL can't be a destination.
+    #[error(transparent)]
+    Url(#[from] KeyError),
     /// The same idempotency key came with another request.
     #[error("this idempotency key was used for another request")]
     KeyReused,

@@ -16,11 +16,12 @@ use super::checkpoints::Checkpoints;
 use super::disk::{Disk, FreeSpace};
 use super::error::OpenError;
 use super::file_lock::FileLock;
+use super::job::{Asked, Command, Once};
 use super::ledger::Ledger;
 use super::line::{Line, Urgency};
 use super::migrations::{self, Schema};
 use super::readers::Readers;
-use super::writer::{Asked, Command, Once, Writer, Writing};
+use super::writer::{Writer, Writing};
 use crate::queue::QueueError;
 
 /// The file's name in a folder.

@@ -28,30 +28,49 @@ pub(super) struct Held {
     pub(super) requests: u32,
 }
 
-/// How much of a tenant's work is unfinished.
+/// How much work is unfinished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Unfinished {
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
 
+impl Unfinished {
+    fn plus(self, bytes: u64) -> Self {
+        Self { count: self.count.saturating_add(1), bytes: self.bytes.saturating_add(bytes) }
+    }
+
+    fn minus(self, bytes: u64) -> Self {
+        Self { count: self.count.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) }
+    }
+}
+
+/// How much of a lane's work is unfinished.
+#[derive(Clone, Copy, Debug)]
+struct InLane {
+    tenant: i64,
+    unfinished: Unfinished,
+    is_dirty: bool,
+}
+
 enum Undo {
     Held(i64),
     Released(i64, Held),
-    Backlog(i64, Unfinished),
+    Backlog { lane: i64, was: Unfinished, tenant: i64, of_tenant: Unfinished },
     Closed(i64),
     Opened(i64),
 }
 
 pub(super) struct Ledger {
     held: HashMap<i64, Held>,
+    lanes: HashMap<i64, InLane>,
     backlogs: HashMap<i64, Unfinished>,
     closed: BTreeSet<i64>,
-    tenants: HashMap<i64, TenantId>,
+    names: HashMap<i64, TenantId>,
     last_id: Id,
     last_lease: i64,
     undo: Vec<Undo>,
-    /// Tenants whose backlog is not yet written.
+    /// Lanes whose backlog is not yet written.
     dirty: Vec<i64>,
     pub(super) disk: Disk,
 }
@@ -67,6 +86,7 @@ impl Ledger {
             |row| row.get(0),
         )?;
         transaction.execute("UPDATE deliveries INDEXED BY leased SET state = 0 WHERE state = 1", [])?;
+        transaction.execute("DELETE FROM backlogs WHERE count = 0", [])?;
         transaction.commit()?;
         let mut last_id = 0;
         for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs"] {
@@ -76,20 +96,25 @@ impl Ledger {
         }
         let mut ledger = Self {
             held: HashMap::new(),
+            lanes: HashMap::new(),
             backlogs: HashMap::new(),
             closed: BTreeSet::new(),
-            tenants: HashMap::new(),
+            names: HashMap::new(),
             last_id: Id::from_number(last_id).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)),
             last_lease: starts << STARTS_SHIFT,
             undo: Vec::new(),
             dirty: Vec::new(),
             disk,
         };
-        let mut statement = connection.prepare("SELECT tenant, count, bytes FROM backlogs")?;
+        let mut statement = connection.prepare("SELECT lane, tenant, count, bytes FROM backlogs")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let unfinished = Unfinished { count: whole(row.get(1)?), bytes: whole(row.get(2)?) };
-            ledger.backlogs.insert(row.get(0)?, unfinished);
+            let tenant = row.get(1)?;
+            let unfinished = Unfinished { count: whole(row.get(2)?), bytes: whole(row.get(3)?) };
+            ledger.lanes.insert(row.get(0)?, InLane { tenant, unfinished, is_dirty: false });
+            let total = ledger.backlogs.entry(tenant).or_default();
+            total.count = total.count.saturating_add(unfinished.count);
+            total.bytes = total.bytes.saturating_add(unfinished.bytes);
         }
         let mut statement = connection.prepare("SELECT lane FROM closed_lanes")?;
         let mut rows = statement.query([])?;
@@ -130,6 +155,20 @@ impl Ledger {
         ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
     }
 
+    /// Forgets lanes in which nothing is unfinished, at most so many. They come back when they are used.
+    pub(super) fn forget_idle(&mut self, connection: &Connection, limit: usize) -> rusqlite::Result<()> {
+        let is_idle = |in_lane: &InLane| in_lane.unfinished.count == 0 && !in_lane.is_dirty;
+        let idle = self.lanes.iter().filter(|(_, in_lane)| is_idle(in_lane));
+        let idle: Vec<i64> = idle.map(|(lane, _)| *lane).take(limit).collect();
+        let mut delete = connection.prepare_cached("DELETE FROM backlogs WHERE lane = ?1")?;
+        for lane in idle {
+            delete.execute([lane])?;
+            // If the transaction fails, the row stays until the next start: it says nothing.
+            self.lanes.remove(&lane);
+        }
+        Ok(())
+    }
+
     /// Whether anything of a lane is held.
     pub(super) fn holds_any_of(&self, lane: i64) -> bool {
         self.held.values().any(|held| held.lane == lane)
@@ -139,28 +178,26 @@ impl Ledger {
         self.backlogs.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// Work came.
-    pub(super) fn add(&mut self, tenant: i64, count: u64, bytes: u64) {
-        self.change(tenant, |was| Unfinished {
-            count: was.count.saturating_add(count),
-            bytes: was.bytes.saturating_add(bytes),
-        });
+    /// A delivery is new, or waits again after it was finished.
+    pub(super) fn begun(&mut self, tenant: i64, lane: i64, bytes: u64) {
+        self.change(tenant, lane, |was| was.plus(bytes));
     }
 
-    /// Work is finished.
-    pub(super) fn remove(&mut self, tenant: i64, count: u64, bytes: u64) {
-        self.change(tenant, |was| Unfinished {
-            count: was.count.saturating_sub(count),
-            bytes: was.bytes.saturating_sub(bytes),
-        });
+    /// A delivery is finished.
+    pub(super) fn finished(&mut self, tenant: i64, lane: i64, bytes: u64) {
+        self.change(tenant, lane, |was| was.minus(bytes));
     }
 
-    fn change(&mut self, tenant: i64, change: impl FnOnce(Unfinished) -> Unfinished) {
-        let entry = self.backlogs.entry(tenant).or_default();
-        self.undo.push(Undo::Backlog(tenant, *entry));
-        *entry = change(*entry);
-        if !self.dirty.contains(&tenant) {
-            self.dirty.push(tenant);
+    fn change(&mut self, tenant: i64, lane: i64, change: impl Fn(Unfinished) -> Unfinished) {
+        let fresh = InLane { tenant, unfinished: Unfinished::default(), is_dirty: false };
+        let in_lane = self.lanes.entry(lane).or_insert(fresh);
+        let of_tenant = self.backlogs.entry(tenant).or_default();
+        self.undo.push(Undo::Backlog { lane, was: in_lane.unfinished, tenant, of_tenant: *of_tenant });
+        in_lane.unfinished = change(in_lane.unfinished);
+        *of_tenant = change(*of_tenant);
+        if !in_lane.is_dirty {
+            in_lane.is_dirty = true;
+            self.dirty.push(lane);
         }
     }
 
@@ -195,7 +232,7 @@ impl Ledger {
 
     /// The name of a tenant, which never changes.
     pub(super) fn tenant(&mut self, connection: &Connection, row: i64) -> rusqlite::Result<TenantId> {
-        if let Some(known) = self.tenants.get(&row) {
+        if let Some(known) = self.names.get(&row) {
             return Ok(known.clone());
         }
         let text: Option<String> = connection
@@ -205,7 +242,7 @@ impl Ledger {
         let id: TenantId = text
             .and_then(|text| text.parse().ok())
             .ok_or(rusqlite::Error::IntegralValueOutOfRange(0, row))?;
-        self.tenants.insert(row, id.clone());
+        self.names.insert(row, id.clone());
         Ok(id)
     }
 
@@ -224,8 +261,11 @@ impl Ledger {
                 Undo::Released(delivery, held) => {
                     self.held.insert(delivery, held);
                 }
-                Undo::Backlog(tenant, was) => {
-                    self.backlogs.insert(tenant, was);
+                Undo::Backlog { lane, was, tenant, of_tenant } => {
+                    if let Some(in_lane) = self.lanes.get_mut(&lane) {
+                        in_lane.unfinished = was;
+                    }
+                    self.backlogs.insert(tenant, of_tenant);
                 }
                 Undo::Closed(lane) => {
                     self.closed.remove(&lane);
@@ -240,12 +280,13 @@ impl Ledger {
     /// Writes what belongs into the transaction and is not there yet.
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
-            "INSERT INTO backlogs (tenant, count, bytes) VALUES (?1, ?2, ?3)
-             ON CONFLICT (tenant) DO UPDATE SET count = excluded.count, bytes = excluded.bytes",
+            "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (lane) DO UPDATE SET count = excluded.count, bytes = excluded.bytes",
         )?;
-        for tenant in &self.dirty {
-            let now = self.backlogs.get(tenant).copied().unwrap_or_default();
-            statement.execute(params![tenant, number(now.count), number(now.bytes)])?;
+        for lane in &self.dirty {
+            let Some(in_lane) = self.lanes.get(lane) else { continue };
+            let Unfinished { count, bytes } = in_lane.unfinished;
+            statement.execute(params![lane, in_lane.tenant, number(count), number(bytes)])?;
         }
         Ok(())
     }
@@ -253,6 +294,10 @@ impl Ledger {
     /// The transaction is over: nothing can be undone any more.
     pub(super) fn settled(&mut self) {
         self.undo.clear();
-        self.dirty.clear();
+        for lane in self.dirty.drain(..) {
+            if let Some(in_lane) = self.lanes.get_mut(&lane) {
+                in_lane.is_dirty = false;
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-use super::writer::Job;
+use super::job::Job;
 use crate::queue::QueueError;
 
 /// How long a lazy job may wait for company.

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`Database`] | opens the file; jobs that write go to one thread, jobs that read to a few |
 //! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
-//! | `writer` | the one thread that writes: many jobs, one commit, then the answers |
+//! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
+//! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
 //! | `line` | where jobs wait for the writer |
 //! | `readers` | threads with read-only connections |
 //! | `migrations` | brings the schema up to date, forward only |
@@ -13,22 +14,33 @@
 //! | `columns` | how values are kept in columns |
 //! | `file_lock`, `disk` | one process for each file; how much room is left |
 
+mod accept;
+mod by_hand;
 mod checkpoints;
+mod claim;
 pub(super) mod columns;
 mod database;
 mod disk;
 mod error;
 mod file_lock;
+mod job;
+mod lanes;
 mod ledger;
 mod line;
 mod migrations;
+mod prune;
+mod queue;
 mod readers;
 mod routes;
+mod settle;
+mod unheard;
+mod upkeep;
 mod writer;
 
 pub use database::{Database, Options};
 pub use disk::FreeSpace;
 pub use error::OpenError;
 pub use migrations::{NEWEST, Schema};
+pub use queue::SqliteQueue;
 pub use routes::{EndpointRoute, Routes, TenantRoutes};
 pub use writer::Writing;

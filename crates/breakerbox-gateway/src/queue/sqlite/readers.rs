@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::writer::text_of;
+use super::job::text_of;
 use crate::queue::QueueError;
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;

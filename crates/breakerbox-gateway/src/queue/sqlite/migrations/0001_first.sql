@@ -17,9 +17,10 @@ CREATE TABLE tenants (
     created_at INTEGER NOT NULL
 ) STRICT;
 
--- What waits or is leased, for the tenant's limits. Written once in a commit, however much changed.
+-- What waits or is leased in each lane, for limits and views. Written once in a commit, however much changed.
 CREATE TABLE backlogs (
-    tenant INTEGER PRIMARY KEY,
+    lane   INTEGER PRIMARY KEY,
+    tenant INTEGER NOT NULL,
     count  INTEGER NOT NULL,
     bytes  INTEGER NOT NULL
 ) STRICT;

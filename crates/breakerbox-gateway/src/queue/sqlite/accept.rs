@@ -1,0 +1,327 @@
+//! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
+//!
+//! Everything that can be refused is refused before the first row is written. The answer to a repetition comes before the
+//! limits: it writes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{Key, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{LEASED, WAITING, content_type, id, level, micros, number};
+use super::job::Command;
+use super::lanes;
+use super::ledger::Held;
+use super::routes::{Routes, TenantRoutes};
+use super::unheard::Unheard;
+use super::writer::Writing;
+use crate::objects::{DeliveryId, EventId, Id, IdempotencyKey, LaneId, NewBatch, NewEvent};
+use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError, WaitingLane};
+
+/// How long an idempotency key is remembered.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
+/// About what a delivery takes on the disk, its payload, its attempt and the log included.
+const BYTES_EACH: u64 = 1_024;
+
+/// The lowest id of what is remembered.
+pub(super) fn remembered_since(now: Timestamp) -> i64 {
+    let since = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_micros() as u64));
+    Id::first_at(since).number()
+}
+
+pub(super) struct Accept {
+    pub(super) batch: NewBatch,
+    pub(super) routes: Arc<dyn Routes>,
+    pub(super) hand_over: Arc<dyn HandOver>,
+    /// Lanes for which the hand-over has reserved a place.
+    pub(super) reserved: Vec<LaneId>,
+    pub(super) unheard: Unheard,
+}
+
+/// Where one delivery of an event goes.
+#[derive(Clone, Copy)]
+struct Stop {
+    lane: LaneId,
+    expires_at: Option<Timestamp>,
+}
+
+impl Command for Accept {
+    type Answer = Result<Accepted, AcceptError>;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, QueueError> {
+        let Some(tenant) = self.routes.tenant(&self.batch.tenant) else {
+            return Ok(Err(AcceptError::UnknownTenant(self.batch.tenant.clone())));
+        };
+        if let Some(key) = &self.batch.idempotency
+            && let Some(earlier) = earlier(writing.connection, tenant.row(), key, writing.now)?
+        {
+            return Ok(earlier);
+        }
+        let mut keys = Vec::new();
+        for event in &self.batch.events {
+            let key = event
+                .url
+                .as_ref()
+                .map(|url| Key::of(self.batch.tenant.as_str(), url.as_str(), tenant.circuit_by()));
+            match key.transpose() {
+                Ok(key) => keys.push(key),
+                Err(error) => return Ok(Err(AcceptError::Url(error))),
+            }
+        }
+        let stops = self.stops(&*tenant, writing.now);
+        if let Err(refused) = admit(writing, &*tenant, &self.batch.events, &stops) {
+            return Ok(Err(refused));
+        }
+        Ok(Ok(self.write(writing, &*tenant, &keys, stops)?))
+    }
+
+    fn undone(&mut self) {
+        for lane in self.reserved.drain(..) {
+            self.hand_over.lost(lane);
+        }
+    }
+
+    fn unheard(&mut self, answer: Self::Answer) {
+        let Ok(accepted) = answer else { return };
+        self.reserved.drain(..).for_each(|lane| self.hand_over.lost(lane));
+        self.unheard.add(&accepted.taken, accepted.woken);
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch.events.iter().map(|event| event.payload.len()).sum()
+    }
+}
+
+impl Accept {
+    /// For each event, where it goes. The lane of a dynamic URL is not known yet.
+    fn stops(&self, tenant: &dyn TenantRoutes, now: Timestamp) -> Vec<Vec<Stop>> {
+        let of_event = |event: &NewEvent| {
+            let start = event.not_before.unwrap_or(now).max(now);
+            let expires = |after: Option<Duration>| event.expires_at.or(after.map(|after| start + after));
+            if event.url.is_some() {
+                return vec![Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) }];
+            }
+            let mut stops = Vec::new();
+            tenant.endpoints(&event.kind, &mut |route| {
+                stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
+            });
+            stops
+        };
+        self.batch.events.iter().map(of_event).collect()
+    }
+
+    fn write(
+        &mut self,
+        writing: &mut Writing<'_>,
+        tenant: &dyn TenantRoutes,
+        keys: &[Option<Key>],
+        stops: Vec<Vec<Stop>>,
+    ) -> Result<Accepted, QueueError> {
+        let (connection, now, row) = (writing.connection, writing.now, tenant.row());
+        let mut insert_event = connection.prepare_cached(
+            "INSERT INTO events (id, tenant, kind, content_type, priority, fan_out, size, not_before, expires_at, url)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        let mut insert_payload =
+            connection.prepare_cached("INSERT INTO payloads (event, payload) VALUES (?1, ?2)")?;
+        let mut insert_delivery = connection.prepare_cached(
+            "INSERT INTO deliveries
+                 (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, ?8)",
+        )?;
+        let mut lanes_of_keys = Vec::with_capacity(keys.len());
+        for key in keys {
+            lanes_of_keys.push(match key {
+                Some(key) => Some(lanes::of_key(connection, writing.ledger, row, key.text(), now)?),
+                None => None,
+            });
+        }
+        let ids: usize = stops.iter().map(|stops| stops.len() + 1).sum();
+        let first = writing.ledger.next_ids(u32::try_from(ids).unwrap_or(u32::MAX), now).number();
+        let mut accepted = Accepted {
+            events: Vec::with_capacity(stops.len()),
+            repeated: false,
+            taken: Vec::new(),
+            woken: Vec::new(),
+        };
+        let mut next = first;
+        for (index, stops) in stops.into_iter().enumerate() {
+            let event = &self.batch.events[index];
+            let event_id = next;
+            let fan_out = u32::try_from(stops.len()).unwrap_or(u32::MAX);
+            let size = event.payload.len() as u64;
+            insert_event.execute(params![
+                event_id,
+                row,
+                event.kind.as_str(),
+                content_type(&event.content_type),
+                level(event.priority),
+                fan_out,
+                number(size),
+                event.not_before.map(micros),
+                event.expires_at.map(micros),
+                event.url.as_ref().map(url::Url::as_str),
+            ])?;
+            insert_payload.execute(params![event_id, &event.payload[..]])?;
+            let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
+            let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
+            let due_at = event.not_before.unwrap_or(now).max(now);
+            for stop in stops {
+                next += 1;
+                let lane = lanes_of_keys[index].map_or(stop.lane, |lane| LaneId(id(lane)));
+                let is_ripe = due_at <= now && stop.expires_at.is_none_or(|at| at > now);
+                let taken = is_ripe.then(|| self.hand_over.take(lane, &self.batch.tenant, key.as_ref()));
+                let lease = taken.flatten();
+                if lease.is_some() {
+                    self.reserved.push(lane);
+                }
+                insert_delivery.execute(params![
+                    next,
+                    event_id,
+                    row,
+                    lane.number(),
+                    if lease.is_some() { LEASED } else { WAITING },
+                    level(event.priority),
+                    micros(due_at),
+                    stop.expires_at.map(micros),
+                ])?;
+                writing.ledger.begun(row, lane.number(), size);
+                let Some(lease) = lease else {
+                    wake(&mut accepted.woken, lane, &self.batch, event, due_at, key.as_ref());
+                    continue;
+                };
+                let held = Held {
+                    lease: Lease(0),
+                    until: now + lease,
+                    lane: lane.number(),
+                    tenant: row,
+                    bytes: size,
+                    requests: 0,
+                };
+                accepted.taken.push(Leased {
+                    id: DeliveryId(id(next)),
+                    lease: writing.ledger.hold(next, held),
+                    lane,
+                    tenant: self.batch.tenant.clone(),
+                    event: EventId(id(event_id)),
+                    kind: event.kind.clone(),
+                    payload: event.payload.clone(),
+                    content_type: Arc::clone(&event.content_type),
+                    priority: event.priority,
+                    attempts: 0,
+                    url: url.clone(),
+                    pulled_from: None,
+                    created_at: id(event_id).made_at(),
+                    expires_at: stop.expires_at,
+                });
+            }
+            next += 1;
+            accepted.events.push(AcceptedEvent { id: EventId(id(event_id)), deliveries: fan_out });
+        }
+        if let Some(key) = &self.batch.idempotency {
+            remember(connection, row, first, key, &accepted.events)?;
+        }
+        Ok(accepted)
+    }
+}
+
+/// Notes that one more waits in a lane.
+fn wake(
+    woken: &mut Vec<WaitingLane>,
+    lane: LaneId,
+    batch: &NewBatch,
+    event: &NewEvent,
+    due_at: Timestamp,
+    key: Option<&Arc<str>>,
+) {
+    let level = event.priority.index();
+    // An entry for each lane and priority, so that each says how many.
+    let known = woken.iter_mut().find(|waiting| waiting.lane == lane && waiting.next_due[level].is_some());
+    if let Some(waiting) = known {
+        waiting.next_due[level] = waiting.next_due[level].min(Some(due_at));
+        waiting.count = waiting.count.saturating_add(1);
+        return;
+    }
+    let mut next_due = [None; 4];
+    next_due[level] = Some(due_at);
+    let tenant = batch.tenant.clone();
+    woken.push(WaitingLane { lane, tenant, dynamic: key.cloned(), next_due, count: 1 });
+}
+
+/// Whether limits and disk have room for all of it.
+fn admit(
+    writing: &mut Writing<'_>,
+    tenant: &dyn TenantRoutes,
+    events: &[NewEvent],
+    stops: &[Vec<Stop>],
+) -> Result<(), AcceptError> {
+    let (mut count, mut bytes, mut payloads) = (0_u64, 0_u64, 0_u64);
+    for (event, stops) in events.iter().zip(stops) {
+        count += stops.len() as u64;
+        bytes = bytes.saturating_add((event.payload.len() as u64).saturating_mul(stops.len() as u64));
+        payloads += event.payload.len() as u64;
+    }
+    let limit = tenant.backlog();
+    let now = writing.ledger.unfinished(tenant.row());
+    let is_over =
+        now.count.saturating_add(count) > limit.count || now.bytes.saturating_add(bytes) > limit.bytes;
+    if count > 0 && is_over {
+        return Err(AcceptError::BacklogFull { waiting: now.count, bytes: now.bytes });
+    }
+    // Each byte is written twice: to the log, and from there to the database.
+    let wanted = payloads.saturating_mul(2).saturating_add((count + 1).saturating_mul(BYTES_EACH));
+    let room = writing.ledger.disk.admits(wanted);
+    room.map_err(|below| AcceptError::DiskReserve { free: below.free, reserve: below.reserve })
+}
+
+/// What was answered to the same key, if that is remembered.
+fn earlier(
+    connection: &Connection,
+    tenant: i64,
+    key: &IdempotencyKey,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Result<Accepted, AcceptError>>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT id, fingerprint, fan_outs FROM idempotency_keys WHERE tenant = ?1 AND key = ?2 AND id >= ?3",
+        )?
+        .query_row(params![tenant, key.key, remembered_since(now)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
+        })
+        .optional()?;
+    let Some((first, fingerprint, fan_outs)) = found else { return Ok(None) };
+    if fingerprint != key.fingerprint {
+        return Ok(Some(Err(AcceptError::KeyReused)));
+    }
+    let mut next = first;
+    let events = fan_outs.as_chunks::<4>().0.iter().map(|bytes| {
+        let deliveries = u32::from_le_bytes(*bytes);
+        let event = AcceptedEvent { id: EventId(id(next)), deliveries };
+        next += i64::from(deliveries) + 1;
+        event
+    });
+    let events = events.collect();
+    Ok(Some(Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new() })))
+}
+
+/// Remembers what was answered. Ids are consecutive, so the numbers of deliveries say all of them.
+fn remember(
+    connection: &Connection,
+    tenant: i64,
+    first: i64,
+    key: &IdempotencyKey,
+    events: &[AcceptedEvent],
+) -> rusqlite::Result<()> {
+    let fan_outs: Vec<u8> = events.iter().flat_map(|event| event.deliveries.to_le_bytes()).collect();
+    // One that is still there is too old to be remembered, or it would have been found.
+    connection
+        .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?
+        .execute(params![tenant, key.key])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO idempotency_keys (id, tenant, key, fingerprint, fan_outs) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![first, tenant, key.key, key.fingerprint, fan_outs])?;
+    Ok(())
+}

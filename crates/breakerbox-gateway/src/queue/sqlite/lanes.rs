@@ -1,0 +1,105 @@
+//! What waits in a lane, and which lane a dynamic URL has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{id, micros, parsed, time};
+use super::ledger::Ledger;
+use crate::objects::{LaneId, TenantId};
+use crate::queue::WaitingLane;
+
+/// That a lane was used is written at most so often.
+const USED_EVERY: Duration = Duration::from_secs(86_400);
+
+/// For each priority: one step into the index of what waits.
+pub(super) const NEXT_DUE: &str = "SELECT
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 0 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 1 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 2 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 3 ORDER BY due_at LIMIT 1)";
+
+/// For each priority of a lane: when the earliest is due.
+pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[Option<Timestamp>; 4]> {
+    connection.prepare_cached(NEXT_DUE)?.query_row([lane], |row| {
+        let mut due = [None; 4];
+        for (index, due) in due.iter_mut().enumerate() {
+            *due = row.get::<_, Option<i64>>(index)?.map(time);
+        }
+        Ok(due)
+    })
+}
+
+/// The circuit's key of a dynamic lane; none for an endpoint's.
+pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option<Arc<str>>> {
+    connection
+        .prepare_cached("SELECT key FROM lanes WHERE id = ?1")?
+        .query_row([lane], |row| row.get::<_, Arc<str>>(0))
+        .optional()
+}
+
+/// A lane in which something waits, with what is known of it.
+pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> rusqlite::Result<WaitingLane> {
+    Ok(WaitingLane {
+        lane: LaneId(id(lane)),
+        tenant,
+        dynamic: key(connection, lane)?,
+        next_due: next_due(connection, lane)?,
+        count: u32::MAX,
+    })
+}
+
+/// One step into the index for each lane, however much waits in it.
+pub(super) const NEXT_LANE: &str = "SELECT lane, tenant FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane > ?1 ORDER BY lane LIMIT 1";
+
+/// The lanes in which something waits, after this one.
+pub(super) fn waiting_after(
+    connection: &Connection,
+    mut after: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<WaitingLane>> {
+    let mut found = Vec::new();
+    let mut next = connection.prepare_cached(NEXT_LANE)?;
+    let mut closed = connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?;
+    let mut name = connection.prepare_cached("SELECT id FROM tenants WHERE row = ?1")?;
+    while found.len() < limit {
+        let lane = next.query_row([after], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
+        let Some((lane, tenant)) = lane else { break };
+        after = lane;
+        if !closed.exists([lane])? {
+            let tenant = name.query_row([tenant], |row| parsed(0, row.get_ref(0)?.as_str()?))?;
+            found.push(waiting(connection, tenant, lane)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The lane of a circuit's key, which is made if there is none.
+pub(super) fn of_key(
+    connection: &Connection,
+    ledger: &mut Ledger,
+    tenant: i64,
+    key: &str,
+    now: Timestamp,
+) -> rusqlite::Result<i64> {
+    let known = connection
+        .prepare_cached("SELECT id, used_at FROM lanes WHERE tenant = ?1 AND key = ?2")?
+        .query_row(params![tenant, key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    if let Some((lane, used_at)) = known {
+        if now.since(time(used_at)) >= USED_EVERY {
+            connection
+                .prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?
+                .execute(params![lane, micros(now)])?;
+        }
+        return Ok(lane);
+    }
+    let lane = ledger.next_ids(1, now).number();
+    connection
+        .prepare_cached("INSERT INTO lanes (id, tenant, key, used_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![lane, tenant, key, micros(now)])?;
+    Ok(lane)
+}

@@ -1,0 +1,163 @@
+//! What became of a delivery: settled, handed back, given up, cancelled. Fenced by the lease, which the writer knows by heart.
+
+use rusqlite::params;
+
+use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, micros, number, reason, whole};
+use super::job::Command;
+use super::ledger::Held;
+use super::writer::Writing;
+use crate::objects::{Attempt, DeliveryId, FailReason};
+use crate::queue::{Lease, Next, QueueError, Settle, Settled};
+
+impl Command for Settle {
+    type Answer = Settled;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Settled, QueueError> {
+        let delivery = self.id.number();
+        let Some(held) = writing.ledger.release(delivery, self.lease) else { return Ok(Settled::Fenced) };
+        note(writing, delivery, held.requests, &self.attempt)?;
+        match self.next {
+            Next::Delivered => finish(writing, delivery, &held, DELIVERED, None, 1)?,
+            Next::Failed(why) => finish(writing, delivery, &held, FAILED, Some(why), 1)?,
+            Next::Retry { uses_attempt, .. } if writing.ledger.is_closed(held.lane) => {
+                finish(writing, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
+            }
+            Next::Retry { due_at, uses_attempt, failed_probe } => {
+                writing
+                    .connection
+                    .prepare_cached(
+                        "UPDATE deliveries SET state = ?2, due_at = ?3, attempts = attempts + ?4, requests = requests + 1,
+                             failed_probe = coalesce(?5, failed_probe)
+                         WHERE id = ?1",
+                    )?
+                    .execute(params![
+                        delivery,
+                        WAITING,
+                        micros(due_at),
+                        uses_attempt,
+                        failed_probe.map(|epoch| number(epoch.0)),
+                    ])?;
+            }
+        }
+        Ok(Settled::Done)
+    }
+
+    fn bytes(&self) -> usize {
+        self.attempt.response.len()
+    }
+}
+
+pub(super) struct HandBack {
+    pub(super) delivery: DeliveryId,
+    pub(super) lease: Lease,
+}
+
+impl Command for HandBack {
+    type Answer = Settled;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Settled, QueueError> {
+        let found = hand_back(writing, self.delivery.number(), self.lease)?;
+        Ok(if found.is_some() { Settled::Done } else { Settled::Fenced })
+    }
+}
+
+/// Makes a leased delivery wait again, at its old place; or cancels it, if its lane is closed. None: it is not leased so.
+pub(super) fn hand_back(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    lease: Lease,
+) -> rusqlite::Result<Option<Held>> {
+    let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
+    if writing.ledger.is_closed(held.lane) {
+        stop(writing, delivery, held.tenant, held.lane, held.bytes, CANCELLED, None)?;
+    } else {
+        writing
+            .connection
+            .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
+            .execute(params![delivery, WAITING])?;
+    }
+    Ok(Some(held))
+}
+
+/// Gives up a waiting delivery whose time is over.
+pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusqlite::Result<()> {
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired))
+}
+
+/// Ends a waiting delivery without an attempt.
+pub(super) fn stop_waiting(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    state: i64,
+    why: Option<FailReason>,
+) -> rusqlite::Result<()> {
+    let (tenant, lane, size) = writing
+        .connection
+        .prepare_cached(
+            "SELECT d.tenant, d.lane, e.size FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
+        )?
+        .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    stop(writing, delivery, tenant, lane, whole(size), state, why)
+}
+
+fn stop(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    tenant: i64,
+    lane: i64,
+    bytes: u64,
+    state: i64,
+    why: Option<FailReason>,
+) -> rusqlite::Result<()> {
+    writing
+        .connection
+        .prepare_cached("UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4 WHERE id = ?1")?
+        .execute(params![delivery, state, micros(writing.now), why.map(reason)])?;
+    writing.ledger.finished(tenant, lane, bytes);
+    Ok(())
+}
+
+/// Ends a delivery after an attempt.
+fn finish(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    held: &Held,
+    state: i64,
+    why: Option<FailReason>,
+    attempts: u32,
+) -> rusqlite::Result<()> {
+    writing
+        .connection
+        .prepare_cached(
+            "UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4, attempts = attempts + ?5,
+                 requests = requests + 1
+             WHERE id = ?1",
+        )?
+        .execute(params![delivery, state, micros(writing.now), why.map(reason), attempts])?;
+    writing.ledger.finished(held.tenant, held.lane, held.bytes);
+    Ok(())
+}
+
+/// Keeps an attempt.
+fn note(writing: &mut Writing<'_>, delivery: i64, requests: u32, attempt: &Attempt) -> rusqlite::Result<()> {
+    let response = (!attempt.response.is_empty()).then_some(&attempt.response[..]);
+    let latency = i64::try_from(attempt.latency.as_micros()).unwrap_or(i64::MAX);
+    writing
+        .connection
+        .prepare_cached(
+            "INSERT INTO attempts (delivery, number, started_at, latency, status, fault, detail, probe, response)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            delivery,
+            requests + 1,
+            micros(attempt.started_at),
+            latency,
+            attempt.status,
+            attempt.fault.map(crate::delivery::Fault::name),
+            attempt.detail,
+            attempt.probe,
+            response,
+        ])?;
+    Ok(())
+}
