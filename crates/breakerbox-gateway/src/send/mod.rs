@@ -1,6 +1,26 @@
 //! Outgoing HTTP: one request, one deadline, one answer. It connects to addresses that may be called and to no other.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Target`] | a URL that was read once |
+//! | [`AddressPolicy`] | which addresses may be called |
+//! | [`Resolve`] | finds the addresses of names; look-ups are bounded |
+//! | [`Proxy`] | the way out, where an operator wants one |
+//! | [`Trust`] | whose certificates are believed |
+//! | [`Sender`] | makes requests over all of these |
+//!
+//! What an answer means is decided elsewhere ([`Rulings`](crate::delivery::Rulings)).
 
+mod address;
+mod connection;
+mod connector;
+mod dial;
+mod fault;
+mod proxy;
+mod resolve;
+mod sender;
 mod target;
+mod trust;
 
 use std::time::Duration;
 
@@ -8,7 +28,12 @@ use bytes::Bytes;
 
 use crate::delivery::Reply;
 
+pub use address::{AddressPolicy, DeniedAddress};
+pub use proxy::{Proxy, ProxyError};
+pub use resolve::{Resolve, SystemResolver};
+pub use sender::{MAX_KEPT, MAX_READ, SendSettings, Sender};
 pub use target::{Target, TargetError};
+pub use trust::{Trust, TrustError};
 
 /// A request to make.
 #[derive(Clone, Debug)]

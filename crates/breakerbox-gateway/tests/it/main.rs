@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod addresses;
 mod command;
 mod config;
 mod dispatch;
