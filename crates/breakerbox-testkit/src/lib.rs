@@ -7,6 +7,7 @@
 //! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
 //! | [`receiver`] | a real HTTP receiver that answers as it is told, and writes down what it saw |
 //! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
+//! | [`gateway`] | a gateway as a process of its own, and what its owner asks of it |
 //! | [`stamp`], [`usage`] | a time inside a payload; CPU time and memory of processes and threads |
 //! | [`Held`] | a store together with the server that it is on |
 //! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
@@ -16,6 +17,7 @@
 
 pub mod conformance;
 pub mod faults;
+pub mod gateway;
 mod held;
 pub mod load;
 pub mod overload;

@@ -1,0 +1,217 @@
+//! What an owner asks of a gateway. Each call waits for its answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use reqwest::Method;
+use reqwest::blocking::Client;
+use serde_json::{Value, json};
+
+use super::{GatewayError, Metrics};
+use crate::load::{Load, NUMBER, STAMP, Template};
+
+/// How long an answer may take. Only so that nothing hangs for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The API of a gateway, with one key.
+#[derive(Clone, Debug)]
+pub struct Api {
+    address: SocketAddr,
+    key: String,
+    client: Client,
+}
+
+/// An event to submit again and again.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Whose.
+    pub tenant: String,
+    /// What kind. A [`NUMBER`] in it is the number of the request.
+    pub kind: String,
+    /// How important.
+    pub priority: &'static str,
+    /// How many bytes the payload has.
+    pub size: usize,
+}
+
+impl Event {
+    /// Of this tenant and kind, with 512 bytes.
+    #[must_use]
+    pub fn new(tenant: &str, kind: &str) -> Self {
+        Self { tenant: tenant.into(), kind: kind.into(), priority: "medium", size: 512 }
+    }
+
+    fn body(&self) -> String {
+        let Self { tenant, kind, priority, size } = self;
+        let payload = payload(*size);
+        format!(r#"{{"tenant":"{tenant}","type":"{kind}","priority":"{priority}","payload":{payload}}}"#)
+    }
+}
+
+/// A payload of so many bytes that carries the time when it was sent.
+#[must_use]
+pub fn payload(size: usize) -> String {
+    let fixed = format!(r#"{{"at":"{STAMP}","n":"{NUMBER}","fill":""}}"#);
+    let fill = "x".repeat(size.saturating_sub(fixed.len()));
+    format!(r#"{{"at":"{STAMP}","n":"{NUMBER}","fill":"{fill}"}}"#)
+}
+
+impl Api {
+    /// Of the gateway at this address.
+    #[must_use]
+    pub fn new(address: SocketAddr, key: &str) -> Self {
+        let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap_or_default();
+        Self { address, key: key.to_owned(), client }
+    }
+
+    /// The same with another key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self.clone() }
+    }
+
+    /// Asks, and takes whatever is answered: the status, and the body if it is JSON.
+    ///
+    /// # Errors
+    /// If nothing is answered.
+    pub fn ask(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), GatewayError> {
+        let no_answer = |source| GatewayError::NoAnswer { request: format!("{method} {path}"), source };
+        let mut request = self.client.request(method.clone(), format!("http://{}{path}", self.address));
+        request = request.bearer_auth(&self.key);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let answer = request.send().map_err(no_answer)?;
+        let status = answer.status().as_u16();
+        let text = answer.text().map_err(no_answer)?;
+        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+    }
+
+    fn done(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<Value, GatewayError> {
+        let (status, answer) = self.ask(method, path, body)?;
+        if (200..300).contains(&status) {
+            return Ok(answer);
+        }
+        Err(GatewayError::Refused { request: format!("{method} {path}"), status, body: answer.to_string() })
+    }
+
+    /// Looks something up.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn get(&self, path: &str) -> Result<Value, GatewayError> {
+        self.done(&Method::GET, path, None)
+    }
+
+    /// Creates or does something.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn post(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
+        self.done(&Method::POST, path, Some(body))
+    }
+
+    /// Changes something.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn patch(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
+        self.done(&Method::PATCH, path, Some(body))
+    }
+
+    /// Deletes something.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn delete(&self, path: &str) -> Result<Value, GatewayError> {
+        self.done(&Method::DELETE, path, None)
+    }
+
+    /// Creates a tenant.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn create_tenant(&self, id: &str, settings: &Value) -> Result<(), GatewayError> {
+        self.post("/v1/tenants", &with(json!({"id": id}), settings)).map(drop)
+    }
+
+    /// Creates an endpoint, and says its id.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn create_endpoint(
+        &self,
+        tenant: &str,
+        url: &str,
+        types: &[&str],
+        settings: &Value,
+    ) -> Result<String, GatewayError> {
+        let body = with(json!({"tenant": tenant, "url": url, "types": types}), settings);
+        let created = self.post("/v1/endpoints", &body)?;
+        let id = created.pointer("/id").or(created.pointer("/endpoint/id")).and_then(Value::as_str);
+        id.map(str::to_owned).ok_or_else(|| GatewayError::Refused {
+            request: "POST /v1/endpoints".into(),
+            status: 200,
+            body: created.to_string(),
+        })
+    }
+
+    /// What `/metrics` says.
+    ///
+    /// # Errors
+    /// If it says nothing.
+    pub fn metrics(&self) -> Result<Metrics, GatewayError> {
+        let answer = self.done(&Method::GET, "/metrics", None)?;
+        Ok(Metrics::parse(answer.as_str().unwrap_or_default()))
+    }
+
+    /// A load of events like this one.
+    #[must_use]
+    pub fn load(&self, event: &Event) -> Load {
+        Load::new(self.address, self.template("/v1/events", &event.body()))
+    }
+
+    /// A load of batches of so many events like this one.
+    #[must_use]
+    pub fn load_of_batches(&self, event: &Event, count: usize) -> Load {
+        let Event { tenant, kind, priority, size } = event;
+        let one = format!(r#"{{"type":"{kind}","priority":"{priority}","payload":{}}}"#, payload(*size));
+        let events = vec![one; count].join(",");
+        let body = format!(r#"{{"tenant":"{tenant}","events":[{events}]}}"#);
+        Load::new(self.address, self.template("/v1/events/batch", &body))
+    }
+
+    /// A request with this body.
+    #[must_use]
+    pub fn template(&self, path: &str, body: &str) -> Template {
+        let bearer = format!("Bearer {}", self.key);
+        let headers = [("authorization", &*bearer), ("content-type", "application/json")];
+        Template::post(&self.address.to_string(), path, &headers, body)
+    }
+}
+
+/// One object with the fields of both.
+fn with(mut one: Value, other: &Value) -> Value {
+    if let (Some(one), Some(other)) = (one.as_object_mut(), other.as_object()) {
+        one.extend(other.clone());
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_as_large_as_it_is_said_to_be() {
+        for size in [100, 512, 4_000] {
+            assert_eq!(payload(size).len(), size);
+        }
+        assert_eq!(with(json!({"a": 1}), &json!({"b": 2})), json!({"a": 1, "b": 2}));
+    }
+}

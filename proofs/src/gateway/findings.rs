@@ -1,0 +1,136 @@
+//! What a proof found: figures, each with what was promised of it, and whether it holds.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+/// What a proof found.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    title: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    what: String,
+    seen: String,
+    promised: String,
+    holds: bool,
+}
+
+impl Findings {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), rows: Vec::new() }
+    }
+
+    /// A figure of which nothing is promised.
+    pub fn note(&mut self, what: &str, seen: impl Display) {
+        self.rows.push(Row {
+            what: what.into(),
+            seen: seen.to_string(),
+            promised: String::new(),
+            holds: true,
+        });
+    }
+
+    /// A figure, what is promised of it, and whether that holds.
+    pub fn hold(&mut self, what: &str, seen: impl Display, promised: impl Display, holds: bool) {
+        let (seen, promised) = (seen.to_string(), promised.to_string());
+        self.rows.push(Row { what: what.into(), seen, promised, holds });
+    }
+
+    /// A figure that must be this one.
+    pub fn exactly<T: Display + PartialEq>(&mut self, what: &str, seen: T, promised: T) {
+        let holds = seen == promised;
+        self.hold(what, seen, promised, holds);
+    }
+
+    /// A figure with a limit.
+    pub fn at_most<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
+        let holds = seen <= limit;
+        self.hold(what, seen, format_args!("at most {limit}"), holds);
+    }
+
+    /// A figure that must be reached.
+    pub fn at_least<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
+        let holds = seen >= limit;
+        self.hold(what, seen, format_args!("at least {limit}"), holds);
+    }
+
+    /// A time with a limit, if times are judged: on a machine that others use too they say little.
+    pub fn within(&mut self, what: &str, seen: Duration, limit: Duration, judged: bool) {
+        if judged {
+            self.hold(what, Millis(seen), format_args!("at most {}", Millis(limit)), seen <= limit);
+        } else {
+            self.note(what, Millis(seen));
+        }
+    }
+
+    /// What is against the promise.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let broken = self.rows.iter().filter(|row| !row.holds);
+        broken
+            .map(|row| {
+                format!("{}: {}: {}, and promised is {}", self.title, row.what, row.seen, row.promised)
+            })
+            .collect()
+    }
+}
+
+impl Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width =
+            |of: fn(&Row) -> &str| self.rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+        let (what, seen, promised) =
+            (width(|row| &row.what), width(|row| &row.seen), width(|row| &row.promised));
+        writeln!(f, "== {}", self.title)?;
+        for row in &self.rows {
+            let verdict = match (row.promised.is_empty(), row.holds) {
+                (true, _) => "",
+                (false, true) => "holds",
+                (false, false) => "BROKEN",
+            };
+            let line =
+                format!("{:what$}  {:>seen$}  {:promised$}  {verdict}", row.what, row.seen, row.promised);
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A time as people read it, in milliseconds or seconds.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Millis(pub Duration);
+
+impl Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_secs_f64() * 1_000.0;
+        let text = match millis {
+            0.0..10.0 => format!("{millis:.2} ms"),
+            10.0..10_000.0 => format!("{millis:.0} ms"),
+            _ => format!("{:.1} s", millis / 1_000.0),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_hold_is_a_fault() {
+        let mut findings = Findings::new("a proof");
+        findings.note("events", 5);
+        findings.exactly("lost", 1, 0);
+        findings.at_most("requests", 7, 100);
+        findings.within("took", Duration::from_secs(9), Duration::from_secs(1), false);
+        assert_eq!(findings.faults(), ["a proof: lost: 1, and promised is 0"]);
+        findings.within("took", Duration::from_secs(9), Duration::from_secs(1), true);
+        assert_eq!(findings.faults().len(), 2);
+        assert!(findings.to_string().contains("BROKEN"));
+    }
+}

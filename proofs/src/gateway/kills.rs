@@ -1,0 +1,110 @@
+//! `kill -9` under load, again and again: nothing that was accepted is lost, what is sent twice was in flight, and it delivers
+//! again soon.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use breakerbox_testkit::gateway::{Event, Gateway};
+use breakerbox_testkit::load::{Load, Pace};
+use breakerbox_testkit::receiver::{Manner, Receiver};
+use serde_json::json;
+
+use super::findings::Findings;
+use super::ledger::{account, duplicates, wait_for_all};
+use super::seed::Seed;
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How often it is killed.
+    pub kills: u32,
+    /// Events in a second.
+    pub per_second: f64,
+    /// How long it lives between two kills.
+    pub lives: (Duration, Duration),
+    /// Whether times are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self {
+        kills: 100,
+        per_second: 1_000.0,
+        lives: (Duration::from_millis(100), Duration::from_millis(900)),
+        judged: true,
+    };
+    /// A twentieth.
+    pub const SMALL: Self = Self {
+        kills: 5,
+        per_second: 150.0,
+        lives: (Duration::from_millis(100), Duration::from_millis(500)),
+        judged: false,
+    };
+}
+
+/// How soon it must deliver again.
+const AGAIN_WITHIN: Duration = Duration::from_secs(2);
+
+/// A settlement waits for 10 ms at the most, and then for its commit. What was answered longer ago was settled.
+const SETTLED_AFTER: Duration = Duration::from_millis(500);
+
+/// How long anything may take that has no promised time. Only so that nothing hangs for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Kills it, and looks.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
+    let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
+    let mut gateway = Gateway::start(program)?;
+    gateway.api().create_tenant("shop", &json!({}))?;
+    let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
+    receiver.set(&paths[1], Manner::after(200, Duration::from_millis(20)));
+    for path in &paths {
+        gateway.api().create_endpoint("shop", &receiver.url(path), &[], &json!({}))?;
+    }
+    let load = Load {
+        pace: Pace::Open { per_second: size.per_second },
+        connections: 32,
+        keep_ids: true,
+        ..gateway.api().load(&Event::new("shop", "order.paid"))
+    };
+    let (load, mut kills, mut slowest) = (load.start()?, Vec::new(), Duration::ZERO);
+    for _ in 0..size.kills {
+        thread::sleep(choices.time(size.lives.0..size.lives.1));
+        gateway.kill()?;
+        kills.push(receiver.start_time().elapsed());
+        let (before, launched) = (receiver.seen_in_all().requests, Instant::now());
+        gateway.start_again()?;
+        while receiver.seen_in_all().requests == before {
+            ensure!(launched.elapsed() < PATIENCE, "it delivers nothing any more:\n{}", gateway.log());
+            thread::sleep(Duration::from_millis(1));
+        }
+        slowest = slowest.max(launched.elapsed());
+    }
+    let report = load.stop();
+    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
+    let twice = duplicates(&receiver, &kills);
+
+    let mut findings = Findings::new(format!("kill -9 under load, {} times (seed {seed})", size.kills));
+    findings.note("events accepted", ledger.accepted);
+    findings.note("not answered, so not known", report.unanswered);
+    findings.exactly("answered otherwise", report.answers.values().sum::<u64>() - report.successes(), 0);
+    findings.at_least("accepted for each kill", ledger.accepted / kills.len().max(1), 1);
+    findings.exactly("lost", ledger.lost.len(), 0);
+    findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
+    findings.note("sent twice", twice.count);
+    findings.note("of which for one kill at the most", twice.most_at_once);
+    findings.exactly("sent twice without a kill in between", twice.unexplained, 0);
+    findings.within("sent twice, sent first before the kill", twice.oldest, SETTLED_AFTER, size.judged);
+    findings.within("slowest start until it delivers again", slowest, AGAIN_WITHIN, size.judged);
+    for lost in ledger.lost.iter().take(5) {
+        findings.note("lost", lost);
+    }
+    Ok(findings)
+}

@@ -1,0 +1,143 @@
+//! The ledger: where every event is that was answered 202. Delivered is what the receiver has seen; everything else must be
+//! known to the gateway as waiting, failed or cancelled.
+
+use std::collections::{HashMap, HashSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use breakerbox_testkit::gateway::Api;
+use breakerbox_testkit::load::Accepted;
+use breakerbox_testkit::receiver::{IdHash, Receiver, Visit};
+use serde_json::Value;
+
+/// How often the receiver's book is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Where events are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// Events that were answered 202.
+    pub accepted: usize,
+    /// Deliveries that the receiver has answered with success.
+    pub delivered: usize,
+    /// Deliveries that wait: pending, in flight, retrying, parked.
+    pub waiting: usize,
+    /// Dead letters.
+    pub failed: usize,
+    /// Cancelled ones.
+    pub cancelled: usize,
+    /// What is nowhere, in words.
+    pub lost: Vec<String>,
+}
+
+/// Waits until the receiver has all of these, at each of so many paths, or the time is over. Returns what is missing.
+pub fn wait_for_all<'a>(
+    receiver: &Receiver,
+    accepted: &'a [Accepted],
+    paths: &[String],
+    limit: Duration,
+) -> Vec<&'a Accepted> {
+    let end = Instant::now() + limit;
+    loop {
+        let missing = missing(receiver, accepted, paths);
+        if missing.is_empty() || Instant::now() >= end {
+            return missing;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn missing<'a>(receiver: &Receiver, accepted: &'a [Accepted], paths: &[String]) -> Vec<&'a Accepted> {
+    let wanted: HashSet<u32> = paths.iter().map(|path| receiver.number(path)).collect();
+    let delivered: HashSet<(IdHash, u32)> = receiver.with_visits(|visits| {
+        let good = visits.iter().filter(|visit| visit.is_delivered() && wanted.contains(&visit.endpoint));
+        good.map(|visit| (visit.id, visit.endpoint)).collect()
+    });
+    let is_missing = |event: &&Accepted| {
+        let id = IdHash::of(event.id.as_bytes());
+        wanted.iter().any(|endpoint| !delivered.contains(&(id, *endpoint)))
+    };
+    accepted.iter().filter(is_missing).collect()
+}
+
+/// Accounts for all events, each of which goes to all of these paths. What the receiver has not seen is asked of the gateway.
+///
+/// # Errors
+/// If the gateway does not answer.
+pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[String]) -> Result<Ledger> {
+    let missing = missing(receiver, accepted, paths);
+    let mut ledger = Ledger { accepted: accepted.len(), ..Ledger::default() };
+    ledger.delivered = (accepted.len() - missing.len()) * paths.len();
+    for event in missing {
+        let (status, answer) = api.ask(&reqwest::Method::GET, &deliveries_of(&event.id), None)?;
+        let deliveries = answer.pointer("/data").or(answer.pointer("/deliveries")).and_then(Value::as_array);
+        let states: Vec<_> = deliveries.into_iter().flatten().map(state).collect();
+        if status != 200 || states.len() < paths.len() {
+            ledger.lost.push(format!("{} has {} deliveries: {status} {answer}", event.id, states.len()));
+        }
+        for state in states {
+            match state {
+                "pending" | "in_flight" | "retrying" => ledger.waiting += 1,
+                "failed" => ledger.failed += 1,
+                "cancelled" => ledger.cancelled += 1,
+                // Its receiver must have seen it, or else the gateway is wrong.
+                "delivered" if seen_somewhere(receiver, event, paths) => ledger.delivered += 1,
+                other => ledger.lost.push(format!("{} is said to be {other}", event.id)),
+            }
+        }
+    }
+    Ok(ledger)
+}
+
+fn deliveries_of(event: &str) -> String {
+    format!("/v1/deliveries?event={event}")
+}
+
+fn state(delivery: &Value) -> &str {
+    delivery.get("state").and_then(Value::as_str).unwrap_or("unknown")
+}
+
+fn seen_somewhere(receiver: &Receiver, event: &Accepted, paths: &[String]) -> bool {
+    let (id, numbers) = (IdHash::of(event.id.as_bytes()), paths.iter().map(|path| receiver.number(path)));
+    let numbers: Vec<_> = numbers.collect();
+    let is_it = |visit: &Visit| visit.id == id && visit.is_delivered() && numbers.contains(&visit.endpoint);
+    receiver.with_visits(|visits| visits.iter().any(is_it))
+}
+
+/// Deliveries that were sent more than once.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Duplicates {
+    /// How many requests were too many.
+    pub count: usize,
+    /// The most of them that one interruption explains.
+    pub most_at_once: usize,
+    /// How long before its interruption the earliest of them was first sent.
+    pub oldest: Duration,
+    /// Those that no interruption explains.
+    pub unexplained: usize,
+}
+
+/// Looks for requests that came more than once, and for the interruption between the two.
+#[must_use]
+pub fn duplicates(receiver: &Receiver, interruptions: &[Duration]) -> Duplicates {
+    let mut times: HashMap<(IdHash, u32), Vec<Duration>> = HashMap::new();
+    receiver.with_visits(|visits| {
+        for visit in visits {
+            times.entry((visit.id, visit.endpoint)).or_default().push(visit.at());
+        }
+    });
+    let (mut found, mut by_interruption) = (Duplicates::default(), HashMap::<Duration, usize>::new());
+    for pair in times.values().flat_map(|times| times.windows(2)) {
+        found.count += 1;
+        match interruptions.iter().find(|at| (pair[0]..=pair[1]).contains(at)) {
+            Some(at) => {
+                *by_interruption.entry(*at).or_default() += 1;
+                found.oldest = found.oldest.max(*at - pair[0]);
+            }
+            None => found.unexplained += 1,
+        }
+    }
+    found.most_at_once = by_interruption.values().copied().max().unwrap_or(0);
+    found
+}

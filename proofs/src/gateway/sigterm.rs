@@ -1,0 +1,88 @@
+//! `SIGTERM` under load: it ends well and in time, nothing is lost, and nothing that was answered is sent again.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use breakerbox_testkit::gateway::{Event, Gateway};
+use breakerbox_testkit::load::{Load, Pace};
+use breakerbox_testkit::receiver::{Manner, Receiver};
+use serde_json::json;
+
+use super::findings::Findings;
+use super::ledger::{account, duplicates, wait_for_all};
+use super::seed::Seed;
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How often it is stopped.
+    pub stops: u32,
+    /// Events in a second.
+    pub per_second: f64,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self { stops: 40, per_second: 500.0 };
+    /// A twentieth.
+    pub const SMALL: Self = Self { stops: 3, per_second: 100.0 };
+}
+
+/// The grace time, by default.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How long the slower endpoint takes: less than the grace time.
+const TAKES: Duration = Duration::from_millis(300);
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Stops it, and looks.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
+    let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
+    let mut gateway = Gateway::start(program)?;
+    gateway.api().create_tenant("shop", &json!({}))?;
+    let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
+    receiver.set(&paths[1], Manner::after(200, TAKES));
+    for path in &paths {
+        gateway.api().create_endpoint("shop", &receiver.url(path), &[], &json!({}))?;
+    }
+    let load = Load {
+        pace: Pace::Open { per_second: size.per_second },
+        keep_ids: true,
+        ..gateway.api().load(&Event::new("shop", "order.paid"))
+    };
+    let (load, mut longest, mut bad_ends) = (load.start()?, Duration::ZERO, Vec::new());
+    let mut in_flight = 0;
+    for _ in 0..size.stops {
+        thread::sleep(choices.time(Duration::from_millis(300)..Duration::from_millis(900)));
+        in_flight += receiver.seen_in_all().in_flight;
+        let asked = Instant::now();
+        gateway.ask_to_stop()?;
+        let status = gateway.wait_for_end(GRACE + PATIENCE)?;
+        longest = longest.max(asked.elapsed());
+        if !status.success() {
+            bad_ends.push(status.to_string());
+        }
+        gateway.start_again()?;
+    }
+    let report = load.stop();
+    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
+    let twice = duplicates(&receiver, &[]);
+
+    let mut findings = Findings::new(format!("SIGTERM under load, {} times (seed {seed})", size.stops));
+    findings.note("events accepted", ledger.accepted);
+    findings.note("not answered, so not known", report.unanswered);
+    findings.exactly("ends with another status than 0", bad_ends.len(), 0);
+    findings.within("longest end", longest, GRACE, true);
+    findings.at_least("in flight when it was stopped, in all", in_flight, 1);
+    findings.exactly("lost", ledger.lost.len(), 0);
+    findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
+    findings.exactly("sent twice", twice.count, 0);
+    Ok(findings)
+}
