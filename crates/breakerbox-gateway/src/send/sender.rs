@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -23,7 +24,7 @@ use super::fault::of_request;
 use super::proxy::Proxy;
 use super::resolve::{LookUps, Resolve, SystemResolver};
 use super::trust::{Trust, TrustError};
-use super::{Incoming, Outgoing};
+use super::{Courier, Incoming, Outgoing};
 use crate::delivery::{Fault, Reply};
 
 /// How much of an answer's body is read.
@@ -74,6 +75,13 @@ impl Default for SendSettings {
 pub struct Sender {
     client: Client<Connector, Full<Bytes>>,
     connections: Arc<Connections>,
+}
+
+#[async_trait]
+impl Courier for Sender {
+    async fn send(&self, outgoing: Outgoing) -> Incoming {
+        Self::send(self, outgoing).await
+    }
 }
 
 impl Sender {

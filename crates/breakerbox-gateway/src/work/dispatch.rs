@@ -432,7 +432,7 @@ impl Dispatch {
         }
     }
 
-    fn lease(&self, destination: &Destination) -> Duration {
+    pub(super) fn lease(&self, destination: &Destination) -> Duration {
         destination.timeout() + self.settings.lease_margin
     }
 

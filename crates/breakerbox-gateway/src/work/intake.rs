@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::dispatch::Dispatch;
@@ -74,23 +76,22 @@ impl Taker {
 }
 
 impl HandOver for Taker {
-    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> bool {
-        let Some(dispatch) = self.0.get().and_then(Weak::upgrade) else { return false };
+    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration> {
+        let dispatch = self.0.get().and_then(Weak::upgrade)?;
         if dispatch.is_stopping() || dispatch.unsettled.available_permits() == 0 {
-            return false;
+            return None;
         }
         let now = dispatch.now();
-        if !dispatch.lanes().knows(lane) {
-            let Some(destination) = dispatch.destinations.find(lane, tenant, || key.cloned(), now) else {
-                return false;
-            };
+        let destination = dispatch.destinations.find(lane, tenant, || key.cloned(), now)?;
+        let mut lanes = dispatch.lanes();
+        if !lanes.knows(lane) {
             if let Some(key) = key {
                 let mut dynamic = dispatch.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
                 dynamic.insert(lane, Arc::clone(key));
             }
-            dispatch.lanes().know(lane, tenant, destination.max_in_flight());
+            lanes.know(lane, tenant, destination.max_in_flight());
         }
-        dispatch.lanes().take(lane, now)
+        lanes.take(lane, now).then(|| dispatch.lease(&destination))
     }
 
     fn lost(&self, lane: LaneId) {

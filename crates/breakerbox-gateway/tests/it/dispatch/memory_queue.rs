@@ -158,7 +158,7 @@ impl Queue for MemoryQueue {
                 let due = row.due;
                 held.rows.insert(DeliveryId(id), row);
                 let taker = self.taker.get().unwrap();
-                if due <= now && taker.take(endpoint.lane(), &batch.tenant, None) {
+                if due <= now && taker.take(endpoint.lane(), &batch.tenant, None).is_some() {
                     let leased = self.lease(&mut held, DeliveryId(id), false);
                     accepted.taken.push(leased);
                 } else {
