@@ -257,10 +257,6 @@ impl Queue for MemoryQueue {
         Ok(Batch::default())
     }
 
-    async fn cancel(&self, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
-    }
-
     async fn prune(&self, _: &Retention, _: usize) -> Result<Batch, QueueError> {
         Ok(Batch::default())
     }
