@@ -57,6 +57,6 @@ pub struct ResendProgress {
     pub resent: u64,
     /// Deliveries that it left as they were, because their endpoint is gone.
     pub skipped: u64,
-    /// Up to when it has gone through what was created, from the newest back; none: it has not begun.
+    /// Up to when it has gone through what was created, from the oldest on; none: it has not begun.
     pub reached: Option<Timestamp>,
 }

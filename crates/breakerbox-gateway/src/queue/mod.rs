@@ -29,7 +29,9 @@ use async_trait::async_trait;
 use breakerbox_core::{Epoch, KeyError, Timestamp};
 use bytes::Bytes;
 
-pub use self::directory::{Changed, Defaults, Directory, EndpointEntry, PolicyLayers, TenantEntry, Watcher};
+pub use self::directory::{
+    Changed, Defaults, Directory, EndpointEntry, Household, PolicyLayers, TenantEntry, Watcher,
+};
 pub use self::records::{Records, RecordsError};
 use crate::objects::{
     Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, TenantId,

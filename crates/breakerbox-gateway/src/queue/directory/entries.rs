@@ -9,8 +9,8 @@ use url::Url;
 use super::defaults::{Defaults, PolicyLayers};
 use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
 use crate::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, RateLimit, Revision, SigningSecrets,
-    Tenant, TenantId,
+    Backlog, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, RateLimit, SigningSecrets, Tenant,
+    TenantId,
 };
 use crate::queue::records::RecordsError;
 
@@ -19,8 +19,10 @@ use crate::queue::records::RecordsError;
 pub struct TenantEntry {
     /// Which.
     pub id: TenantId,
-    /// Which change of it this is.
-    pub revision: Revision,
+    /// As it is kept.
+    pub source: Tenant,
+    /// Its number in the database.
+    pub row: i64,
     /// Whether anything is sent.
     pub enabled: bool,
     /// Who shares a circuit.
@@ -50,12 +52,12 @@ pub struct TenantEntry {
 }
 
 impl TenantEntry {
-    pub(super) fn resolve(tenant: &Tenant, defaults: &Defaults) -> Result<Self, RecordsError> {
+    pub(super) fn resolve(tenant: Tenant, row: i64, defaults: &Defaults) -> Result<Self, RecordsError> {
         let settings = &tenant.settings;
         let layers = PolicyLayers::default().over(defaults.policy.as_ref()).over(settings.policy.as_ref());
         Ok(Self {
             id: tenant.id.clone(),
-            revision: tenant.revision,
+            row,
             enabled: settings.enabled,
             circuit_by: settings.circuit_by,
             policy: Arc::new(layers.clone().build()?),
@@ -69,6 +71,7 @@ impl TenantEntry {
             expires_after: settings.expires_after.or(defaults.expires_after),
             secrets: Arc::new(tenant.secrets.clone()),
             layers,
+            source: tenant,
         })
     }
 
@@ -86,8 +89,8 @@ impl TenantEntry {
 pub struct EndpointEntry {
     /// Which.
     pub id: EndpointId,
-    /// Which change of it this is.
-    pub revision: Revision,
+    /// As it is kept.
+    pub source: Endpoint,
     /// Whose.
     pub tenant: Arc<TenantEntry>,
     /// Where.
@@ -120,7 +123,7 @@ pub struct EndpointEntry {
 
 impl EndpointEntry {
     pub(super) fn resolve(
-        endpoint: &Endpoint,
+        endpoint: Endpoint,
         tenant: Arc<TenantEntry>,
         defaults: &Defaults,
     ) -> Result<Self, RecordsError> {
@@ -134,7 +137,6 @@ impl EndpointEntry {
         let retry = settings.retry.as_ref().map(|retry| Arc::new(retry.clone()));
         Ok(Self {
             id: endpoint.id,
-            revision: endpoint.revision,
             circuit: tenant.circuit_of(settings.url.as_str())?,
             url: settings.url.clone(),
             has_own_policy: own.is_some(),
@@ -148,6 +150,7 @@ impl EndpointEntry {
             expires_after: settings.expires_after.or(tenant.expires_after),
             disabled: endpoint.disabled,
             secrets: Arc::new(endpoint.secrets.clone()),
+            source: endpoint,
             tenant,
         })
     }

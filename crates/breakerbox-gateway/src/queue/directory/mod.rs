@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Directory`] | looks things up, by lane, by tenant, by key |
 //! | [`TenantEntry`], [`EndpointEntry`] | what holds for a tenant or an endpoint: settings, or what stands in for them |
+//! | [`Household`] | a tenant with its endpoints, and who of them gets events of a type |
 //! | [`Defaults`] | what stands in at last |
 //! | [`Watcher`], [`Changed`] | who hears that something changed |
 //!
@@ -23,21 +24,21 @@
 
 mod defaults;
 mod entries;
+mod household;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use breakerbox_core::Timestamp;
 use subtle::ConstantTimeEq;
 
 pub use self::defaults::{Defaults, PolicyLayers};
 pub use self::entries::{EndpointEntry, TenantEntry};
+pub use self::household::Household;
 use super::WaitingLane;
 use super::records::RecordsError;
-use crate::objects::{ApiKey, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId};
-
-/// For how many event types of a tenant the answer is remembered.
-const REMEMBERED_TYPES: usize = 512;
+use crate::objects::{ApiKey, ApiKeyId, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId};
 
 /// Tenants, endpoints and API keys in memory.
 #[derive(Default)]
@@ -49,18 +50,10 @@ pub struct Directory {
 
 #[derive(Default)]
 struct Known {
-    tenants: HashMap<TenantId, Household>,
-    endpoints: HashMap<LaneId, Arc<EndpointEntry>>,
-    keys: HashMap<KeyHash, Arc<ApiKey>>,
-}
-
-/// A tenant and what is its own.
-struct Household {
-    entry: Arc<TenantEntry>,
-    /// By age.
-    endpoints: Vec<Arc<EndpointEntry>>,
-    /// Who gets events of a type. Forgotten at each change.
-    by_type: Mutex<HashMap<EventType, Arc<[Arc<EndpointEntry>]>>>,
+    tenants: BTreeMap<TenantId, Arc<Household>>,
+    endpoints: BTreeMap<LaneId, Arc<EndpointEntry>>,
+    keys: BTreeMap<ApiKeyId, Arc<ApiKey>>,
+    keys_by_hash: HashMap<KeyHash, Arc<ApiKey>>,
 }
 
 /// Hears of changes, after the commit and in its order, on the thread that writes: it must not wait.
@@ -119,65 +112,139 @@ impl Directory {
     /// tenant.
     #[must_use]
     pub fn fan_out(&self, tenant: &TenantId, kind: &EventType) -> Option<Arc<[Arc<EndpointEntry>]>> {
-        Some(self.read().tenants.get(tenant)?.for_type(kind))
+        Some(self.household(tenant)?.for_type(kind))
     }
 
     /// The endpoints of a tenant, the oldest first.
     #[must_use]
     pub fn endpoints_of(&self, tenant: &TenantId) -> Vec<Arc<EndpointEntry>> {
-        self.read().tenants.get(tenant).map(|household| household.endpoints.clone()).unwrap_or_default()
+        self.household(tenant).map(|household| household.endpoints.clone()).unwrap_or_default()
     }
 
-    /// All tenants, in no order.
+    /// All tenants, by name.
     #[must_use]
     pub fn tenants(&self) -> Vec<Arc<TenantEntry>> {
-        self.read().tenants.values().map(|household| Arc::clone(&household.entry)).collect()
+        self.tenants_after(None, usize::MAX)
     }
 
-    /// All endpoints, in no order.
+    /// Tenants by name, after this one.
+    #[must_use]
+    pub fn tenants_after(&self, after: Option<&TenantId>, limit: usize) -> Vec<Arc<TenantEntry>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let known = self.read();
+        let found = known.tenants.range::<TenantId, _>((from, Bound::Unbounded)).take(limit);
+        found.map(|(_, household)| Arc::clone(&household.entry)).collect()
+    }
+
+    /// All endpoints, the oldest first.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<EndpointEntry>> {
         self.read().endpoints.values().cloned().collect()
     }
 
+    /// Endpoints of a tenant or of all, the newest first, from before this one.
+    #[must_use]
+    pub fn endpoints_before(
+        &self,
+        tenant: Option<&TenantId>,
+        before: Option<EndpointId>,
+        limit: usize,
+    ) -> Vec<Arc<EndpointEntry>> {
+        let Some(tenant) = tenant else {
+            let until = before.map_or(Bound::Unbounded, |before| Bound::Excluded(LaneId::from(before)));
+            let known = self.read();
+            let found = known.endpoints.range((Bound::Unbounded, until)).rev().take(limit);
+            return found.map(|(_, endpoint)| Arc::clone(endpoint)).collect();
+        };
+        let Some(household) = self.household(tenant) else { return Vec::new() };
+        let end = before.map_or(household.endpoints.len(), |before| {
+            household.endpoints.partition_point(|endpoint| endpoint.id < before)
+        });
+        household.endpoints[..end].iter().rev().take(limit).cloned().collect()
+    }
+
     /// The API key of this hash, if it is good now: known, not revoked, not expired.
     #[must_use]
     pub fn api_key(&self, hash: &KeyHash, now: Timestamp) -> Option<Arc<ApiKey>> {
-        let key = self.read().keys.get(hash).cloned()?;
+        let key = self.read().keys_by_hash.get(hash).cloned()?;
         let is_it: bool = key.hash.0.ct_eq(&hash.0).into();
         let is_good = key.revoked_at.is_none() && key.expires_at.is_none_or(|expires_at| now < expires_at);
         (is_it && is_good).then_some(key)
+    }
+
+    /// An API key by its name, good or not.
+    #[must_use]
+    pub fn api_key_named(&self, id: ApiKeyId) -> Option<Arc<ApiKey>> {
+        self.read().keys.get(&id).cloned()
+    }
+
+    /// API keys, the newest first, from before this one: all, or those for one tenant alone. Looks at no more than `looks`;
+    /// the second answer is the last one it looked at, if there are more.
+    #[must_use]
+    pub fn api_keys_before(
+        &self,
+        tenant: Option<&TenantId>,
+        before: Option<ApiKeyId>,
+        limit: usize,
+        looks: usize,
+    ) -> (Vec<Arc<ApiKey>>, Option<ApiKeyId>) {
+        let until = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let known = self.read();
+        let mut found = Vec::new();
+        let mut last = None;
+        for (looked, (id, key)) in known.keys.range((Bound::Unbounded, until)).rev().enumerate() {
+            if found.len() == limit || looked == looks {
+                return (found, last);
+            }
+            last = Some(*id);
+            if tenant.is_none() || key.tenant.as_ref() == tenant {
+                found.push(Arc::clone(key));
+            }
+        }
+        (found, None)
     }
 
     /// What a tenant would be as an entry. Changes nothing.
     ///
     /// # Errors
     /// If its policy can't be used.
-    pub fn resolve_tenant(&self, tenant: &Tenant) -> Result<TenantEntry, RecordsError> {
-        TenantEntry::resolve(tenant, &self.defaults)
+    pub fn resolve_tenant(&self, tenant: Tenant, row: i64) -> Result<TenantEntry, RecordsError> {
+        TenantEntry::resolve(tenant, row, &self.defaults)
     }
 
     /// What an endpoint would be as an entry of its tenant. Changes nothing.
     ///
     /// # Errors
     /// If there is no such tenant, or its policy or its URL can't be used.
-    pub fn resolve_endpoint(&self, endpoint: &Endpoint) -> Result<EndpointEntry, RecordsError> {
+    pub fn resolve_endpoint(&self, endpoint: Endpoint) -> Result<EndpointEntry, RecordsError> {
         let tenant = self.tenant(&endpoint.tenant);
         let tenant = tenant.ok_or_else(|| RecordsError::missing("tenant", &endpoint.tenant))?;
         EndpointEntry::resolve(endpoint, tenant, &self.defaults)
     }
 
-    /// A tenant as it was committed, with all its endpoints as they follow from it.
-    pub fn put_tenant(&self, entry: TenantEntry, endpoints: Vec<EndpointEntry>) {
+    /// What a tenant and its endpoints would be if it were as this entry says. Changes nothing.
+    ///
+    /// # Errors
+    /// If the policy of an endpoint does not fit any more.
+    pub fn resolve_household(&self, entry: TenantEntry) -> Result<Household, RecordsError> {
         let entry = Arc::new(entry);
-        let endpoints: Vec<_> = endpoints.into_iter().map(Arc::new).collect();
+        let resolve = |endpoint: &Arc<EndpointEntry>| {
+            let source = endpoint.source.clone();
+            EndpointEntry::resolve(source, Arc::clone(&entry), &self.defaults).map(Arc::new)
+        };
+        let endpoints = self.endpoints_of(&entry.id).iter().map(resolve).collect::<Result<_, _>>()?;
+        Ok(Household::new(entry, endpoints))
+    }
+
+    /// A tenant and its endpoints as they were committed.
+    pub fn put_household(&self, household: Household) {
+        let (entry, endpoints) = (Arc::clone(&household.entry), household.endpoints.clone());
         {
             let mut known = self.write();
             for endpoint in &endpoints {
                 known.endpoints.insert(endpoint.lane(), Arc::clone(endpoint));
             }
-            let household = Household::new(Arc::clone(&entry), endpoints.clone());
-            known.tenants.insert(entry.id.clone(), household);
+            known.tenants.insert(entry.id.clone(), Arc::new(household));
         }
         self.tell(Changed::Tenant(&entry));
         endpoints.iter().for_each(|endpoint| self.tell(Changed::Endpoint(endpoint)));
@@ -189,6 +256,7 @@ impl Directory {
             let mut known = self.write();
             known.tenants.remove(id);
             known.keys.retain(|_, key| key.tenant.as_ref() != Some(id));
+            known.keys_by_hash.retain(|_, key| key.tenant.as_ref() != Some(id));
         }
         self.tell(Changed::TenantGone(id));
     }
@@ -199,7 +267,7 @@ impl Directory {
         {
             let mut known = self.write();
             if let Some(household) = known.tenants.get_mut(&entry.tenant.id) {
-                household.put(&entry);
+                Household::change(household).put(&entry);
             }
             known.endpoints.insert(entry.lane(), Arc::clone(&entry));
         }
@@ -212,8 +280,7 @@ impl Directory {
             let mut known = self.write();
             let gone = known.endpoints.remove(&id.into());
             if let Some(household) = gone.and_then(|gone| known.tenants.get_mut(&gone.tenant.id)) {
-                household.endpoints.retain(|endpoint| endpoint.id != id);
-                household.forget();
+                Household::change(household).remove(id);
             }
         }
         self.tell(Changed::EndpointGone(id.into()));
@@ -221,12 +288,20 @@ impl Directory {
 
     /// An API key as it was committed.
     pub fn put_api_key(&self, key: ApiKey) {
-        self.write().keys.insert(key.hash, Arc::new(key));
+        let key = Arc::new(key);
+        let mut known = self.write();
+        known.keys.insert(key.id, Arc::clone(&key));
+        known.keys_by_hash.insert(key.hash, key);
     }
 
     /// Something waits in a lane that did not before.
     pub fn woken(&self, lane: &WaitingLane) {
         self.tell(Changed::Woken(lane));
+    }
+
+    /// A tenant and what is its own, as it is now.
+    pub(super) fn household(&self, tenant: &TenantId) -> Option<Arc<Household>> {
+        self.read().tenants.get(tenant).cloned()
     }
 
     /// Never under the lock: a watcher may look things up.
@@ -242,39 +317,5 @@ impl Directory {
 
     fn write(&self) -> RwLockWriteGuard<'_, Known> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Household {
-    fn new(entry: Arc<TenantEntry>, mut endpoints: Vec<Arc<EndpointEntry>>) -> Self {
-        endpoints.sort_by_key(|endpoint| endpoint.id);
-        Self { entry, endpoints, by_type: Mutex::default() }
-    }
-
-    fn put(&mut self, entry: &Arc<EndpointEntry>) {
-        match self.endpoints.binary_search_by_key(&entry.id, |endpoint| endpoint.id) {
-            Ok(at) => self.endpoints[at] = Arc::clone(entry),
-            Err(at) => self.endpoints.insert(at, Arc::clone(entry)),
-        }
-        self.forget();
-    }
-
-    fn forget(&mut self) {
-        self.by_type.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn for_type(&self, kind: &EventType) -> Arc<[Arc<EndpointEntry>]> {
-        let mut by_type = self.by_type.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoints) = by_type.get(kind) {
-            return Arc::clone(endpoints);
-        }
-        let endpoints: Arc<[_]> =
-            self.endpoints.iter().filter(|endpoint| endpoint.filter.admits(kind)).cloned().collect();
-        // Types are the customers' to invent: whoever invents one for each event must not fill the memory.
-        if by_type.len() >= REMEMBERED_TYPES {
-            by_type.clear();
-        }
-        by_type.insert(kind.clone(), Arc::clone(&endpoints));
-        endpoints
     }
 }

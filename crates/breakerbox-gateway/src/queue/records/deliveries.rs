@@ -32,8 +32,8 @@ pub struct DeliveryFilter {
 pub struct Waiting {
     /// What waits or is in flight.
     pub backlog: Backlog,
-    /// How many lanes have any of it.
-    pub lanes: u64,
+    /// How many tenants have any of it.
+    pub tenants: u64,
 }
 
 /// Events, deliveries and attempts.

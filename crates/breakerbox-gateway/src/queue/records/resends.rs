@@ -44,7 +44,8 @@ pub trait Resends: Send + Sync + 'static {
 
     /// Makes at most so many deliveries of the job whose turn it is wait again, at the lowest priority. The running jobs take
     /// turns; one whose tenant's backlog is full lets the others pass. Deliveries and progress are one transaction, so a crash
-    /// resends nothing twice. For a paced loop; `more` says that some job is not done.
+    /// resends nothing twice. For a paced loop; `more` says that some job may not be done. The lanes that it woke are in the
+    /// answer, and nobody else is told of them.
     ///
     /// # Errors
     /// If the database fails; nothing was resent.

@@ -18,6 +18,13 @@ impl Writing<'_> {
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
+    /// How much of a lane's work is unfinished, in this transaction.
+    #[must_use]
+    pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
+        let unfinished = self.ledger.unfinished_in(lane.number());
+        Backlog { count: unfinished.count, bytes: unfinished.bytes }
+    }
+
     /// The lane of a dynamic URL's circuit, which is made if there is none.
     ///
     /// # Errors

@@ -178,6 +178,26 @@ impl Ledger {
         self.backlogs.get(&tenant).copied().unwrap_or_default()
     }
 
+    /// How much of a lane's work is unfinished.
+    pub(super) fn unfinished_in(&self, lane: i64) -> Unfinished {
+        self.lanes.get(&lane).map(|in_lane| in_lane.unfinished).unwrap_or_default()
+    }
+
+    /// How many deliveries of a lane wait: those that are unfinished and that nobody holds.
+    pub(super) fn waiting_in(&self, lane: i64) -> u64 {
+        let held = self.held.values().filter(|held| held.lane == lane).count() as u64;
+        self.unfinished_in(lane).count.saturating_sub(held)
+    }
+
+    /// How much is unfinished, and of how many tenants.
+    pub(super) fn total(&self) -> (Unfinished, u64) {
+        let any = self.backlogs.values().filter(|unfinished| unfinished.count > 0);
+        any.fold((Unfinished::default(), 0), |(sum, tenants), one| {
+            let count = sum.count.saturating_add(one.count);
+            (Unfinished { count, bytes: sum.bytes.saturating_add(one.bytes) }, tenants + 1)
+        })
+    }
+
     /// A delivery is new, or waits again after it was finished.
     pub(super) fn begun(&mut self, tenant: i64, lane: i64, bytes: u64) {
         self.change(tenant, lane, |was| was.plus(bytes));

@@ -5,6 +5,7 @@
 //! | [`Database`] | opens the file; jobs that write go to one thread, jobs that read to a few |
 //! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
+//! | [`SqliteRecords`] | what is kept besides the hot queue, in the same file |
 //! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
 //! | `line` | where jobs wait for the writer |
 //! | `readers` | threads with read-only connections |
@@ -31,6 +32,7 @@ mod migrations;
 mod prune;
 mod queue;
 mod readers;
+mod records;
 mod routes;
 mod settle;
 mod unheard;
@@ -42,5 +44,6 @@ pub use disk::FreeSpace;
 pub use error::OpenError;
 pub use migrations::{NEWEST, Schema};
 pub use queue::SqliteQueue;
+pub use records::{LoadError, Resealed, SqliteRecords};
 pub use routes::{EndpointRoute, Routes, TenantRoutes};
 pub use writer::Writing;

@@ -11,11 +11,15 @@ CREATE TABLE meta (
 -- Tenants are known by a small number everywhere else.
 CREATE TABLE tenants (
     row        INTEGER PRIMARY KEY,
-    id         TEXT NOT NULL UNIQUE,
+    id         TEXT NOT NULL,
     settings   TEXT NOT NULL,           -- JSON
-    secrets    BLOB NOT NULL,           -- sealed
-    created_at INTEGER NOT NULL
+    sealed     BLOB NOT NULL,           -- secrets
+    revision   INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL,
+    deleted_at INTEGER                  -- kept, because finished work still names it
 ) STRICT;
+CREATE UNIQUE INDEX tenant_names ON tenants (id) WHERE deleted_at IS NULL;
 
 -- What waits or is leased in each lane, for limits and views. Written once in a commit, however much changed.
 CREATE TABLE backlogs (
@@ -30,8 +34,10 @@ CREATE TABLE endpoints (
     tenant     INTEGER NOT NULL REFERENCES tenants (row),
     settings   TEXT NOT NULL,           -- JSON
     disabled   TEXT,                    -- why; NULL: enabled
-    secrets    BLOB NOT NULL,           -- sealed
-    created_at INTEGER NOT NULL
+    sealed     BLOB NOT NULL,           -- secrets and headers
+    revision   INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX endpoints_of_tenant ON endpoints (tenant, id);
 
@@ -90,6 +96,7 @@ CREATE INDEX waiting ON deliveries (lane, priority, due_at, failed_probe) WHERE 
 CREATE INDEX leased ON deliveries (id) WHERE state = 1;
 CREATE INDEX expiring ON deliveries (expires_at) WHERE state = 0 AND expires_at IS NOT NULL;
 CREATE INDEX dead_letters ON deliveries (tenant, id) WHERE state = 3;
+CREATE INDEX all_dead_letters ON deliveries (id) WHERE state = 3;
 
 CREATE TABLE attempts (
     delivery   INTEGER NOT NULL,
@@ -127,9 +134,7 @@ CREATE TABLE api_keys (
 
 CREATE TABLE circuits (
     key        TEXT PRIMARY KEY,
-    tenant     INTEGER,
     record     TEXT NOT NULL,           -- JSON
-    changed_at INTEGER NOT NULL,
     forget_at  INTEGER                  -- NULL: kept
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX forgettable ON circuits (forget_at) WHERE forget_at IS NOT NULL;
@@ -146,13 +151,16 @@ CREATE INDEX changes_by_time ON circuit_changes (at);
 -- Background work, such as a resend.
 CREATE TABLE jobs (
     id          INTEGER PRIMARY KEY,
-    tenant      INTEGER NOT NULL,
+    tenant      INTEGER,                -- NULL: all
     kind        TEXT NOT NULL,
     wanted      TEXT NOT NULL,          -- JSON
-    position    INTEGER NOT NULL,       -- how far it came
+    by          INTEGER,                -- an API key
+    position    INTEGER,                -- how far it came: the last delivery it looked at
     done        INTEGER NOT NULL,
+    skipped     INTEGER NOT NULL,
     created_at  INTEGER NOT NULL,
     finished_at INTEGER,
     cancelled   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX jobs_to_do ON jobs (id) WHERE finished_at IS NULL;
+CREATE INDEX jobs_of_tenant ON jobs (tenant, id);

@@ -1,0 +1,137 @@
+//! Between waiting and finished: cancels what waits, makes what is finished wait again. Always in the writer, where the
+//! backlogs are counted with it. Here it is decided whether that is possible; how it is done is the queue's.
+
+use std::sync::Arc;
+
+use breakerbox_core::Timestamp;
+use rusqlite::{OptionalExtension, params};
+
+use super::SqliteRecords;
+use super::deliveries::{DELIVERY, show};
+use crate::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority};
+use crate::queue::sqlite::Writing;
+use crate::queue::sqlite::columns::{DELIVERED, id, level, state, time, whole};
+use crate::queue::{Directory, RecordsError, WaitingLane};
+
+/// What is needed of a delivery to move it.
+struct Moved {
+    tenant: i64,
+    lane: i64,
+    state: DeliveryState,
+    expires_at: Option<Timestamp>,
+    url: Option<String>,
+    bytes: u64,
+}
+
+/// What came of making a delivery wait again.
+pub(super) enum Resent {
+    /// It waits in this lane.
+    Waits(WaitingLane),
+    /// It is not there any more.
+    Missing,
+    /// It is not finished.
+    Unfinished(DeliveryState),
+    /// Its endpoint, or its tenant, is gone.
+    EndpointGone(EndpointId),
+    /// The tenant's backlog has no room.
+    BacklogFull(RecordsError),
+}
+
+impl SqliteRecords {
+    pub(super) async fn cancel_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
+        self.database
+            .write(move |writing| {
+                if writing.cancel(wanted)? {
+                    return shown(writing, wanted);
+                }
+                let state = shown(writing, wanted)?.state.name();
+                Err(RecordsError::State { id: wanted, state, verb: "cancelled" })
+            })
+            .await
+    }
+
+    pub(super) async fn resend_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| match resend(writing, &records.directory, wanted, None)? {
+                Resent::Waits(lane) => {
+                    let directory = Arc::clone(&records.directory);
+                    writing.after_commit(move || directory.woken(&lane));
+                    shown(writing, wanted)
+                }
+                Resent::Missing => Err(RecordsError::missing(DELIVERY, wanted)),
+                Resent::Unfinished(state) => {
+                    Err(RecordsError::State { id: wanted, state: state.name(), verb: "resent" })
+                }
+                Resent::EndpointGone(endpoint) => Err(RecordsError::missing("endpoint", endpoint)),
+                Resent::BacklogFull(error) => Err(error),
+            })
+            .await
+    }
+}
+
+/// Makes a finished delivery wait again, at this priority or its old one. Whoever calls this wakes its lane.
+pub(super) fn resend(
+    writing: &mut Writing<'_>,
+    directory: &Directory,
+    wanted: DeliveryId,
+    priority: Option<Priority>,
+) -> Result<Resent, RecordsError> {
+    let Some(moved) = find(writing, wanted)? else { return Ok(Resent::Missing) };
+    if !moved.state.is_finished() {
+        return Ok(Resent::Unfinished(moved.state));
+    }
+    let name = writing.ledger.tenant(writing.connection, moved.tenant)?;
+    let lane = LaneId(id(moved.lane));
+    let gone = Resent::EndpointGone(EndpointId(lane.0));
+    // A tenant of the same name may have come since.
+    let Some(tenant) = directory.tenant(&name).filter(|entry| entry.row == moved.tenant) else {
+        return Ok(gone);
+    };
+    let lane = match &moved.url {
+        Some(url) => writing.lane_of(moved.tenant, &tenant.circuit_of(url)?)?,
+        None if directory.endpoint(lane).is_none() => return Ok(gone),
+        None => lane,
+    };
+    let now = writing.unfinished(moved.tenant);
+    if now.count >= tenant.backlog.count || now.bytes.saturating_add(moved.bytes) > tenant.backlog.bytes {
+        return Ok(Resent::BacklogFull(RecordsError::BacklogFull {
+            tenant: name,
+            waiting: now.count,
+            bytes: now.bytes,
+        }));
+    }
+    if let Some(priority) = priority {
+        writing
+            .connection()
+            .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
+            .execute(params![wanted.number(), level(priority), DELIVERED])?;
+    }
+    // It has as long to live as it had at first.
+    let expires_at = moved.expires_at.map(|at| writing.now() + at.since(wanted.0.made_at()));
+    Ok(writing.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
+}
+
+fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Moved>> {
+    writing
+        .connection()
+        .prepare_cached(
+            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, d.expires_at, e.url, e.size
+             FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
+        )?
+        .query_row([wanted.number()], |row| {
+            Ok(Moved {
+                tenant: row.get(0)?,
+                lane: row.get(1)?,
+                state: state(row.get(2)?, row.get(3)?, row.get(4)?),
+                expires_at: row.get::<_, Option<i64>>(5)?.map(time),
+                url: row.get(6)?,
+                bytes: whole(row.get(7)?),
+            })
+        })
+        .optional()
+}
+
+fn shown(writing: &Writing<'_>, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
+    show(writing.connection(), wanted.number())?.ok_or_else(|| RecordsError::missing(DELIVERY, wanted))
+}

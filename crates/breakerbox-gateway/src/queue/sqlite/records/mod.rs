@@ -1,0 +1,96 @@
+//! Records in the queue's file. What is asked often (tenants, endpoints, API keys) is answered from the
+//! [`Directory`], the rest by readers; what changes goes through the writer, and from there into the directory.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `load` | fills the directory at the start |
+//! | `kept` | how tenants and endpoints are kept in their rows |
+//! | `reseal` | seals everything with the newest master key |
+//! | `tenants`, `endpoints`, `api_keys` | what people change |
+//! | `deliveries`, `scan` | what people look at |
+//! | `finished` | cancels what waits, and makes what is finished wait again |
+//! | `resends` | the same for many, as a job |
+//! | `history` | what happened to circuits |
+//! | `routes` | the directory as the writer sees it |
+//! | `cursors` | where a page ended, as text |
+
+mod api_keys;
+mod cursors;
+mod deliveries;
+mod endpoints;
+mod finished;
+mod history;
+mod kept;
+mod load;
+mod reseal;
+mod resends;
+mod routes;
+mod scan;
+mod tenants;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+pub use self::load::LoadError;
+pub use self::reseal::Resealed;
+use super::Database;
+use crate::objects::Revision;
+use crate::queue::{Defaults, Directory, QueueError, RecordsError};
+use crate::secrets::Keyring;
+
+/// Records in the queue's file.
+#[derive(Clone)]
+pub struct SqliteRecords {
+    database: Database,
+    directory: Arc<Directory>,
+    keyring: Arc<Keyring>,
+    /// The job that was last stepped.
+    turn: Arc<AtomicI64>,
+}
+
+impl SqliteRecords {
+    /// Loads tenants, endpoints and API keys from an open file.
+    ///
+    /// # Errors
+    /// If a master key is missing that something is sealed with, a row can't be read, or the database fails.
+    pub async fn open(database: Database, keyring: Keyring, defaults: Defaults) -> Result<Self, LoadError> {
+        let keyring = Arc::new(keyring);
+        let directory = Arc::new(Directory::new(defaults));
+        load::fill(&database, &directory, &keyring).await?;
+        Ok(Self { database, directory, keyring, turn: Arc::default() })
+    }
+
+    /// Whether a file holds anything that is sealed. If so, its master key must be there at the start.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn anything_sealed(database: &Database) -> Result<bool, QueueError> {
+        let question = "SELECT EXISTS (SELECT 1 FROM tenants WHERE deleted_at IS NULL)";
+        database.read(move |connection| Ok(connection.query_row(question, [], |row| row.get(0))?)).await
+    }
+
+    /// What is in memory.
+    #[must_use]
+    pub const fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+}
+
+impl From<rusqlite::Error> for RecordsError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Queue(error.into())
+    }
+}
+
+/// Whether something is still as it was seen.
+fn unchanged(
+    now: Revision,
+    seen: Option<Revision>,
+    what: &'static str,
+    name: &impl ToString,
+) -> Result<(), RecordsError> {
+    match seen {
+        Some(seen) if seen != now => Err(RecordsError::Changed { what, name: name.to_string() }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,149 @@
+//! Finds deliveries by filter. A scan goes along one index, looks at a bounded number of rows, and says where it stopped; so
+//! its cost depends neither on how much there is nor on how much of it fits.
+//!
+//! There is no index for each thing that can be asked: each would cost every delivery, and few are ever asked for. The times
+//! of a filter narrow a scan without one, since ids sort by time, and so does an event. Dead letters, which are asked for most,
+//! have their own.
+
+use breakerbox_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::objects::{Id, StateName};
+use crate::queue::records::DeliveryFilter;
+use crate::queue::sqlite::columns::{FAILED, state};
+
+/// In which order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// What a scan found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) ids: Vec<i64>,
+    /// The last row that it looked at; none: it has looked at everything.
+    pub(super) stopped_at: Option<i64>,
+}
+
+/// A filter as the rows are asked.
+pub(super) struct Scan {
+    /// The lowest id.
+    from: i64,
+    /// More than the highest id.
+    until: i64,
+    tenant: Option<i64>,
+    lane: Option<i64>,
+    kind: Option<String>,
+    state: Option<StateName>,
+}
+
+impl Scan {
+    /// None if nothing can fit: the tenant or the event is not there.
+    pub(super) fn new(filter: &DeliveryFilter, connection: &Connection) -> rusqlite::Result<Option<Self>> {
+        let mut scan = Self {
+            from: filter.from.map_or(0, first_at_or_after),
+            until: filter.until.map_or(i64::MAX, first_at_or_after),
+            tenant: None,
+            lane: filter.endpoint.map(|endpoint| endpoint.number()),
+            kind: filter.kind.as_ref().map(ToString::to_string),
+            state: filter.state,
+        };
+        if let Some(tenant) = &filter.tenant {
+            scan.tenant = connection
+                .prepare_cached("SELECT row FROM tenants WHERE id = ?1 AND deleted_at IS NULL")?
+                .query_row([tenant.as_str()], |row| row.get(0))
+                .optional()?;
+            if scan.tenant.is_none() {
+                return Ok(None);
+            }
+        }
+        if let Some(event) = filter.event {
+            let fan_out: Option<i64> = connection
+                .prepare_cached("SELECT fan_out FROM events WHERE id = ?1")?
+                .query_row([event.number()], |row| row.get(0))
+                .optional()?;
+            let Some(fan_out) = fan_out else { return Ok(None) };
+            // The deliveries of an event have the ids after its own.
+            scan.from = scan.from.max(event.number() + 1);
+            scan.until = scan.until.min(event.number() + 1 + fan_out);
+        }
+        Ok(Some(scan))
+    }
+
+    /// Looks at no more than `looks` rows after this place, and stops once `limit` fit.
+    pub(super) fn run(
+        &self,
+        connection: &Connection,
+        order: Order,
+        after: Option<i64>,
+        limit: usize,
+        looks: usize,
+    ) -> rusqlite::Result<Found> {
+        let (mut from, mut until) = (self.from, self.until);
+        match (order, after) {
+            (Order::NewestFirst, Some(after)) => until = until.min(after),
+            (Order::OldestFirst, Some(after)) => from = from.max(after.saturating_add(1)),
+            (_, None) => {}
+        }
+        let mut statement = connection.prepare_cached(&self.question(order))?;
+        let mut rows = statement.query(params![from, until, self.tenant, FAILED])?;
+        let mut kind_of = connection.prepare_cached("SELECT kind FROM events WHERE id = ?1")?;
+        let mut ids = Vec::new();
+        let mut last = None;
+        for _ in 0..looks {
+            if ids.len() == limit {
+                break;
+            }
+            let Some(row) = rows.next()? else { return Ok(Found { ids, stopped_at: None }) };
+            let id = row.get(0)?;
+            last = Some(id);
+            if self.tenant.is_some_and(|tenant| row.get(2) != Ok(tenant))
+                || self.lane.is_some_and(|lane| row.get(3) != Ok(lane))
+            {
+                continue;
+            }
+            if let Some(wanted) = self.state
+                && state(row.get(4)?, None, row.get(5)?).name() != wanted
+            {
+                continue;
+            }
+            if let Some(wanted) = &self.kind {
+                let kind: Option<String> =
+                    kind_of.query_row([row.get::<_, i64>(1)?], |row| row.get(0)).optional()?;
+                if kind.as_ref() != Some(wanted) {
+                    continue;
+                }
+            }
+            ids.push(id);
+        }
+        Ok(Found { ids, stopped_at: last })
+    }
+
+    fn question(&self, order: Order) -> String {
+        let (index, condition) = match (self.state, self.tenant) {
+            (Some(StateName::Failed), Some(_)) => {
+                ("INDEXED BY dead_letters", "state = 3 AND tenant = ?3 AND ?4 = 3")
+            }
+            (Some(StateName::Failed), None) => {
+                ("INDEXED BY all_dead_letters", "state = 3 AND ?3 IS NULL AND ?4 = 3")
+            }
+            _ => ("NOT INDEXED", "(?3 IS NULL OR ?3 IS NOT NULL) AND ?4 = 3"),
+        };
+        let direction = match order {
+            Order::NewestFirst => "DESC",
+            Order::OldestFirst => "ASC",
+        };
+        format!(
+            "SELECT id, event, tenant, lane, state, attempts FROM deliveries {index}
+             WHERE {condition} AND id >= ?1 AND id < ?2 ORDER BY id {direction}"
+        )
+    }
+}
+
+/// The lowest id that is made then or later. Ids know milliseconds.
+fn first_at_or_after(at: Timestamp) -> i64 {
+    let up = Timestamp::from_micros(at.as_micros().saturating_add(999));
+    Id::first_at(up).number()
+}
