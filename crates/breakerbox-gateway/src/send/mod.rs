@@ -31,7 +31,7 @@ use crate::delivery::Reply;
 pub use address::{AddressPolicy, DeniedAddress};
 pub use proxy::{Proxy, ProxyError};
 pub use resolve::{Resolve, SystemResolver};
-pub use sender::{MAX_KEPT, MAX_READ, SendSettings, Sender};
+pub use sender::{SendSettings, Sender};
 pub use target::{Target, TargetError};
 pub use trust::{Trust, TrustError};
 

@@ -33,20 +33,11 @@ pub struct Proxy {
 pub struct ProxyError;
 
 impl Proxy {
-    pub(super) const fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    pub(super) const fn credentials(&self) -> Option<&HeaderValue> {
-        self.credentials.as_ref()
-    }
-}
-
-impl FromStr for Proxy {
-    type Err = ProxyError;
-
-    fn from_str(text: &str) -> Result<Self, ProxyError> {
-        let url = Url::parse(text).map_err(|_| ProxyError)?;
+    /// The proxy at this URL, with its user and password.
+    ///
+    /// # Errors
+    /// If it is not plain HTTP, or has a path.
+    pub fn new(url: &Url) -> Result<Self, ProxyError> {
         let host = url.host_str().ok_or(ProxyError)?;
         if url.scheme() != "http" || !matches!(url.path(), "" | "/") || url.query().is_some() {
             return Err(ProxyError);
@@ -64,6 +55,22 @@ impl FromStr for Proxy {
             Some(value)
         };
         Ok(Self { uri, credentials })
+    }
+
+    pub(super) const fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub(super) const fn credentials(&self) -> Option<&HeaderValue> {
+        self.credentials.as_ref()
+    }
+}
+
+impl FromStr for Proxy {
+    type Err = ProxyError;
+
+    fn from_str(text: &str) -> Result<Self, ProxyError> {
+        Self::new(&Url::parse(text).map_err(|_| ProxyError)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sender: makes one request, within one deadline, and says what came of it.
 //!
-//! What is guaranteed: an attempt ends by its deadline; at most 64 KiB of an answer's body are read and 4 KiB kept, as they
-//! came, without unpacking anything; no redirect is followed; connections are made to addresses that the policy allows, or
+//! What is guaranteed: an attempt ends by its deadline; of an answer's body so much is read and so much kept as the settings
+//! say, as it came, without unpacking anything; no redirect is followed; connections are made to addresses that the policy allows, or
 //! to the proxy. What is not: that the receiver did not get a request that failed. A request on a reused connection that
 //! turns out to be closed is made again on a fresh one only if none of it was sent.
 
@@ -27,10 +27,6 @@ use super::trust::{Trust, TrustError};
 use super::{Courier, Incoming, Outgoing};
 use crate::delivery::{Fault, Reply};
 
-/// How much of an answer's body is read.
-pub const MAX_READ: usize = 64 << 10;
-/// How much of it is kept.
-pub const MAX_KEPT: usize = 4 << 10;
 /// The longest headers of an answer.
 const MAX_HEADERS: usize = 64 << 10;
 
@@ -47,12 +43,16 @@ pub struct SendSettings {
     pub connect_limit: Duration,
     /// How long an unused connection is kept.
     pub idle_limit: Duration,
-    /// How many connections are kept; those beyond are used once.
-    pub max_kept: usize,
+    /// How many connections are kept open for reuse; those beyond are used once.
+    pub max_connections_kept: usize,
     /// How many unused ones are kept for each host.
     pub max_idle_per_host: usize,
     /// How many names are looked up at once.
     pub look_ups: usize,
+    /// How much of an answer's body is read, in bytes. What is longer ends the connection, and is no error.
+    pub response_read: usize,
+    /// How much of it is kept.
+    pub response_kept: usize,
 }
 
 impl Default for SendSettings {
@@ -63,9 +63,11 @@ impl Default for SendSettings {
             trust: Trust::default(),
             connect_limit: Duration::from_secs(10),
             idle_limit: Duration::from_secs(30),
-            max_kept: 1_024,
+            max_connections_kept: 1_024,
             max_idle_per_host: 64,
             look_ups: 64,
+            response_read: 64 << 10,
+            response_kept: 4 << 10,
         }
     }
 }
@@ -75,6 +77,8 @@ impl Default for SendSettings {
 pub struct Sender {
     client: Client<Connector, Full<Bytes>>,
     connections: Arc<Connections>,
+    response_read: usize,
+    response_kept: usize,
 }
 
 #[async_trait]
@@ -98,7 +102,7 @@ impl Sender {
     /// # Errors
     /// If a file of certificates is of no use.
     pub fn with_resolver(settings: &SendSettings, resolver: Arc<dyn Resolve>) -> Result<Self, TrustError> {
-        let connections = Arc::new(Connections::new(settings.max_kept));
+        let connections = Arc::new(Connections::new(settings.max_connections_kept));
         let dialer = Dialer::new(LookUps::new(resolver, settings.look_ups), Arc::clone(&connections));
         let connector = Connector::new(
             dialer,
@@ -121,7 +125,8 @@ impl Sender {
             .http2_keep_alive_timeout(Duration::from_secs(10))
             .retry_canceled_requests(true)
             .build(connector);
-        Ok(Self { client, connections })
+        let (response_read, response_kept) = (settings.response_read, settings.response_kept);
+        Ok(Self { client, connections, response_read, response_kept })
     }
 
     /// Makes a request, and says what came of it by its deadline.
@@ -168,26 +173,34 @@ impl Sender {
         *is_answered = true;
         let status = response.status().as_u16();
         let retry_after = breakerbox::http::retry_after(response.headers(), SystemTime::now());
-        let body = first_bytes(response).await.map_err(|error| of_request(&error))?;
+        let body = self.first_bytes(response).await.map_err(|error| of_request(&error))?;
         Ok((Reply::Answered { status, retry_after }, body))
+    }
+
+    /// The first bytes of a body. What is too long is left where it is, and its connection closed.
+    async fn first_bytes(&self, response: Response<hyper::body::Incoming>) -> Result<Bytes, hyper::Error> {
+        let mut body = response.into_body();
+        let mut kept = BytesMut::new();
+        let mut read = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            // Copied, since the rest of the connection's buffer would be kept with it.
+            let room = self.response_kept.saturating_sub(kept.len());
+            kept.extend_from_slice(&data[..data.len().min(room)]);
+            read += data.len();
+            if read > self.response_read {
+                break;
+            }
+        }
+        Ok(kept.freeze())
     }
 }
 
-/// The first bytes of a body. What is too long is left where it is, and its connection closed.
-async fn first_bytes(response: Response<hyper::body::Incoming>) -> Result<Bytes, hyper::Error> {
-    let mut body = response.into_body();
-    let mut kept = BytesMut::new();
-    let mut read = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        // Copied, since the rest of the connection's buffer would be kept with it.
-        kept.extend_from_slice(&data[..data.len().min(MAX_KEPT - kept.len())]);
-        read += data.len();
-        if read > MAX_READ {
-            break;
-        }
+#[async_trait]
+impl Courier for Sender {
+    async fn send(&self, outgoing: Outgoing) -> Incoming {
+        Self::send(self, outgoing).await
     }
-    Ok(kept.freeze())
 }
 
 impl std::fmt::Debug for Sender {

@@ -1,25 +1,21 @@
 //! No connection to a denied address: by literals in every notation, by names, by names that change, by redirects, through a
 //! proxy. A listener on loopback counts who arrives, and the sender counts whom it called.
 
-use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use async_trait::async_trait;
 use breakerbox_gateway::delivery::{Fault, Reply};
-use breakerbox_gateway::send::{
-    AddressPolicy, Incoming, Outgoing, Proxy, Resolve, SendSettings, Sender, Target, Trust,
-};
-use bytes::Bytes;
+use breakerbox_gateway::send::{Incoming, Proxy, SendSettings, Sender, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Only against hanging.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::sending::{Scripted, is_answered, settings, to};
+
+fn is_denied(incoming: &Incoming) -> bool {
+    incoming.reply == Reply::Failed(Fault::Denied)
+}
 
 /// Answers each connection with the same bytes, and counts them.
 struct Listener {
@@ -59,46 +55,6 @@ impl Drop for Listener {
 }
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
-
-/// Gives one answer after another; the last one for ever.
-struct Scripted(Mutex<VecDeque<Vec<IpAddr>>>);
-
-impl Scripted {
-    fn new(answers: &[&[&str]]) -> Arc<Self> {
-        let read = |addresses: &&[&str]| addresses.iter().map(|text| text.parse().unwrap()).collect();
-        Arc::new(Self(Mutex::new(answers.iter().map(read).collect())))
-    }
-}
-
-#[async_trait]
-impl Resolve for Scripted {
-    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
-        let mut answers = self.0.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
-        answer.ok_or_else(|| io::Error::other("no such name"))
-    }
-}
-
-fn settings(allowed: &[&str]) -> SendSettings {
-    SendSettings {
-        addresses: AddressPolicy::allowing(allowed.iter().map(|net| net.parse().unwrap())),
-        trust: Trust { system: false, files: Vec::new() },
-        ..SendSettings::default()
-    }
-}
-
-fn to(url: &str) -> Outgoing {
-    let target: Target = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
-    Outgoing { target, headers: http::HeaderMap::new(), body: Bytes::from_static(b"{}"), limit: LIMIT }
-}
-
-fn is_denied(incoming: &Incoming) -> bool {
-    incoming.reply == Reply::Failed(Fault::Denied)
-}
-
-fn is_answered(incoming: &Incoming, expected: u16) -> bool {
-    matches!(incoming.reply, Reply::Answered { status, .. } if status == expected)
-}
 
 /// 127.0.0.1 in every way that a URL can say it. `{}` stands for the port.
 const LOOPBACK: &[&str] = &[
@@ -451,7 +407,7 @@ async fn a_name_that_changes_between_check_and_connection_gains_nothing() {
     let sender = Sender::with_resolver(&settings(&["127.0.0.2/32"]), Arc::clone(&resolver) as _).unwrap();
     let first = sender.send(to(&url)).await;
     assert_eq!(first.reply, Reply::Failed(Fault::Connect), "{first:?}");
-    assert_eq!(resolver.0.lock().unwrap().len(), 1, "it was asked once");
+    assert_eq!(resolver.left(), 1, "it was asked once");
     // And whoever asks later is checked again, by another sender that knows nothing yet.
     let sender = Sender::with_resolver(&settings(&["127.0.0.2/32"]), resolver).unwrap();
     let second = sender.send(to(&url)).await;

@@ -13,3 +13,4 @@ mod program;
 mod replay;
 mod replay_errors;
 mod replay_output;
+mod sending;
