@@ -80,6 +80,30 @@ impl Breakerbox {
         })
     }
 
+    /// The circuit of this key, if this process has it. Asking makes none: whoever looks at keys that others name does not fill
+    /// the registry.
+    ///
+    /// ```
+    /// use breakerbox::Breakerbox;
+    ///
+    /// let breakers = Breakerbox::builder().build();
+    /// assert!(breakers.find("https://api.example.com/orders").is_none());
+    /// breakers.circuit("https://api.example.com/orders")?;
+    /// assert!(breakers.find("https://api.example.com/orders").is_some());
+    /// # Ok::<(), breakerbox::KeyError>(())
+    /// ```
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<Circuit> {
+        check_key(key).ok()?;
+        self.0.registry.find(key).map(|cell| Circuit::new(Arc::clone(&self.0), cell, true))
+    }
+
+    /// The policy that governs this key: its own, its tenant's, or the default one.
+    #[must_use]
+    pub fn policy_of(&self, key: &str) -> Arc<Policy> {
+        self.0.policy_of(key)
+    }
+
     /// A handle to a circuit that is nobody's.
     #[cold]
     fn without_room(&self, key: &str) -> Circuit {
