@@ -2,6 +2,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | [`api`] | the REST API, and the server that it is behind |
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
@@ -13,6 +14,7 @@
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
+pub mod api;
 pub mod cli;
 pub mod config;
 pub mod delivery;

@@ -1,0 +1,113 @@
+//! How often each address came without a valid key lately. Whoever guesses is told to wait; whoever has a valid key is not
+//! concerned, though it came from the same address.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many failures an address may have in a minute.
+const ALLOWED: u32 = 30;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many addresses are remembered. Beyond that the one whose minute began first is forgotten.
+const REMEMBERED: usize = 4_096;
+
+/// Failures by address.
+#[derive(Debug, Default)]
+pub(in crate::api) struct Failures(Mutex<HashMap<IpAddr, Count>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    failures: u32,
+    since: Instant,
+}
+
+impl Failures {
+    /// How long this address has to wait; none: it need not.
+    pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.get(&counted(address))?;
+        let left = MINUTE.checked_sub(now.duration_since(count.since))?;
+        (count.failures >= ALLOWED).then_some(left)
+    }
+
+    /// One more.
+    pub(super) fn count(&self, address: IpAddr, now: Instant) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = counted(address);
+        if counts.len() >= REMEMBERED && !counts.contains_key(&address) {
+            counts.retain(|_, count| now.duration_since(count.since) < MINUTE);
+            if counts.len() >= REMEMBERED {
+                let oldest = counts.iter().min_by_key(|(_, count)| count.since).map(|(address, _)| *address);
+                oldest.and_then(|oldest| counts.remove(&oldest));
+            }
+        }
+        let count = counts.entry(address).or_insert(Count { failures: 0, since: now });
+        if now.duration_since(count.since) >= MINUTE {
+            *count = Count { failures: 0, since: now };
+        }
+        count.failures = count.failures.saturating_add(1);
+    }
+}
+
+/// A host has 2^64 addresses of IPv6: the network counts.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn who_guesses_waits_out_the_minute() {
+        let failures = Failures::default();
+        let start = Instant::now();
+        let guesser = address("192.0.2.1");
+        for _ in 0..ALLOWED {
+            assert_eq!(failures.wait(guesser, start), None);
+            failures.count(guesser, start);
+        }
+        assert_eq!(failures.wait(guesser, start + Duration::from_secs(20)), Some(Duration::from_secs(40)));
+        assert!(
+            failures.wait(address("::ffff:192.0.2.1"), start).is_some(),
+            "the same address, written otherwise"
+        );
+        assert_eq!(failures.wait(address("192.0.2.2"), start), None);
+        assert_eq!(failures.wait(guesser, start + Duration::from_secs(61)), None);
+        failures.count(guesser, start + Duration::from_secs(61));
+        assert_eq!(failures.wait(guesser, start + Duration::from_secs(61)), None, "counted anew");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one() {
+        let failures = Failures::default();
+        let now = Instant::now();
+        for host in 0..u16::try_from(ALLOWED).unwrap() {
+            failures.count(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, host, 0, 0, 1).into(), now);
+        }
+        assert!(failures.wait(address("2001:db8:0:1:ffff::9"), now).is_some());
+        assert!(failures.wait(address("2001:db8:0:2::1"), now).is_none());
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let failures = Failures::default();
+        let now = Instant::now();
+        for number in 0..20_000_u32 {
+            failures.count(std::net::Ipv4Addr::from(number).into(), now);
+        }
+        assert_eq!(failures.0.lock().unwrap().len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,131 @@
+//! Who calls, and what they may do.
+//!
+//! A request carries its key as `Authorization: Bearer bbx_...`. Only the key's hash is looked up. What is another tenant's is
+//! not there: it is answered like a name that was never given.
+
+mod failures;
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::FromRequestParts;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+pub(super) use self::failures::Failures;
+use super::Api;
+use super::problem::{Answer, Code, Problem};
+use super::serve::Peer;
+use crate::objects::{ApiKey, ApiKeyText, Scope, TenantId};
+
+/// The tenant that is meant when a key for all tenants names none.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Whoever calls.
+#[derive(Clone, Debug)]
+pub(super) struct Caller(pub(super) Arc<ApiKey>);
+
+/// A caller who may do this.
+pub(super) struct Allowed<S>(pub(super) Caller, pub(super) PhantomData<S>);
+
+/// What a route asks of its callers.
+pub(super) trait Wanted: std::marker::Send + Sync + 'static {
+    /// The scope.
+    const SCOPE: Scope;
+}
+
+macro_rules! wanted {
+    ($($name:ident)*) => {$(
+        pub(super) enum $name {}
+
+        impl Wanted for $name {
+            const SCOPE: Scope = Scope::$name;
+        }
+    )*};
+}
+
+wanted! { Admin Manage Read Send }
+
+impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+        let peer = parts.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let caller = identify(&parts.headers, peer, api)?;
+        caller.needs(S::SCOPE, "this")?;
+        Ok(Self(caller, PhantomData))
+    }
+}
+
+/// Whoever has the key that these headers carry.
+fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
+    let Some(presented) = headers.get(AUTHORIZATION) else {
+        let detail = "send an API key with the header `authorization: Bearer bbx_...`";
+        return Err(Problem::new(Code::Unauthenticated, detail));
+    };
+    let text = presented.to_str().unwrap_or_default();
+    let key = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let key = key.and_then(|(_, key)| key.trim().parse::<ApiKeyText>().ok());
+    let found = key.and_then(|key| api.services.directory.api_key(&key.hash(), api.now()));
+    match found {
+        Some(key) => Ok(Caller(key)),
+        None => {
+            let now = Instant::now();
+            if let Some(wait) = api.failures.wait(peer, now) {
+                let detail = "too many requests without a valid API key came from this address";
+                return Err(Problem::new(Code::TooManyFailures, detail).retry_after(wait));
+            }
+            api.failures.count(peer, now);
+            let detail = "the API key is not known, was revoked, or has expired";
+            Err(Problem::new(Code::Unauthenticated, detail))
+        }
+    }
+}
+
+impl Caller {
+    /// Whether the key's scopes allow this.
+    pub(super) fn needs(&self, scope: Scope, why: &str) -> Answer<()> {
+        if self.0.scopes.allow(scope) { Ok(()) } else { Err(Problem::scope_missing(scope, why)) }
+    }
+
+    /// Whether the key is for all tenants.
+    pub(super) fn needs_all_tenants(&self, why: &str) -> Answer<()> {
+        if self.0.tenant.is_none() {
+            return Ok(());
+        }
+        Err(Problem::new(Code::TenantMismatch, format!("{why} needs an API key for all tenants")))
+    }
+
+    /// Whether the key is good for this tenant's things.
+    pub(super) fn sees(&self, tenant: &TenantId) -> bool {
+        self.0.tenant.as_ref().is_none_or(|own| own == tenant)
+    }
+
+    /// The tenant for which something is created: the one that was named, or else the key's own, or else the default one.
+    pub(super) fn tenant_for(&self, named: Option<TenantId>) -> Answer<TenantId> {
+        match (&self.0.tenant, named) {
+            (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
+            (Some(own), _) => Ok(own.clone()),
+            (None, Some(named)) => Ok(named),
+            (None, None) => Ok(DEFAULT_TENANT.parse().expect("it is a name of a tenant")),
+        }
+    }
+
+    /// The tenant whose things are listed; none: all tenants'.
+    pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> Answer<Option<TenantId>> {
+        match (&self.0.tenant, named) {
+            (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
+            (Some(own), _) => Ok(Some(own.clone())),
+            (None, named) => Ok(named),
+        }
+    }
+}
+
+/// Said whether there is such a tenant or not.
+fn mismatch(named: &TenantId) -> Problem {
+    let detail = format!("tenant: this API key is not for the tenant {:?}", named.as_str());
+    Problem::new(Code::TenantMismatch, detail).of_field("tenant")
+}

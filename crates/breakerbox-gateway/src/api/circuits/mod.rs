@@ -1,0 +1,218 @@
+//! Circuits: list, show, what happened to one, and an operator's orders.
+//!
+//! A circuit is named in paths by its key, in base 64, so that no proxy on the way can misread the URL within it. Its key
+//! begins with the tenant, and so it is known whose it is.
+
+mod id;
+mod orders;
+mod view;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use breakerbox::store::{Cursor, ListQuery, StoreError};
+use breakerbox::{Attribution, Circuit, ObeyError};
+use breakerbox_core::{Command, Record, Status, Totals};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) use self::id::CircuitId;
+pub(super) use self::view::StateView;
+use self::view::{ChangeView, CircuitShown, CircuitView};
+use super::Api;
+use super::caller::{Allowed, Caller, Read};
+use super::listing::{Limit, Listed, Paging};
+use super::problem::{Answer, Code, Problem};
+use super::reading::fields::Text;
+use super::reading::{Named, Query};
+use crate::objects::{Endpoint, TenantId};
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(history))
+        .merge(orders::routes())
+}
+
+/// Which circuits.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Only this tenant's.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// Only those in this state.
+    #[param(inline)]
+    state: Option<StateView>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// List circuits
+///
+/// Those to which something has happened; all others are closed. In no particular order. A page may be short, or empty, and
+/// not the last.
+#[utoipa::path(
+    get,
+    path = "/v1/circuits",
+    tag = "circuits",
+    params(Which),
+    responses((status = 200, description = "Circuits", body = Listed<CircuitView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(which): Query<Which>,
+) -> Answer<axum::Json<Listed<CircuitView>>> {
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let status = which.state.map(Status::from);
+    // A tenant's keys begin with its name and a space, except that of the whole tenant, which is its name.
+    let mut items = Vec::new();
+    if let (Some(tenant), None) = (&tenant, &which.cursor) {
+        let whole: Arc<str> = tenant.as_str().into();
+        let record = stored(&api, &[Arc::clone(&whole)]).await?.pop().flatten();
+        let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
+        items.extend(record.map(|record| CircuitView::new(&whole, &record)));
+    }
+    let query = ListQuery {
+        prefix: tenant.as_ref().map(|tenant| format!("{tenant} ")).unwrap_or_default(),
+        status,
+        after: which.cursor.map(Cursor),
+        limit: which.limit.map_or(50, |limit| limit.0.0),
+    };
+    let page = api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
+    items.extend(page.circuits.iter().map(|(key, record)| CircuitView::new(key, record)));
+    Ok(axum::Json(Listed { items, next: page.next.map(|cursor| cursor.0) }))
+}
+
+/// Show a circuit
+///
+/// With what its window holds and the policy that governs it. One to which nothing has happened is closed.
+#[utoipa::path(
+    get,
+    path = "/v1/circuits/{circuit}",
+    tag = "circuits",
+    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
+    responses((status = 200, description = "The circuit", body = CircuitShown)),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<CircuitId>,
+) -> Answer<axum::Json<CircuitShown>> {
+    let key = seen(&api, &caller, &id)?;
+    shown(&api, key).await.map(axum::Json)
+}
+
+/// Show what happened to a circuit
+///
+/// The newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/circuits/{circuit}/history",
+    tag = "circuits",
+    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
+    responses((status = 200, description = "Its changes, the newest first", body = Listed<ChangeView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn history(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<CircuitId>,
+    Query(paging): Query<Paging>,
+) -> Answer<axum::Json<Listed<ChangeView>>> {
+    let key = seen(&api, &caller, &id)?;
+    let page = api.services.records.circuit_history(key, &paging.into()).await?;
+    Ok(axum::Json(Listed::of(page, |past| ChangeView::from(past.change))))
+}
+
+/// The key, if it is of a tenant that the caller may know of.
+fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
+    let tenant = id.tenant().parse::<TenantId>().ok();
+    let is_there = |tenant: &TenantId| caller.sees(tenant) && api.services.directory.tenant(tenant).is_some();
+    match tenant.filter(is_there) {
+        Some(_) => Ok(id.key()),
+        None => Err(Problem::not_found("circuit", &id.to_string())),
+    }
+}
+
+/// A circuit with everything about it.
+async fn shown(api: &Api, key: &str) -> Answer<CircuitShown> {
+    if let Some(circuit) = api.services.circuits.find(key) {
+        return Ok(CircuitShown::new(key, &circuit.record(), &circuit.totals(), &circuit.policy()));
+    }
+    let policy = api.services.circuits.policy_of(key);
+    let record = stored(api, &[Arc::from(key)]).await?.pop().flatten();
+    let record = record.unwrap_or_else(|| view::untouched(key));
+    Ok(CircuitShown::new(key, &record, &Totals::default(), &policy))
+}
+
+async fn stored(api: &Api, keys: &[Arc<str>]) -> Answer<Vec<Option<Record>>> {
+    let read = api.services.circuit_store.read(keys).await.map_err(|error| store_problem(&error))?;
+    Ok(read.value.into_iter().map(Result::ok).map(Option::flatten).collect())
+}
+
+/// The key of an endpoint's circuit; none if the endpoint was deleted at this moment.
+pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
+    api.services.directory.endpoint(endpoint.lane()).map(|entry| Arc::clone(&entry.circuit))
+}
+
+/// The states of these circuits, by this process if it has them, else by the store; closed where there is no key.
+pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> Answer<Vec<Status>> {
+    let here = |key: &Option<Arc<str>>| match key {
+        Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
+        None => Some(Status::Closed),
+    };
+    let mut statuses: Vec<Option<Status>> = keys.iter().map(here).collect();
+    let elsewhere: Vec<usize> = (0..keys.len()).filter(|at| statuses[*at].is_none()).collect();
+    if !elsewhere.is_empty() {
+        let asked: Vec<Arc<str>> = elsewhere.iter().filter_map(|at| keys[*at].clone()).collect();
+        let records = stored(api, &asked).await?;
+        for (at, record) in elsewhere.into_iter().zip(records) {
+            statuses[at] = record.map(|record| record.status());
+        }
+    }
+    Ok(statuses.into_iter().map(|status| status.unwrap_or(Status::Closed)).collect())
+}
+
+/// Does what an operator says, in the caller's name.
+pub(super) async fn obey(
+    api: &Api,
+    caller: &Caller,
+    key: &str,
+    command: Command,
+    reason: &str,
+) -> Answer<Circuit> {
+    let by = Attribution::new(&caller.0.id.to_string(), reason)
+        .map_err(|error| Problem::new(Code::InvalidField, error.to_string()).of_field(error.field))?;
+    let circuit = api.services.circuits.circuit(key);
+    let circuit = circuit.map_err(|_| Problem::not_found("circuit", key))?;
+    circuit.obey_store(command, &by).await.map_err(|error| match error {
+        ObeyError::Contended => Problem::new(Code::Overloaded, "others keep changing the circuit; try again"),
+        ObeyError::NoRoom => Problem::new(
+            Code::Overloaded,
+            "there is no room for one more circuit; raise the maximum, or try again",
+        ),
+        other => Problem::new(
+            Code::Unavailable,
+            "the store of circuits does not answer; try again when it is back",
+        )
+        .caused_by(other.to_string()),
+    })?;
+    Ok(circuit)
+}
+
+/// A store does not say whether it was asked something wrong, such as a cursor that is none.
+fn store_problem(error: &StoreError) -> Problem {
+    Problem::new(Code::Unavailable, "the store of circuits does not answer; try again")
+        .caused_by(error.to_string())
+}

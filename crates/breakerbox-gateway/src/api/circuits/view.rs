@@ -1,0 +1,305 @@
+//! Circuits, as they are shown.
+
+use breakerbox_core::{
+    Cause, Change, Draw, Mode, Policy, Record, Status, Timestamp, Totals, format_duration,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::CircuitId;
+use super::id::tenant_of;
+use crate::api::reading::fields::Moment;
+
+/// The state of a circuit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum StateView {
+    Closed,
+    Open,
+    HalfOpen,
+    Disabled,
+}
+
+impl From<Status> for StateView {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Open => Self::Open,
+            Status::HalfOpen => Self::HalfOpen,
+            Status::Disabled => Self::Disabled,
+            _ => Self::Closed,
+        }
+    }
+}
+
+impl From<StateView> for Status {
+    fn from(state: StateView) -> Self {
+        match state {
+            StateView::Closed => Self::Closed,
+            StateView::Open => Self::Open,
+            StateView::HalfOpen => Self::HalfOpen,
+            StateView::Disabled => Self::Disabled,
+        }
+    }
+}
+
+/// Who decides about a circuit.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Mode)]
+struct ModeView {
+    /// Its outcomes (`automatic`), or an operator.
+    #[schema(inline)]
+    name: ModeName,
+    /// Who said so: an API key's id, or the gateway.
+    actor: Option<String>,
+    /// Why.
+    reason: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ModeName {
+    Automatic,
+    ForcedOpen,
+    ForcedClosed,
+    Disabled,
+}
+
+impl From<&Mode> for ModeView {
+    fn from(mode: &Mode) -> Self {
+        let (name, by) = match mode {
+            Mode::Automatic => (ModeName::Automatic, None),
+            Mode::ForcedOpen(by) => (ModeName::ForcedOpen, Some(by)),
+            Mode::ForcedClosed(by) => (ModeName::ForcedClosed, Some(by)),
+            Mode::Disabled(by) => (ModeName::Disabled, Some(by)),
+        };
+        Self { name, actor: by.map(|by| by.actor().to_owned()), reason: by.map(|by| by.reason().to_owned()) }
+    }
+}
+
+/// A circuit.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Circuit)]
+pub(super) struct CircuitView {
+    /// Its name in paths.
+    #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
+    id: String,
+    /// Its key: the tenant, and where.
+    #[schema(example = "acme https://hooks.example.com/in")]
+    key: String,
+    /// Whose.
+    tenant: String,
+    /// Its state.
+    #[schema(inline)]
+    state: StateView,
+    /// Who decides.
+    #[schema(inline)]
+    mode: ModeView,
+    /// This life of the circuit. Grows with every change.
+    epoch: u64,
+    /// Trips since it was last forgiven.
+    trips: u32,
+    /// While open: from when on a delivery may probe.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    retry_at: Option<Moment>,
+    /// When it last tripped or was opened.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    opened_at: Option<Moment>,
+    /// The latest success; until there was one, the first outcome that counted.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    last_success_at: Option<Moment>,
+    /// While half-open: how many probes have succeeded.
+    probe_successes: u32,
+    /// Whether a probe is under way.
+    probing: bool,
+    /// When it last changed; null: nothing has happened to it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    changed_at: Option<Moment>,
+    /// Why it last changed.
+    cause: Option<String>,
+}
+
+impl CircuitView {
+    pub(super) fn new(key: &str, record: &Record) -> Self {
+        Self {
+            id: CircuitId::of(key).to_string(),
+            key: key.to_owned(),
+            tenant: tenant_of(key).to_owned(),
+            state: record.status().into(),
+            mode: (&record.mode).into(),
+            epoch: record.epoch.0,
+            trips: record.trips,
+            retry_at: record.retry_at.map(Moment),
+            opened_at: record.opened_at.map(Moment),
+            last_success_at: record.last_success.map(Moment),
+            probe_successes: record.probe_successes,
+            probing: record.lease.is_some(),
+            changed_at: record.cause.as_ref().map(|_| Moment(record.changed_at)),
+            cause: record.cause.as_ref().map(cause_name),
+        }
+    }
+}
+
+/// A circuit to which nothing has happened.
+pub(super) fn untouched(key: &str) -> Record {
+    Record::new(Some(tenant_of(key).into()), Draw(0), Timestamp::ZERO)
+}
+
+/// A circuit with everything about it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct CircuitShown {
+    #[serde(flatten)]
+    circuit: CircuitView,
+    /// What its window holds, as this process sees it.
+    #[schema(inline)]
+    window: WindowView,
+    /// The policy that governs it, with the names of the policy file.
+    #[schema(value_type = Object)]
+    policy: serde_json::Value,
+}
+
+/// What a window holds.
+#[derive(Serialize, ToSchema)]
+struct WindowView {
+    /// Calls that count.
+    calls: u64,
+    /// Of which succeeded.
+    successes: u64,
+    /// Of which failed.
+    failures: u64,
+    /// Of which were slow.
+    slow: u64,
+    /// Failures in a row up to now.
+    consecutive_failures: u64,
+    /// The mean latency; null: there were no calls.
+    mean_latency_ms: Option<f64>,
+}
+
+impl CircuitShown {
+    pub(super) fn new(key: &str, record: &Record, totals: &Totals, policy: &Policy) -> Self {
+        let calls = totals.calls();
+        #[allow(clippy::cast_precision_loss)] // A mean for people.
+        let mean = (calls > 0).then(|| totals.latency_sum.as_secs_f64() * 1_000.0 / calls as f64);
+        Self {
+            circuit: CircuitView::new(key, record),
+            window: WindowView {
+                calls,
+                successes: totals.successes,
+                failures: totals.failures,
+                slow: totals.slow,
+                consecutive_failures: totals.failure_run,
+                mean_latency_ms: mean,
+            },
+            policy: policy_names(policy),
+        }
+    }
+}
+
+/// A policy with the names of the policy file.
+fn policy_names(policy: &Policy) -> serde_json::Value {
+    fn or_off<T: Into<serde_json::Value>>(value: Option<T>) -> serde_json::Value {
+        value.map_or_else(|| "off".into(), Into::into)
+    }
+    serde_json::json!({
+        "window": format_duration(policy.window()),
+        "min_calls": policy.min_calls(),
+        "failure_rate": or_off(policy.failure_rate()),
+        "failures": or_off(policy.failures()),
+        "consecutive_failures": or_off(policy.consecutive_failures()),
+        "mean_latency": or_off(policy.mean_latency().map(format_duration)),
+        "slow_call": or_off(policy.slow_call().map(format_duration)),
+        "slow_rate": or_off(policy.slow_rate()),
+        "cool_off": format_duration(policy.cool_off()),
+        "cool_off_factor": policy.cool_off_factor(),
+        "cool_off_max": format_duration(policy.cool_off_max()),
+        "jitter": policy.jitter(),
+        "probes": policy.probes(),
+        "probe_timeout": format_duration(policy.probe_timeout()),
+        "ramp_cap": or_off(policy.ramp_cap()),
+        "forgive_after": format_duration(policy.forgive_after()),
+        "disable_after": or_off(policy.disable_after()),
+        "disable_min": format_duration(policy.disable_min()),
+        "cancel_grace": format_duration(policy.cancel_grace()),
+        "recovery_rate": policy.recovery_rate(),
+    })
+}
+
+/// What happened to a circuit once.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Change)]
+pub(super) struct ChangeView {
+    /// When.
+    #[schema(value_type = String, format = "date-time")]
+    at: Moment,
+    /// The state before.
+    #[schema(inline)]
+    from: StateView,
+    /// The state after.
+    #[schema(inline)]
+    to: StateView,
+    /// The epoch that began.
+    epoch: u64,
+    /// Why: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an order, such as
+    /// `force_open`.
+    cause: String,
+    /// With an order: whose, an API key's id.
+    actor: Option<String>,
+    /// With an order: why.
+    reason: Option<String>,
+    /// While open: from when on a delivery may probe.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    retry_at: Option<Moment>,
+    /// Trips so far.
+    trips: u32,
+}
+
+impl From<Change> for ChangeView {
+    fn from(change: Change) -> Self {
+        let by = match &change.cause {
+            Cause::Command { by, .. } => Some(by),
+            _ => None,
+        };
+        Self {
+            at: Moment(change.at),
+            from: change.from.into(),
+            to: change.to.into(),
+            epoch: change.epoch.0,
+            cause: cause_name(&change.cause),
+            actor: by.map(|by| by.actor().to_owned()),
+            reason: by.map(|by| by.reason().to_owned()),
+            retry_at: change.retry_at.map(Moment),
+            trips: change.trips,
+        }
+    }
+}
+
+fn cause_name(cause: &Cause) -> String {
+    match cause {
+        Cause::Rule(rule) => rule.name().to_owned(),
+        Cause::Command { command, .. } => plain_name(command),
+        other => plain_name(other),
+    }
+}
+
+/// As it is kept in stores: one word.
+fn plain_name(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::{POLICY_KEYS, PolicyBuilder};
+
+    use super::*;
+
+    #[test]
+    fn a_policy_is_shown_as_it_could_be_set() {
+        let shown = policy_names(&Policy::default());
+        let names = shown.as_object().unwrap();
+        assert!(POLICY_KEYS.iter().all(|name| *name == "preset" || names.contains_key(*name)), "{names:?}");
+        let builder: PolicyBuilder = serde_json::from_value(shown).unwrap();
+        assert_eq!(builder.build().unwrap(), Policy::default());
+    }
+}

@@ -1,0 +1,184 @@
+//! Deliveries: list, show, their attempts, cancel, resend one.
+
+mod view;
+
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::view::{AttemptView, DeliveryView};
+use super::Api;
+use super::caller::{Allowed, Caller, Manage, Read};
+use super::listing::{Limit, Listed, Paging};
+use super::problem::{Answer, Problem};
+use super::reading::fields::{Moment, Text};
+use super::reading::{Named, Query};
+use crate::objects::{Delivery, DeliveryId, EndpointId, EventId, EventType, StateName, TenantId};
+use crate::queue::records::{DeliveryFilter, PageOf};
+pub(super) use view::StateNameView;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(attempts))
+        .routes(routes!(cancel))
+        .routes(routes!(resend))
+}
+
+/// Which deliveries. All that is said must hold.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Of this tenant.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// To this endpoint.
+    #[param(value_type = Option<String>, pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
+    endpoint: Option<Text<EndpointId>>,
+    /// Of this event.
+    #[param(value_type = Option<String>, pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
+    event: Option<Text<EventId>>,
+    /// Of this type.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
+    r#type: Option<Text<EventType>>,
+    /// In this state.
+    #[param(value_type = Option<StateNameView>, inline)]
+    state: Option<Text<StateName>>,
+    /// Created then or later.
+    #[param(value_type = Option<String>, format = "date-time")]
+    from: Option<Text<Moment>>,
+    /// Created before then.
+    #[param(value_type = Option<String>, format = "date-time")]
+    until: Option<Text<Moment>>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// List deliveries
+///
+/// The newest first. A page may be short, or empty, and not the last.
+#[utoipa::path(
+    get,
+    path = "/v1/deliveries",
+    tag = "deliveries",
+    params(Which),
+    responses((status = 200, description = "Deliveries, the newest first", body = Listed<DeliveryView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(which): Query<Which>,
+) -> Answer<axum::Json<Listed<DeliveryView>>> {
+    let filter = DeliveryFilter {
+        tenant: caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?,
+        endpoint: which.endpoint.map(|endpoint| endpoint.0),
+        event: which.event.map(|event| event.0),
+        kind: which.r#type.map(|kind| kind.0),
+        state: which.state.map(|state| state.0),
+        from: which.from.map(|moment| moment.0.0),
+        until: which.until.map(|moment| moment.0.0),
+    };
+    let page: PageOf = Paging { limit: which.limit, cursor: which.cursor }.into();
+    let found = api.services.records.deliveries(&filter, &page).await?;
+    Ok(axum::Json(Listed::of(found, |delivery| DeliveryView::new(&api, delivery))))
+}
+
+/// Show a delivery
+#[utoipa::path(
+    get,
+    path = "/v1/deliveries/{delivery}",
+    tag = "deliveries",
+    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The delivery", body = DeliveryView)),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<DeliveryId>,
+) -> Answer<axum::Json<DeliveryView>> {
+    let delivery = seen(&api, &caller, id).await?;
+    Ok(axum::Json(DeliveryView::new(&api, delivery)))
+}
+
+/// Show a delivery's attempts
+///
+/// The newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/deliveries/{delivery}/attempts",
+    tag = "deliveries",
+    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
+    responses((status = 200, description = "Its attempts, the newest first", body = Listed<AttemptView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn attempts(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<DeliveryId>,
+    Query(paging): Query<Paging>,
+) -> Answer<axum::Json<Listed<AttemptView>>> {
+    seen(&api, &caller, id).await?;
+    let found = api.services.records.attempts(id, &paging.into()).await?;
+    Ok(axum::Json(Listed::of(found, AttemptView::from)))
+}
+
+/// Cancel a delivery
+///
+/// One that waits. One in flight can't be called back: its answer decides.
+#[utoipa::path(
+    post,
+    path = "/v1/deliveries/{delivery}/cancel",
+    tag = "deliveries",
+    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The delivery", body = DeliveryView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn cancel(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<DeliveryId>,
+) -> Answer<axum::Json<DeliveryView>> {
+    seen(&api, &caller, id).await?;
+    let delivery = api.services.records.cancel_delivery(id).await?;
+    Ok(axum::Json(DeliveryView::new(&api, delivery)))
+}
+
+/// Resend a delivery
+///
+/// One that was delivered, failed or cancelled is pending again, with all its attempts before it.
+#[utoipa::path(
+    post,
+    path = "/v1/deliveries/{delivery}/resend",
+    tag = "deliveries",
+    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The delivery", body = DeliveryView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn resend(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<DeliveryId>,
+) -> Answer<axum::Json<DeliveryView>> {
+    seen(&api, &caller, id).await?;
+    let delivery = api.services.records.resend_delivery(id).await?;
+    Ok(axum::Json(DeliveryView::new(&api, delivery)))
+}
+
+/// A delivery, if the caller may know of it.
+async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> Answer<Delivery> {
+    let delivery = api.services.records.delivery(id).await?;
+    if caller.sees(&delivery.tenant) {
+        Ok(delivery)
+    } else {
+        Err(Problem::not_found("delivery", &id.to_string()))
+    }
+}

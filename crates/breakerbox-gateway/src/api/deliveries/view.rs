@@ -1,0 +1,174 @@
+//! Deliveries and attempts, as they are shown.
+
+use std::sync::Arc;
+
+use breakerbox_core::Status;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::api::events::PrioritySchema;
+use crate::api::reading::fields::Moment;
+use crate::objects::{Attempt, Delivery, DeliveryState, FailReason};
+
+/// One event for one endpoint.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Delivery)]
+pub(super) struct DeliveryView {
+    /// Its name.
+    #[schema(example = "dlv_01h5k2m8w4c7e")]
+    id: String,
+    /// Whose.
+    tenant: String,
+    /// What.
+    event: String,
+    /// What kind.
+    r#type: String,
+    /// Where to; null for a dynamic URL.
+    endpoint: Option<String>,
+    /// The dynamic URL.
+    url: Option<String>,
+    /// How important.
+    #[schema(value_type = PrioritySchema, inline)]
+    priority: &'static str,
+    /// What has become of it.
+    #[schema(value_type = StateNameView, inline)]
+    state: &'static str,
+    /// Why it failed: `rejected` (that payload is refused), `exhausted` (no attempts are left), `gone` (the endpoint answered
+    /// 410) or `expired`.
+    #[schema(value_type = Option<FailReasonView>, inline)]
+    reason: Option<&'static str>,
+    /// Whether it waits behind something that does not let it through: a circuit, or a switch that is off.
+    parked: bool,
+    /// Attempts that were used up.
+    attempts: u32,
+    /// While it waits: not before this.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    due_at: Option<Moment>,
+    /// While it waits: given up then.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    expires_at: Option<Moment>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Moment,
+    /// When it was delivered, failed or cancelled.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    finished_at: Option<Moment>,
+}
+
+/// The state of a delivery.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)]
+pub(in crate::api) enum StateNameView {
+    Pending,
+    InFlight,
+    Retrying,
+    Delivered,
+    Failed,
+    Cancelled,
+}
+
+/// Why a delivery failed.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)]
+enum FailReasonView {
+    Rejected,
+    Exhausted,
+    Gone,
+    Expired,
+}
+
+impl DeliveryView {
+    pub(super) fn new(api: &Api, delivery: Delivery) -> Self {
+        let reason = match delivery.state {
+            DeliveryState::Failed(reason) => Some(reason_name(reason)),
+            _ => None,
+        };
+        Self {
+            parked: is_parked(api, &delivery),
+            id: delivery.id.to_string(),
+            tenant: delivery.tenant.to_string(),
+            event: delivery.event.to_string(),
+            r#type: delivery.kind.to_string(),
+            endpoint: delivery.endpoint.map(|endpoint| endpoint.to_string()),
+            url: delivery.url.map(|url| url.to_string()),
+            priority: delivery.priority.name(),
+            state: delivery.state.name().name(),
+            reason,
+            attempts: delivery.attempts,
+            due_at: delivery.due_at.map(Moment),
+            expires_at: delivery.expires_at.map(Moment),
+            created_at: Moment(delivery.created_at),
+            finished_at: delivery.finished_at.map(Moment),
+        }
+    }
+}
+
+const fn reason_name(reason: FailReason) -> &'static str {
+    match reason {
+        FailReason::Rejected => "rejected",
+        FailReason::Exhausted => "exhausted",
+        FailReason::Gone => "gone",
+        FailReason::Expired => "expired",
+    }
+}
+
+/// Being parked is not kept anywhere: it follows from the lane, as this process sees it now.
+fn is_parked(api: &Api, delivery: &Delivery) -> bool {
+    if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
+        return false;
+    }
+    let directory = &api.services.directory;
+    let (enabled, key) = match delivery.endpoint {
+        Some(endpoint) => match directory.endpoint(endpoint.into()) {
+            Some(entry) => (entry.is_enabled(), Some(Arc::clone(&entry.circuit))),
+            None => return false,
+        },
+        None => match directory.tenant(&delivery.tenant) {
+            Some(tenant) => {
+                let key = delivery.url.as_ref().and_then(|url| tenant.circuit_of(url).ok());
+                (tenant.enabled, key)
+            }
+            None => return false,
+        },
+    };
+    let circuit = key.and_then(|key| api.services.circuits.find(&key));
+    !enabled || circuit.is_some_and(|circuit| circuit.status() != Status::Closed)
+}
+
+/// One request of a delivery.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(super) struct AttemptView {
+    /// When it began.
+    #[schema(value_type = String, format = "date-time")]
+    started_at: Moment,
+    /// How long it took.
+    latency_ms: u64,
+    /// The status that was answered; null: there was no answer.
+    status: Option<u16>,
+    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset or protocol.
+    fault: Option<&'static str>,
+    /// More about the fault, for people.
+    detail: Option<String>,
+    /// The first bytes of the answer, as text.
+    response: String,
+    /// Whether it probed a circuit.
+    probe: bool,
+}
+
+impl From<Attempt> for AttemptView {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            started_at: Moment(attempt.started_at),
+            latency_ms: u64::try_from(attempt.latency.as_millis()).unwrap_or(u64::MAX),
+            status: attempt.status,
+            fault: attempt.fault.map(crate::delivery::Fault::name),
+            detail: attempt.detail,
+            response: String::from_utf8_lossy(&attempt.response).into_owned(),
+            probe: attempt.probe,
+        }
+    }
+}

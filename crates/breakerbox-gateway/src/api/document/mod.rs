@@ -1,0 +1,175 @@
+//! The OpenAPI document, and a page to read it without anything from elsewhere.
+//!
+//! Each route describes itself. What holds for all of them is added here: which problems there can be, and what every answer
+//! has. A test compares the document with the routes, and hostile clients made from it try what it says.
+
+mod page;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use utoipa::PartialSchema;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    Components, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr,
+    Response as Described, ResponseBuilder,
+};
+
+use super::Api;
+use super::problem::{Code, PROBLEM_JSON, Written};
+
+const ABOUT: &str = "Send webhooks and scheduled callbacks through one circuit breaker per endpoint. Durations are texts such \
+    as `30s`, `5m` or `72h`; times are RFC 3339 in UTC. Listings come in pages: give the `next` of one page as `cursor` of \
+    the next request. Problems have a stable `code`.";
+
+const TAGS: [(&str, &str); 8] = [
+    ("events", "What is submitted, and goes to the endpoints of a tenant."),
+    ("endpoints", "Registered destinations."),
+    ("deliveries", "One event for one endpoint, and its attempts."),
+    ("resends", "Finished deliveries made pending again, by filter and time range."),
+    ("circuits", "One for each endpoint, host or tenant, and an operator's orders."),
+    ("tenants", "Whose endpoints they are, and what holds for all of them."),
+    ("keys", "Who may do what."),
+    ("system", "Health and metrics."),
+];
+
+/// The document without any route.
+pub(super) fn frame() -> OpenApi {
+    let mut components = Components::new();
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("bbx_...")
+        .description(Some("An API key. Its scopes: admin includes the rest, manage includes read."))
+        .build();
+    components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
+    components.schemas.insert("Problem".to_owned(), Written::schema());
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Breakerbox gateway")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some(ABOUT))
+                .license(Some(LicenseBuilder::new().name("MIT OR Apache-2.0").build()))
+                .build(),
+        )
+        .components(Some(components))
+        .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
+        .build()
+}
+
+/// The document with what holds for all routes.
+pub(super) fn completed(mut document: OpenApi) -> OpenApi {
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            complete(path, method, operation);
+        }
+    }
+    document
+}
+
+/// The operations of a path, with their methods.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    [
+        ("get", &mut item.get),
+        ("post", &mut item.post),
+        ("put", &mut item.put),
+        ("patch", &mut item.patch),
+        ("delete", &mut item.delete),
+    ]
+    .into_iter()
+    .filter_map(|(method, operation)| operation.as_mut().map(|operation| (method, operation)))
+}
+
+fn complete(path: &str, method: &str, operation: &mut Operation) {
+    let has_body = operation.request_body.is_some();
+    let parameters = serde_json::to_value(&operation.parameters).unwrap_or_default();
+    let any = |name: &str, value: &str| {
+        parameters.as_array().is_some_and(|all| all.iter().any(|parameter| parameter[name] == value))
+    };
+    let (has_query, has_header) = (any("in", "query"), any("in", "header"));
+    let if_match = any("name", "if-match");
+    let is_open = path == "/healthz" || path == "/readyz";
+    let submits = path.starts_with("/v1/events") && method == "post";
+    let changes = matches!(method, "post" | "patch" | "delete");
+    for status in [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503, 507] {
+        let can_be = match status {
+            400 => has_body || has_query || has_header,
+            401 | 403 | 429 => !is_open,
+            404 => path.contains('{') || has_body || has_query,
+            408 | 413 | 415 => has_body,
+            422 => has_body || path.starts_with("/v1/circuits") && changes,
+            409 => changes && !submits || submits,
+            412 => if_match,
+            507 => changes,
+            _ => true,
+        };
+        if can_be {
+            let responses = &mut operation.responses.responses;
+            responses.entry(status.to_string()).or_insert_with(|| RefOr::T(problems(status)));
+        }
+    }
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            let id = HeaderBuilder::new()
+                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+                .description(Some("The request's id, also in the gateway's log"))
+                .build();
+            response.headers.insert("x-request-id".to_owned(), id.into());
+        }
+    }
+}
+
+/// The problems with this status.
+fn problems(status: u16) -> Described {
+    let codes: Vec<_> = Code::ALL.iter().filter(|code| code.status() == status).collect();
+    let about: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.name(), code.title())).collect();
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let mut response = ResponseBuilder::new().description(about.join("; ")).content(PROBLEM_JSON, content);
+    let header = |schema_type: Type, about: &str| {
+        let schema = ObjectBuilder::new().schema_type(schema_type);
+        HeaderBuilder::new().schema(Some(schema)).description(Some(about)).build()
+    };
+    if matches!(status, 429 | 503) {
+        response = response.header("retry-after", header(Type::Integer, "When to come back, in seconds"));
+    }
+    if status == 401 {
+        response = response.header("www-authenticate", header(Type::String, "How to authenticate"));
+    }
+    response.build()
+}
+
+/// The document and its page.
+pub(super) fn routes(document: &OpenApi) -> Router<Api> {
+    let json: Arc<str> = document.to_json().unwrap_or_default().into();
+    let html: Arc<str> = page::page(document).into();
+    Router::new()
+        .route(
+            "/openapi.json",
+            routing::get(move || {
+                served(Arc::clone(&json), "application/json", "default-src 'none'; frame-ancestors 'none'")
+            }),
+        )
+        .route(
+            "/docs",
+            routing::get(move || {
+                served(Arc::clone(&html), "text/html; charset=utf-8", page::CONTENT_SECURITY_POLICY)
+            }),
+        )
+}
+
+async fn served(text: Arc<str>, media_type: &'static str, policy: &'static str) -> Response {
+    let mut response = text.to_string().into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

@@ -1,0 +1,256 @@
+//! Endpoints: create, list, show, change, delete; enable and disable; secrets; and a request to try one out.
+
+mod secrets;
+mod test_send;
+mod view;
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use breakerbox_core::{Command, Status};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) use self::secrets::{NewSecret, SecretsView};
+use self::view::{EndpointBody, EndpointChange, EndpointView};
+use super::Api;
+use super::caller::{Allowed, Caller, Manage, Read};
+use super::circuits;
+use super::listing::{Listed, PagingOfTenant};
+use super::problem::{Answer, Problem};
+use super::reading::{Json, Named, Query};
+use super::revision::{IfMatch, Revised};
+use crate::objects::{DisabledBecause, Endpoint, EndpointId, Scope};
+use crate::queue::records::NewEndpoint;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, delete))
+        .routes(routes!(enable))
+        .routes(routes!(disable))
+        .merge(secrets::routes())
+        .merge(test_send::routes())
+}
+
+/// List endpoints
+///
+/// The newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/endpoints",
+    tag = "endpoints",
+    params(PagingOfTenant),
+    responses((status = 200, description = "Endpoints, the newest first", body = Listed<EndpointView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(query): Query<PagingOfTenant>,
+) -> Answer<axum::Json<Listed<EndpointView>>> {
+    let (tenant, page) = query.split();
+    let tenant = caller.tenant_seen(tenant)?;
+    let found = api.services.records.endpoints(tenant.as_ref(), &page).await?;
+    let keys: Vec<_> = found.items.iter().map(|endpoint| circuits::key_of(&api, endpoint)).collect();
+    let mut circuits = circuits::statuses(&api, &keys).await?.into_iter().zip(keys);
+    Ok(axum::Json(Listed::of(found, |endpoint| {
+        let (status, key) = circuits.next().unwrap_or((Status::Closed, None));
+        EndpointView::new(endpoint, key.as_deref(), status)
+    })))
+}
+
+/// Create an endpoint
+///
+/// Events that are accepted from now on go there. The answer shows its secret.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints",
+    tag = "endpoints",
+    request_body = EndpointBody,
+    responses((status = 201, description = "The endpoint, and its secret", body = CreatedView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn create(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Json(mut body): Json<EndpointBody>,
+) -> Answer<impl IntoResponse> {
+    let settings = body.take_settings();
+    if settings.sets_policy() {
+        caller.needs(Scope::Admin, "setting a policy")?;
+    }
+    let tenant = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
+    let settings = settings.onto(view::fresh(&body.url)?)?;
+    let secret = body.secret.map(|secret| secret.0);
+    let new = NewEndpoint { tenant, settings, secret, disabled: body.enabled == Some(false) };
+    let endpoint = api.services.records.create_endpoint(new).await?;
+    let secret = endpoint.secrets.iter().next().map(|newest| newest.secret.reveal()).unwrap_or_default();
+    let revision = endpoint.revision;
+    let endpoint = shown(&api, endpoint).await?;
+    Ok((StatusCode::CREATED, Revised(revision, CreatedView { endpoint, secret })))
+}
+
+/// An endpoint that was created, and its secret.
+#[derive(Serialize, ToSchema)]
+struct CreatedView {
+    #[serde(flatten)]
+    endpoint: EndpointView,
+    /// With which its requests are signed.
+    secret: String,
+}
+
+/// Show an endpoint
+#[utoipa::path(
+    get,
+    path = "/v1/endpoints/{endpoint}",
+    tag = "endpoints",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<EndpointId>,
+) -> Answer<Revised<EndpointView>> {
+    let endpoint = seen(&api, &caller, id).await?;
+    Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
+}
+
+/// Change an endpoint
+///
+/// What is left out stays; `null` means the default again. Another URL: what waits goes there. `policy` needs an admin key.
+#[utoipa::path(
+    patch,
+    path = "/v1/endpoints/{endpoint}",
+    tag = "endpoints",
+    request_body = EndpointChange,
+    params(
+        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+    ),
+    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn change(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+    IfMatch(revision): IfMatch,
+    Json(body): Json<EndpointChange>,
+) -> Answer<Revised<EndpointView>> {
+    if body.sets_policy() {
+        caller.needs(Scope::Admin, "changing policy")?;
+    }
+    let before = seen(&api, &caller, id).await?;
+    let settings = body.onto(before.settings)?;
+    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
+    let revision = revision.unwrap_or(before.revision);
+    let endpoint = api.services.records.change_endpoint(id, settings, Some(revision)).await?;
+    Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
+}
+
+/// What became of a deleted endpoint's work.
+#[derive(Serialize, ToSchema)]
+struct DeletedView {
+    /// How many deliveries waited, and are cancelled.
+    cancelled: u64,
+}
+
+/// Delete an endpoint
+///
+/// What waits for it is cancelled; the answer says how much.
+#[utoipa::path(
+    delete,
+    path = "/v1/endpoints/{endpoint}",
+    tag = "endpoints",
+    params(
+        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+    ),
+    responses((status = 200, description = "It is gone", body = DeletedView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn delete(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+    IfMatch(revision): IfMatch,
+) -> Answer<axum::Json<DeletedView>> {
+    seen(&api, &caller, id).await?;
+    let deleted = api.services.records.delete_endpoint(id, revision).await?;
+    Ok(axum::Json(DeletedView { cancelled: deleted.cancelled }))
+}
+
+/// Enable an endpoint
+///
+/// Whatever it was disabled for: by its owner, because it answered 410, or because its circuit is disabled. What is parked
+/// drains.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints/{endpoint}/enable",
+    tag = "endpoints",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn enable(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+) -> Answer<Revised<EndpointView>> {
+    let before = seen(&api, &caller, id).await?;
+    let endpoint = match before.disabled {
+        Some(_) => api.services.records.set_endpoint_disabled(id, None).await?,
+        None => before,
+    };
+    if let Some(key) = circuits::key_of(&api, &endpoint) {
+        let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [Status::Disabled];
+        if is_disabled {
+            circuits::obey(&api, &caller, &key, Command::Enable, &format!("the endpoint {id} was enabled"))
+                .await?;
+        }
+    }
+    Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
+}
+
+/// Disable an endpoint
+///
+/// Nothing is sent until it is enabled. What comes meanwhile is parked, and not lost.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints/{endpoint}/disable",
+    tag = "endpoints",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn disable(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+) -> Answer<Revised<EndpointView>> {
+    seen(&api, &caller, id).await?;
+    let endpoint = api.services.records.set_endpoint_disabled(id, Some(DisabledBecause::Owner)).await?;
+    Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
+}
+
+/// An endpoint, if the caller may know of it.
+pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<Endpoint> {
+    let endpoint = api.services.records.endpoint(id).await?;
+    if caller.sees(&endpoint.tenant) {
+        Ok(endpoint)
+    } else {
+        Err(Problem::not_found("endpoint", &id.to_string()))
+    }
+}
+
+/// An endpoint with its circuit.
+async fn shown(api: &Api, endpoint: Endpoint) -> Answer<EndpointView> {
+    let key = circuits::key_of(api, &endpoint);
+    let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
+    Ok(EndpointView::new(endpoint, key.as_deref(), status.first().copied().unwrap_or(Status::Closed)))
+}

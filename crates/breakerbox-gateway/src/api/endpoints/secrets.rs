@@ -1,0 +1,135 @@
+//! Secrets that requests are signed with: shown to who manages, and rotated.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use breakerbox_core::{Timestamp, parse_duration};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::seen;
+use crate::api::Api;
+use crate::api::caller::{Allowed, Manage};
+use crate::api::problem::{Answer, Problem};
+use crate::api::reading::fields::{Moment, Text};
+use crate::api::reading::{Named, OptionalJson};
+use crate::objects::{EndpointId, Secret, SigningSecrets};
+
+/// How long the secret before stays, unless it is said.
+const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long it may stay.
+const LONGEST_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(secrets)).routes(routes!(rotate))
+}
+
+/// Secrets, the newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Secrets)]
+pub(in crate::api) struct SecretsView {
+    /// One, or two during a rotation.
+    #[schema(inline)]
+    secrets: Vec<SecretView>,
+}
+
+/// A secret in its time.
+#[derive(Serialize, ToSchema)]
+struct SecretView {
+    /// The secret.
+    #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
+    secret: String,
+    /// Since when requests are signed with it.
+    #[schema(value_type = String, format = "date-time")]
+    since: Moment,
+    /// Until when; null: until it is replaced.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    until: Option<Moment>,
+}
+
+impl SecretsView {
+    /// Those that are in use now.
+    pub(in crate::api) fn new(secrets: &SigningSecrets, now: Timestamp) -> Self {
+        let in_use = secrets.iter().filter(|one| one.until.is_none_or(|until| now < until));
+        let secrets = in_use.map(|one| SecretView {
+            secret: one.secret.reveal(),
+            since: Moment(one.since),
+            until: one.until.map(Moment),
+        });
+        Self { secrets: secrets.collect() }
+    }
+}
+
+/// A secret that replaces another.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct NewSecret {
+    /// The secret; a new one if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
+    secret: Option<Text<Secret>>,
+    /// For how long requests are signed with the one before too, from `0s` to `30d`; a day if nothing is said.
+    #[serde(default)]
+    #[schema(example = "24h")]
+    overlap: Option<String>,
+}
+
+impl NewSecret {
+    /// The secret and the overlap.
+    pub(in crate::api) fn split(self) -> Answer<(Secret, Duration)> {
+        let overlap = match self.overlap {
+            None => OVERLAP,
+            Some(text) => parse_duration(&text).map_err(|why| Problem::invalid("overlap", why))?,
+        };
+        if overlap > LONGEST_OVERLAP {
+            return Err(Problem::invalid("overlap", "must be at most 30d"));
+        }
+        Ok((self.secret.map_or_else(Secret::random, |secret| secret.0), overlap))
+    }
+}
+
+/// Show an endpoint's secrets
+///
+/// The newest first; two during a rotation.
+#[utoipa::path(
+    get,
+    path = "/v1/endpoints/{endpoint}/secrets",
+    tag = "endpoints",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The secrets", body = SecretsView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn secrets(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+) -> Answer<axum::Json<SecretsView>> {
+    let endpoint = seen(&api, &caller, id).await?;
+    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.now())))
+}
+
+/// Rotate an endpoint's secret
+///
+/// Requests are signed with the new one from now on, and with the one before too for as long as the overlap says.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints/{endpoint}/secrets/rotate",
+    tag = "endpoints",
+    request_body(content = Option<NewSecret>),
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The secrets", body = SecretsView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn rotate(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+    OptionalJson(body): OptionalJson<NewSecret>,
+) -> Answer<axum::Json<SecretsView>> {
+    seen(&api, &caller, id).await?;
+    let (secret, overlap) = body.split()?;
+    let endpoint = api.services.records.rotate_endpoint_secret(id, secret, overlap).await?;
+    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.now())))
+}

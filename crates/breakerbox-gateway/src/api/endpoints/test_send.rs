@@ -1,0 +1,112 @@
+//! One request to an endpoint, now, to see what it says. It passes the same address policy as any other.
+
+use axum::extract::State;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::seen;
+use crate::api::Api;
+use crate::api::caller::{Allowed, Manage};
+use crate::api::problem::{Answer, Code, Problem};
+use crate::api::reading::fields::Text;
+use crate::api::reading::{Named, OptionalJson};
+use crate::api::services::TestEvent;
+use crate::delivery::Reply;
+use crate::objects::{EndpointId, EventType};
+use crate::send::Incoming;
+
+/// What is sent if nothing is said.
+const TYPE: &str = "breakerbox.test";
+const PAYLOAD: &[u8] = br#"{"test":true}"#;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(test))
+}
+
+/// What to send.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct TestBody {
+    /// The event type; `breakerbox.test` if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
+    r#type: Option<Text<EventType>>,
+    /// Any JSON.
+    #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<serde_json::Value>,
+}
+
+/// What came of it.
+#[derive(Serialize, ToSchema)]
+struct TestView {
+    /// Whether it was answered with 2xx.
+    ok: bool,
+    /// The status that was answered; null: there was no answer.
+    status: Option<u16>,
+    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset or protocol.
+    fault: Option<&'static str>,
+    /// More about the fault, for people.
+    detail: Option<String>,
+    /// How long it took.
+    latency_ms: u64,
+    /// The first bytes of the answer, as text.
+    response: String,
+}
+
+impl From<Incoming> for TestView {
+    fn from(incoming: Incoming) -> Self {
+        let (status, fault) = match incoming.reply {
+            Reply::Answered { status, .. } => (Some(status), None),
+            Reply::Failed(fault) => (None, Some(fault.name())),
+        };
+        Self {
+            ok: status.is_some_and(|status| (200..300).contains(&status)),
+            status,
+            fault,
+            detail: incoming.detail,
+            latency_ms: u64::try_from(incoming.latency.as_millis()).unwrap_or(u64::MAX),
+            response: String::from_utf8_lossy(&incoming.body).into_owned(),
+        }
+    }
+}
+
+/// Send a test event
+///
+/// One signed request, now, whatever the circuit says. It is not retried, counts nowhere and is kept nowhere.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints/{endpoint}/test",
+    tag = "endpoints",
+    request_body(content = Option<TestBody>),
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "What came of it", body = TestView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn test(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<EndpointId>,
+    OptionalJson(body): OptionalJson<TestBody>,
+) -> Answer<axum::Json<TestView>> {
+    let endpoint = seen(&api, &caller, id).await?;
+    let entry = api.services.directory.endpoint(endpoint.lane());
+    let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;
+    let kind = match body.r#type {
+        Some(kind) => kind.0,
+        None => TYPE.parse().map_err(|error| Problem::internal("the test's event type", &error))?,
+    };
+    let payload = match body.payload {
+        Some(value) => value.to_string().into(),
+        None => Bytes::from_static(PAYLOAD),
+    };
+    // Each of them may take as long as the endpoint's time limit.
+    let _place = api.test_sends.try_acquire().map_err(|_| {
+        Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
+    })?;
+    let event = TestEvent { kind, payload, content_type: "application/json".into() };
+    Ok(axum::Json(api.services.tests.test(entry, event).await.into()))
+}

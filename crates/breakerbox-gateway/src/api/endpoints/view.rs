@@ -1,0 +1,270 @@
+//! Endpoints, as they are shown and changed.
+
+use std::time::Duration;
+
+use breakerbox_core::{CircuitBy, Key, Status, format_duration};
+use serde::Serialize;
+use serde_json::Value;
+use url::Url;
+use utoipa::ToSchema;
+
+use crate::api::circuits::{CircuitId, StateView};
+use crate::api::problem::{Answer, Problem};
+use crate::api::reading::bodies::bodies;
+use crate::api::reading::fields::{Change, Moment, Span, Text};
+use crate::api::tenants::{RateView, checked_name, checked_policy};
+use crate::delivery::{CustomHeaders, RetrySchedule};
+use crate::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
+
+/// The longest description, in characters.
+const LONGEST_DESCRIPTION: usize = 500;
+/// The most types and patterns.
+const MOST_TYPES: usize = 100;
+/// The longest time that a request may take.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most requests at once.
+const MOST_IN_FLIGHT: u32 = 10_000;
+
+/// A registered destination of a tenant.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Endpoint)]
+pub(super) struct EndpointView {
+    /// Its name.
+    #[schema(example = "ep_01h5k2m8w4c7e")]
+    id: String,
+    /// Whose.
+    tenant: String,
+    /// Where.
+    url: String,
+    /// For people.
+    description: String,
+    /// Which events it gets, such as `invoice.paid` or `invoice.*`; all if there are none.
+    types: Vec<String>,
+    /// Whether anything is sent. If not, what comes is parked.
+    enabled: bool,
+    /// Why nothing is sent: its owner said so, it answered 410, or its circuit is disabled.
+    #[schema(inline)]
+    disabled_because: Option<BecauseView>,
+    /// Its circuit.
+    #[schema(inline)]
+    circuit: Option<CircuitOf>,
+    /// The names of the headers sent with each request. Their values may be secrets, and are not shown.
+    header_names: Vec<String>,
+    /// How long a request may take; null: the gateway's default.
+    timeout: Option<String>,
+    /// How many requests at once; null: the gateway's default.
+    max_in_flight: Option<u32>,
+    /// How many requests in a second; null: as many as it takes.
+    #[schema(inline)]
+    rate: Option<RateView>,
+    /// The waits between attempts; null: the tenant's.
+    #[schema(value_type = Option<Vec<String>>)]
+    retry: Option<RetrySchedule>,
+    /// The policy of its circuit, over the tenant's.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// After how long waiting work is given up; null: as the tenant says.
+    expires_after: Option<String>,
+    /// When it was created.
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Moment,
+    /// When it was last changed.
+    #[schema(value_type = String, format = "date-time")]
+    changed_at: Moment,
+}
+
+/// Why nothing is sent.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum BecauseView {
+    Owner,
+    Gone,
+    Circuit,
+}
+
+/// An endpoint's circuit.
+#[derive(Serialize, ToSchema)]
+struct CircuitOf {
+    /// Its name in paths.
+    id: String,
+    /// Its key.
+    key: String,
+    /// Its state.
+    #[schema(inline)]
+    state: StateView,
+}
+
+impl EndpointView {
+    pub(super) fn new(endpoint: Endpoint, key: Option<&str>, status: Status) -> Self {
+        let settings = endpoint.settings;
+        let because = match endpoint.disabled {
+            Some(DisabledBecause::Owner) => Some(BecauseView::Owner),
+            Some(DisabledBecause::Gone) => Some(BecauseView::Gone),
+            Some(DisabledBecause::Circuit) => Some(BecauseView::Circuit),
+            None => (status == Status::Disabled).then_some(BecauseView::Circuit),
+        };
+        Self {
+            id: endpoint.id.to_string(),
+            tenant: endpoint.tenant.to_string(),
+            url: settings.url.into(),
+            description: settings.description,
+            types: settings.filter.patterns().collect(),
+            enabled: because.is_none(),
+            disabled_because: because,
+            circuit: key.map(|key| CircuitOf {
+                id: CircuitId::of(key).to_string(),
+                key: key.to_owned(),
+                state: status.into(),
+            }),
+            header_names: settings.headers.iter().map(|(name, _)| name.to_string()).collect(),
+            timeout: settings.timeout.map(format_duration),
+            max_in_flight: settings.max_in_flight,
+            rate: settings.rate.map(RateView::from),
+            retry: settings.retry,
+            policy: settings.policy,
+            expires_after: settings.expires_after.map(format_duration),
+            created_at: Moment(endpoint.created_at),
+            changed_at: Moment(endpoint.changed_at),
+        }
+    }
+}
+
+bodies! {
+    /// An endpoint to create.
+    create EndpointBody {
+        /// Where: http or https.
+        #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/in")]
+        url: [String],
+        /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+        #[serde(default)]
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+        tenant: [Option<Text<TenantId>>],
+        /// With which its requests are signed; a new one if nothing is said.
+        #[serde(default)]
+        #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
+        secret: [Option<Text<Secret>>],
+        /// False: it begins disabled.
+        #[serde(default)]
+        enabled: [Option<bool>],
+    }
+    /// What to change of an endpoint. What is left out stays; null: the default again.
+    change EndpointChange {
+        /// Where: http or https. What waits goes there.
+        #[schema(format = "uri", max_length = 8192)]
+        url: [Option<String>],
+    }
+    both {
+        /// For people.
+        #[schema(max_length = 500)]
+        description: [Option<String>],
+        /// Which events it gets, such as `invoice.paid` or `invoice.*`; all if there are none.
+        #[schema(max_items = 100)]
+        types: [Option<Vec<String>>],
+        /// Headers sent with each request, all of them. Not Host, nor those of HTTP itself, nor `webhook-*`.
+        #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
+        headers: [Change<CustomHeaders>],
+        /// How long a request may take, from `100ms` to `5m`.
+        #[schema(value_type = Option<String>, example = "15s")]
+        timeout: [Change<Span>],
+        /// How many requests at once.
+        #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
+        max_in_flight: [Change<u32>],
+        /// How many requests in a second.
+        #[schema(value_type = Option<RateView>, inline)]
+        rate: [Change<RateView>],
+        /// The waits between attempts.
+        #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
+        retry: [Change<RetrySchedule>],
+        /// The policy of its circuit, with the names of the policy file. Needs an admin key.
+        #[schema(value_type = Option<Object>)]
+        policy: [Change<Value>],
+        /// After how long waiting work is given up, such as `72h`.
+        #[schema(value_type = Option<String>, example = "72h")]
+        expires_after: [Change<Span>],
+    }
+}
+
+impl EndpointChange {
+    /// Whether it says something that only an admin may.
+    pub(super) const fn sets_policy(&self) -> bool {
+        !self.policy.is_keep()
+    }
+
+    /// The settings after the change.
+    pub(super) fn onto(self, mut settings: EndpointSettings) -> Answer<EndpointSettings> {
+        if let Some(url) = self.url {
+            settings.url = destination(&url)?;
+        }
+        if let Some(description) = self.description {
+            settings.description = checked_name("description", description, LONGEST_DESCRIPTION)?;
+        }
+        if let Some(types) = self.types {
+            settings.filter = filter(&types)?;
+        }
+        settings.headers = self.headers.onto(Some(settings.headers)).unwrap_or_default();
+        settings.timeout = self.timeout.try_map(checked_timeout)?.onto(settings.timeout);
+        settings.max_in_flight = self.max_in_flight.try_map(checked_in_flight)?.onto(settings.max_in_flight);
+        settings.rate = self.rate.try_map(|rate| rate.checked("rate"))?.onto(settings.rate);
+        settings.retry = self.retry.onto(settings.retry);
+        settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
+        settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
+        Ok(settings)
+    }
+}
+
+/// The settings of an endpoint about which nothing was said but where it is.
+pub(super) fn fresh(url: &str) -> Answer<EndpointSettings> {
+    Ok(EndpointSettings {
+        url: destination(url)?,
+        description: String::new(),
+        filter: Filter::ALL,
+        headers: CustomHeaders::default(),
+        timeout: None,
+        max_in_flight: None,
+        rate: None,
+        retry: None,
+        policy: None,
+        expires_after: None,
+    })
+}
+
+/// A URL that something can be sent to. Whether its address may be called is seen when it is called.
+fn destination(text: &str) -> Answer<Url> {
+    let wrong = |why: String| {
+        let why = why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
+        Problem::invalid("url", why)
+    };
+    // Checked as a key, whoever it is for: what can have no circuit can't be a destination.
+    Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong(error.to_string()))?;
+    Url::parse(text).map_err(|error| wrong(error.to_string()))
+}
+
+fn filter(types: &[String]) -> Answer<Filter> {
+    if types.len() > MOST_TYPES {
+        let why = format!("must be at most {MOST_TYPES}, but are {}", types.len());
+        return Err(Problem::invalid("types", why));
+    }
+    for (place, text) in types.iter().enumerate() {
+        if let Err(why) = Filter::any_of([text.as_str()]) {
+            return Err(Problem::invalid(
+                &format!("types[{place}]"),
+                format_args!("{why}, or such a type and `.*`"),
+            ));
+        }
+    }
+    Filter::any_of(types.iter().map(String::as_str)).map_err(|why| Problem::invalid("types", why))
+}
+
+fn checked_timeout(span: Span) -> Answer<Duration> {
+    if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
+        return Ok(span.0);
+    }
+    Err(Problem::invalid("timeout", format_args!("must be 100ms to 5m, but is {}", format_duration(span.0))))
+}
+
+fn checked_in_flight(found: u32) -> Answer<u32> {
+    if (1..=MOST_IN_FLIGHT).contains(&found) {
+        return Ok(found);
+    }
+    Err(Problem::invalid("max_in_flight", format_args!("must be 1 to {MOST_IN_FLIGHT}, but is {found}")))
+}

@@ -1,0 +1,49 @@
+//! How fast each tenant may submit events. Only tenants that have a limit are remembered.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+
+use crate::api::problem::{Answer, Code, Problem};
+use crate::delivery::TokenBucket;
+use crate::objects::TenantId;
+use crate::queue::TenantEntry;
+
+/// When so many tenants are remembered, all are forgotten: their buckets are full again, once.
+const REMEMBERED: usize = 100_000;
+
+/// A bucket for each tenant that has a limit.
+#[derive(Debug, Default)]
+pub(in crate::api) struct IngestRates(Mutex<HashMap<TenantId, TokenBucket>>);
+
+impl IngestRates {
+    /// Takes a token for each event, or none. A batch that is larger than the burst needs a full bucket.
+    pub(super) fn take(&self, tenant: &TenantEntry, events: usize, now: Timestamp) -> Answer<()> {
+        let Some(limit) = tenant.ingest_rate else { return Ok(()) };
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= REMEMBERED && !buckets.contains_key(&tenant.id) {
+            buckets.clear();
+        }
+        let bucket = buckets.entry(tenant.id.clone()).or_insert_with(|| TokenBucket::new(limit));
+        if bucket.limit() != limit {
+            bucket.change(limit, now);
+        }
+        let wanted = u32::try_from(events).unwrap_or(u32::MAX).min(limit.burst);
+        for taken in 0..wanted {
+            if let Err(due) = bucket.take(now) {
+                (0..taken).for_each(|_| bucket.give_back());
+                // The last of them is there then.
+                let more = f64::from(wanted - taken - 1) / limit.per_second.max(f64::MIN_POSITIVE);
+                let wait = due.since(now) + Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX / 2);
+                let detail = format!(
+                    "the tenant may submit {} events in a second, {} at once; nothing was accepted",
+                    limit.per_second, limit.burst
+                );
+                return Err(Problem::new(Code::RateLimited, detail).retry_after(wait));
+            }
+        }
+        Ok(())
+    }
+}

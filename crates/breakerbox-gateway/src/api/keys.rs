@@ -1,0 +1,234 @@
+//! API keys: create (shown once), list, show, revoke.
+//!
+//! Nobody can give away more than they have: a key for one tenant makes keys for that tenant, and only an admin makes any.
+
+use axum::extract::State;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Api;
+use super::caller::{Admin, Allowed, Caller};
+use super::listing::{Listed, PagingOfTenant};
+use super::problem::{Answer, Problem};
+use super::reading::fields::{Moment, Text};
+use super::reading::{Json, Named, Query};
+use super::tenants::checked_name;
+use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
+use crate::queue::records::NewApiKey;
+
+/// The longest name, in characters.
+const LONGEST_NAME: usize = 200;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(revoke))
+}
+
+/// One thing that a key may do.
+#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ScopeView {
+    Admin,
+    Manage,
+    Read,
+    Send,
+}
+
+impl From<Scope> for ScopeView {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Admin => Self::Admin,
+            Scope::Manage => Self::Manage,
+            Scope::Read => Self::Read,
+            Scope::Send => Self::Send,
+        }
+    }
+}
+
+impl From<ScopeView> for Scope {
+    fn from(scope: ScopeView) -> Self {
+        match scope {
+            ScopeView::Admin => Self::Admin,
+            ScopeView::Manage => Self::Manage,
+            ScopeView::Read => Self::Read,
+            ScopeView::Send => Self::Send,
+        }
+    }
+}
+
+/// An API key to create.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct KeyBody {
+    /// For people.
+    #[schema(max_length = 200, example = "billing")]
+    name: String,
+    /// What it may do. Admin includes the rest, manage includes read.
+    #[schema(inline, min_items = 1, max_items = 4)]
+    scopes: Vec<ScopeView>,
+    /// For which tenant; null or absent: for all, or with a key for one tenant, for that one.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// Until when it is good; null or absent: until it is revoked.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    expires_at: Option<Text<Moment>>,
+}
+
+/// What is kept of an API key.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ApiKey)]
+struct KeyView {
+    /// Its name; no secret.
+    #[schema(example = "key_01h5k2m8w4c7e")]
+    id: String,
+    /// For people.
+    name: String,
+    /// What it may do.
+    #[schema(inline)]
+    scopes: Vec<ScopeView>,
+    /// For which tenant; null: for all.
+    tenant: Option<String>,
+    /// When it was created.
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Moment,
+    /// Until when it is good.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    expires_at: Option<Moment>,
+    /// When it was revoked.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    revoked_at: Option<Moment>,
+}
+
+impl From<&ApiKey> for KeyView {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.to_string(),
+            name: key.name.clone(),
+            scopes: key.scopes.iter().map(ScopeView::from).collect(),
+            tenant: key.tenant.as_ref().map(TenantId::to_string),
+            created_at: Moment(key.created_at),
+            expires_at: key.expires_at.map(Moment),
+            revoked_at: key.revoked_at.map(Moment),
+        }
+    }
+}
+
+/// An API key that was created, with the key itself.
+#[derive(Serialize, ToSchema)]
+struct CreatedKeyView {
+    #[serde(flatten)]
+    shown: KeyView,
+    /// The key itself. It is shown now and never again.
+    #[schema(example = "bbx_...")]
+    key: String,
+}
+
+/// List API keys
+///
+/// The newest first, revoked and expired ones too.
+#[utoipa::path(
+    get,
+    path = "/v1/keys",
+    tag = "keys",
+    params(PagingOfTenant),
+    responses((status = 200, description = "API keys, the newest first", body = Listed<KeyView>)),
+    security(("api_key" = ["admin"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Query(query): Query<PagingOfTenant>,
+) -> Answer<axum::Json<Listed<KeyView>>> {
+    let (tenant, page) = query.split();
+    let tenant = caller.tenant_seen(tenant)?;
+    let found = api.services.records.api_keys(tenant.as_ref(), &page).await?;
+    Ok(axum::Json(Listed::of(found, |key| KeyView::from(&key))))
+}
+
+/// Create an API key
+///
+/// The answer has the key itself, now and never again.
+#[utoipa::path(
+    post,
+    path = "/v1/keys",
+    tag = "keys",
+    request_body = KeyBody,
+    responses((status = 201, description = "The key", body = CreatedKeyView)),
+    security(("api_key" = ["admin"])),
+)]
+async fn create(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Json(body): Json<KeyBody>,
+) -> Answer<(StatusCode, axum::Json<CreatedKeyView>)> {
+    let scopes: Vec<Scope> = body.scopes.into_iter().map(Scope::from).collect();
+    if scopes.is_empty() {
+        return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
+    }
+    let expires_at = body.expires_at.map(|moment| moment.0.0);
+    if expires_at.is_some_and(|expires_at| expires_at <= api.now()) {
+        return Err(Problem::invalid("expires_at", "must be in the future"));
+    }
+    let text = ApiKeyText::random();
+    let new = NewApiKey {
+        hash: text.hash(),
+        name: checked_name("name", body.name, LONGEST_NAME)?,
+        scopes: Scopes::of(&scopes),
+        tenant: caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?,
+        expires_at,
+    };
+    let key = api.services.records.create_api_key(new).await?;
+    let shown = KeyView::from(&key);
+    Ok((StatusCode::CREATED, axum::Json(CreatedKeyView { shown, key: text.reveal() })))
+}
+
+/// Show an API key
+#[utoipa::path(
+    get,
+    path = "/v1/keys/{key}",
+    tag = "keys",
+    params(("key" = String, Path, description = "The key's id, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "What is kept of the key", body = KeyView)),
+    security(("api_key" = ["admin"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<ApiKeyId>,
+) -> Answer<axum::Json<KeyView>> {
+    Ok(axum::Json((&seen(&api, &caller, id).await?).into()))
+}
+
+/// Revoke an API key
+///
+/// When this is answered, nobody gets in with it any more.
+#[utoipa::path(
+    post,
+    path = "/v1/keys/{key}/revoke",
+    tag = "keys",
+    params(("key" = String, Path, description = "The key's id, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "What is kept of the key", body = KeyView)),
+    security(("api_key" = ["admin"])),
+)]
+async fn revoke(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<ApiKeyId>,
+) -> Answer<axum::Json<KeyView>> {
+    seen(&api, &caller, id).await?;
+    Ok(axum::Json((&api.services.records.revoke_api_key(id).await?).into()))
+}
+
+/// A key, if the caller may know of it: one for all tenants is not for those who have but one.
+async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> Answer<ApiKey> {
+    let key = api.services.records.api_key(id).await?;
+    let is_theirs = match &key.tenant {
+        Some(tenant) => caller.sees(tenant),
+        None => caller.0.tenant.is_none(),
+    };
+    if is_theirs { Ok(key) } else { Err(Problem::not_found("API key", &id.to_string())) }
+}

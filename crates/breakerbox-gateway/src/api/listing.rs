@@ -1,0 +1,106 @@
+//! Listings, page by page.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::problem::{Code, Problem};
+use super::reading::fields::Text;
+use crate::objects::TenantId;
+use crate::queue::records::{Cursor, MAX_PAGE, Page, PageOf, RecordsError};
+
+/// Which page of a listing.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Paging {
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    pub(super) limit: Option<Text<Limit>>,
+    /// The `next` of the page before.
+    pub(super) cursor: Option<String>,
+}
+
+/// Which page of a listing, and whose.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PagingOfTenant {
+    /// Only this tenant's.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    pub(super) tenant: Option<Text<TenantId>>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+impl PagingOfTenant {
+    /// Whose, and which page.
+    pub(super) fn split(self) -> (Option<TenantId>, PageOf) {
+        let paging = Paging { limit: self.limit, cursor: self.cursor };
+        (self.tenant.map(|tenant| tenant.0), paging.into())
+    }
+}
+
+/// How many at the most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit(pub(super) usize);
+
+impl std::str::FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let limit = text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
+        limit.map(Self).ok_or_else(|| format!("must be a whole number from 1 to {MAX_PAGE}"))
+    }
+}
+
+impl From<Paging> for PageOf {
+    fn from(paging: Paging) -> Self {
+        let limit = paging.limit.map_or(Self::default().limit, |limit| limit.0.0);
+        Self { after: paging.cursor.map(Cursor), limit }
+    }
+}
+
+/// A part of a listing.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Listed<T> {
+    /// What is listed. It may be less than asked for, or nothing, and not the last page.
+    pub(super) items: Vec<T>,
+    /// Where to go on, as `cursor` of the next request; null: that was all.
+    pub(super) next: Option<String>,
+}
+
+impl<T> Listed<T> {
+    /// A page, each item as it is shown.
+    pub(super) fn of<U>(page: Page<U>, show: impl FnMut(U) -> T) -> Self {
+        Self { items: page.items.into_iter().map(show).collect(), next: page.next.map(|cursor| cursor.0) }
+    }
+}
+
+impl From<RecordsError> for Problem {
+    fn from(error: RecordsError) -> Self {
+        match error {
+            RecordsError::Missing { what, name } => Self::not_found(what, &name),
+            RecordsError::Exists { what, name } => {
+                Self::new(Code::AlreadyExists, format!("there is a {what} {name:?} already"))
+            }
+            RecordsError::Changed { what, name } => Self::new(
+                Code::Changed,
+                format!("the {what} {name:?} is not as `if-match` says; read it again"),
+            ),
+            RecordsError::InUse(_) | RecordsError::State { .. } => {
+                Self::new(Code::WrongState, error.to_string())
+            }
+            RecordsError::BacklogFull { .. } => Self::new(Code::BacklogFull, error.to_string()),
+            RecordsError::Cursor => {
+                Self::new(Code::InvalidQuery, "cursor: must be the `next` of a page of this listing")
+                    .of_field("cursor")
+            }
+            RecordsError::Policy(why) => Self::new(Code::InvalidField, format!("policy.{why}")).of_policy(),
+            RecordsError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
+            RecordsError::Queue(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The REST API under `/v1`: JSON in, JSON out, problems with stable codes.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Services`] | what the API stands on |
+//! | [`serve`] | listens, answers, stops |
+//! | [`router`] | all routes, and the document that describes them |
+//! | `caller` | who calls, and what they may do |
+//! | `reading` | bodies, queries and paths as values; what is wrong with them |
+//! | [`Problem`], [`Code`] | what is said when it was not done |
+//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `circuits`, `keys` | the routes, a part for each kind of thing |
+//! | `system` | health and metrics |
+//! | `document` | `/openapi.json`, and a page to read it |
+//!
+//! The API decides who may do what, and what a request means. What is kept and what becomes of it is decided elsewhere.
+
+mod caller;
+mod circuits;
+mod deliveries;
+mod document;
+mod endpoints;
+mod events;
+mod keys;
+mod listing;
+mod problem;
+mod reading;
+mod resends;
+mod revision;
+mod serve;
+mod services;
+mod system;
+mod tenants;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::Router;
+use breakerbox_core::Timestamp;
+use http::{Method, Uri};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+pub use self::caller::DEFAULT_TENANT;
+pub use self::problem::{Code, Problem};
+pub use self::serve::Connections;
+pub use self::services::{Health, HealthReport, Intake, Limits, Services, TestEvent, TestSend};
+
+use self::caller::Failures;
+use self::events::IngestRates;
+use self::reading::Budget;
+
+/// How many test sends there may be at once.
+const TEST_SENDS: usize = 8;
+
+/// What every handler can reach.
+#[derive(Clone)]
+struct Api(Arc<Reach>);
+
+struct Reach {
+    services: Services,
+    budget: Budget,
+    failures: Failures,
+    rates: IngestRates,
+    test_sends: Semaphore,
+}
+
+impl Deref for Api {
+    type Target = Reach;
+
+    fn deref(&self) -> &Reach {
+        &self.0
+    }
+}
+
+impl Reach {
+    /// The queue's time.
+    fn now(&self) -> Timestamp {
+        (self.services.clock)()
+    }
+}
+
+/// Answers what comes in until `stop` is ready, and then lets what is under way finish.
+pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<Output = ()> + Send) {
+    let connections = services.limits.connections;
+    serve_router(listener, router(services), connections, stop).await;
+}
+
+/// The same for a router that has more routes than the API's.
+pub async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    connections: Connections,
+    stop: impl Future<Output = ()> + Send,
+) {
+    serve::serve(listener, router, connections, stop).await;
+}
+
+/// All routes of the API.
+#[must_use]
+pub fn router(services: Services) -> Router {
+    let limits = &services.limits;
+    let api = Api(Arc::new(Reach {
+        budget: Budget::new(limits.bodies, limits.body_timeout),
+        failures: Failures::default(),
+        rates: IngestRates::default(),
+        test_sends: Semaphore::new(TEST_SENDS),
+        services,
+    }));
+    let (router, document) = routes().split_for_parts();
+    router
+        .merge(document::routes(&document::completed(document)))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(api)
+}
+
+/// The OpenAPI document.
+#[must_use]
+pub fn document() -> OpenApi {
+    document::completed(routes().into_openapi())
+}
+
+fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(document::frame())
+        .merge(events::routes())
+        .merge(tenants::routes())
+        .merge(endpoints::routes())
+        .merge(deliveries::routes())
+        .merge(resends::routes())
+        .merge(circuits::routes())
+        .merge(keys::routes())
+        .merge(system::routes())
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    let detail = format!("there is nothing at {:?}; /docs lists all paths", uri.path());
+    Problem::new(Code::NotFound, detail)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{:?} can't be asked with {method}; the header `allow` says how it can", uri.path());
+    Problem::new(Code::MethodNotAllowed, detail)
+}

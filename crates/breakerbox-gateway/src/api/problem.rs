@@ -1,0 +1,363 @@
+//! What the API says when it does not do what was asked: a problem (RFC 9457) with a code that never changes its meaning.
+//!
+//! A detail is a sentence for people. It names what the caller sent, and never what is inside the gateway.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::objects::Scope;
+use crate::queue::{AcceptError, QueueError};
+
+/// The media type of a problem.
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The longest detail. It may quote what was sent.
+const LONGEST_DETAIL: usize = 400;
+
+macro_rules! codes {
+    ($($code:ident $name:literal $status:literal $title:literal,)*) => {
+        /// What went wrong. A code keeps its meaning and its status for ever.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Code {
+            $(#[doc = $title] $code,)*
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$code),*];
+
+            /// As it is written.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$code => $name,)* }
+            }
+
+            /// Its status.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$code => $status,)* }
+            }
+
+            /// What it means, for any request.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$code => $title,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson "invalid_json" 400 "The body is not JSON",
+    InvalidQuery "invalid_query" 400 "A query parameter is not valid",
+    InvalidHeader "invalid_header" 400 "A header is not valid",
+    BodyIncomplete "body_incomplete" 400 "The body ended before it was whole",
+    Unauthenticated "unauthenticated" 401 "A valid API key is needed",
+    ScopeMissing "scope_missing" 403 "The API key lacks the scope that this needs",
+    TenantMismatch "tenant_mismatch" 403 "The API key is for another tenant",
+    NotFound "not_found" 404 "There is nothing of that name",
+    MethodNotAllowed "method_not_allowed" 405 "The path has no such method",
+    BodyTimeout "body_timeout" 408 "The body came too slowly",
+    AlreadyExists "already_exists" 409 "There is one of that name already",
+    WrongState "wrong_state" 409 "Its state does not allow that",
+    IdempotencyKeyReused "idempotency_key_reused" 409 "The idempotency key was used for another request",
+    Changed "changed" 412 "Somebody else changed it meanwhile",
+    BodyTooLarge "body_too_large" 413 "The body is too large",
+    PayloadTooLarge "payload_too_large" 413 "The payload of an event is too large",
+    UnsupportedMediaType "unsupported_media_type" 415 "The body must be application/json",
+    InvalidField "invalid_field" 422 "A field is not valid",
+    MissingField "missing_field" 422 "A field is missing",
+    UnknownField "unknown_field" 422 "There is no such field",
+    TooManyFailures "too_many_failures" 429 "Too many requests without a valid API key",
+    RateLimited "rate_limited" 429 "The tenant submits events too fast",
+    BacklogFull "backlog_full" 429 "Too much of the tenant's work waits",
+    Internal "internal" 500 "Something went wrong in the gateway",
+    Overloaded "overloaded" 503 "The gateway has too much to do",
+    Unavailable "unavailable" 503 "The gateway can't do this at the moment",
+    DiskReserve "disk_reserve" 507 "The disk is nearly full",
+}
+
+/// What went wrong with a request.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    field: Option<Box<str>>,
+    retry_after: Option<Duration>,
+    /// What the log is told and the caller is not.
+    cause: Option<Box<str>>,
+}
+
+/// What the log is told of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged(pub(crate) Box<str>);
+
+/// A handler's answer.
+pub(super) type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem, and a sentence that says what to do about it.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, detail: detail.into(), field: None, retry_after: None, cause: None }
+    }
+
+    /// A field whose value won't do.
+    #[must_use]
+    pub fn invalid(field: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(Code::InvalidField, format!("{field}: {why}")).of_field(field)
+    }
+
+    /// Nothing has that name, or nothing that this caller may know of.
+    #[must_use]
+    pub fn not_found(what: &str, name: &str) -> Self {
+        Self::new(Code::NotFound, format!("there is no {what} {name:?}"))
+    }
+
+    /// The key is good, but not for this.
+    #[must_use]
+    pub fn scope_missing(wanted: Scope, why: &str) -> Self {
+        Self::new(Code::ScopeMissing, format!("{why} needs the scope `{}`", wanted.name()))
+    }
+
+    /// Names the field.
+    #[must_use]
+    pub fn of_field(mut self, field: &str) -> Self {
+        self.field = Some(shortened(field).into());
+        self
+    }
+
+    /// The same problem within something: `events[3]` and `priority` make `events[3].priority`.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        if let Some(field) = &self.field {
+            let path = format!("{outer}.{field}");
+            // The detail begins with the field where there is one.
+            if let Some(rest) = self.detail.strip_prefix(&**field) {
+                self.detail = format!("{path}{rest}").into();
+            }
+            self.field = Some(path.into());
+        } else {
+            self.detail = format!("{outer}: {}", self.detail).into();
+            self.field = Some(outer.into());
+        }
+        self
+    }
+
+    /// The same with another code.
+    #[must_use]
+    pub(super) const fn with_code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// Names the field of a policy, which the detail begins with.
+    #[must_use]
+    pub(super) fn of_policy(self) -> Self {
+        let field = self.detail.split(": ").next().unwrap_or("policy").to_owned();
+        self.of_field(&field)
+    }
+
+    /// Says when to come back.
+    #[must_use]
+    pub const fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// The code.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The field, if there is one.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// The sentence.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Something failed that the caller can do nothing about. The log has the error; the answer has not.
+    #[must_use]
+    pub fn internal(doing: &'static str, error: &dyn std::error::Error) -> Self {
+        Self::new(
+            Code::Internal,
+            "something went wrong in the gateway; its log has more under this answer's x-request-id",
+        )
+        .caused_by(format!("{doing}: {}", chain(error)))
+    }
+
+    /// Tells the log, and not the caller.
+    #[must_use]
+    pub fn caused_by(mut self, cause: String) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+}
+
+/// An error with all its sources, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}
+
+/// No longer than anybody reads, and without characters that disturb a terminal.
+fn shortened(text: &str) -> String {
+    let mut line: String =
+        text.chars().take(LONGEST_DETAIL).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(LONGEST_DETAIL).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// A problem as it is written.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem, example = json!({
+    "type": "/docs#invalid_field",
+    "title": "A field is not valid",
+    "status": 422,
+    "code": "invalid_field",
+    "detail": "priority: must be high, important, medium or low",
+    "field": "priority"
+}))]
+pub(crate) struct Written<'a> {
+    /// Where it is explained.
+    r#type: String,
+    /// What the code means, for any request.
+    title: &'a str,
+    /// The status, again.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What went wrong, for programs. A code keeps its meaning for ever.
+    code: &'a str,
+    /// What went wrong, for people.
+    detail: &'a str,
+    /// The field at fault, such as `events[3].priority`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    field: Option<&'a str>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let code = self.code;
+        let detail = shortened(&self.detail);
+        let written = Written {
+            r#type: format!("/docs#{}", code.name()),
+            title: code.title(),
+            status: code.status(),
+            code: code.name(),
+            detail: &detail,
+            field: self.field.as_deref(),
+        };
+        let body = serde_json::to_vec(&written).unwrap_or_default();
+        let mut response = Response::new(body.into());
+        *response.status_mut() =
+            StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if code == Code::Unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"breakerbox\""));
+        }
+        let wait = self.retry_after.or(matches!(code.status(), 429 | 503).then_some(Duration::from_secs(1)));
+        if let Some(wait) = wait {
+            // Rounded up: who comes back too early is refused again.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Some(cause) = self.cause {
+            response.extensions_mut().insert(Logged(cause));
+        }
+        response
+    }
+}
+
+impl From<QueueError> for Problem {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Busy => Self::new(Code::Overloaded, "the queue has too much to do; try again"),
+            QueueError::Closed => Self::new(Code::Unavailable, "the gateway is stopping; try again"),
+            QueueError::DiskFull => Self::new(Code::DiskReserve, "the disk is full; nothing was written"),
+            other => {
+                Self::new(Code::Unavailable, "the database does not answer; nothing was written, try again")
+                    .caused_by(chain(&other))
+            }
+        }
+    }
+}
+
+impl From<AcceptError> for Problem {
+    fn from(error: AcceptError) -> Self {
+        match error {
+            AcceptError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
+            AcceptError::BacklogFull { waiting, bytes } => Self::new(
+                Code::BacklogFull,
+                format!(
+                    "{waiting} deliveries with {bytes} bytes wait, and the tenant's limit leaves no room for \
+                     these; nothing was accepted"
+                ),
+            )
+            .retry_after(Duration::from_secs(10)),
+            AcceptError::KeyReused => Self::new(
+                Code::IdempotencyKeyReused,
+                "this Idempotency-Key came with another body within the last 24 hours; nothing was accepted",
+            ),
+            AcceptError::DiskReserve { .. } => Self::new(
+                Code::DiskReserve,
+                "the disk is nearly full, and what is left is kept for deliveries under way; nothing was accepted",
+            ),
+            AcceptError::Queue(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_their_statuses_are_errors() {
+        for (place, code) in Code::ALL.iter().enumerate() {
+            assert!((400..600).contains(&code.status()), "{code:?}");
+            assert!(Code::ALL[place + 1..].iter().all(|other| other.name() != code.name()), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_knows_where_it_is() {
+        let problem =
+            Problem::invalid("priority", "must be high, important, medium or low").within("events[3]");
+        assert_eq!(problem.field(), Some("events[3].priority"));
+        assert_eq!(problem.detail(), "events[3].priority: must be high, important, medium or low");
+        let problem = Problem::new(Code::PayloadTooLarge, "has 300,000 bytes").within("events[0]");
+        assert_eq!((problem.field(), problem.detail()), (Some("events[0]"), "events[0]: has 300,000 bytes"));
+    }
+
+    #[test]
+    fn waits_are_rounded_up_and_never_zero() {
+        for (wait, written) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2")] {
+            let problem = Problem::new(Code::RateLimited, "").retry_after(Duration::from_millis(wait));
+            assert_eq!(problem.into_response().headers()[RETRY_AFTER], written);
+        }
+        assert!(!Problem::new(Code::Internal, "").into_response().headers().contains_key(RETRY_AFTER));
+    }
+}

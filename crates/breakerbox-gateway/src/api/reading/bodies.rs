@@ -1,0 +1,38 @@
+//! Two bodies from one list of fields: what is created and what is changed have the same settings, and must not drift apart.
+
+/// Declares a body that creates and one that changes. Each may have fields of its own. Types are in brackets, so that derives
+/// see them as they are written.
+macro_rules! bodies {
+    (
+        $(#[$create_meta:meta])*
+        create $Create:ident { $($(#[$first_meta:meta])* $first:ident: [$($first_type:tt)*],)* }
+        $(#[$change_meta:meta])*
+        change $Change:ident { $($(#[$later_meta:meta])* $later:ident: [$($later_type:tt)*],)* }
+        both { $($(#[$meta:meta])* $field:ident: [$($type:tt)*],)* }
+    ) => {
+        $(#[$create_meta])*
+        #[derive(serde::Deserialize, utoipa::ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(in crate::api) struct $Create {
+            $($(#[$first_meta])* pub(in crate::api) $first: $($first_type)*,)*
+            $(#[serde(default)] $(#[$meta])* $field: $($type)*,)*
+        }
+
+        $(#[$change_meta])*
+        #[derive(Default, serde::Deserialize, utoipa::ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(in crate::api) struct $Change {
+            $(#[serde(default)] $(#[$later_meta])* $later: $($later_type)*,)*
+            $(#[serde(default)] $(#[$meta])* $field: $($type)*,)*
+        }
+
+        impl $Create {
+            /// Its settings, as a change of what nobody has said anything about.
+            pub(in crate::api) fn take_settings(&mut self) -> $Change {
+                $Change { $($later: Default::default(),)* $($field: std::mem::take(&mut self.$field),)* }
+            }
+        }
+    };
+}
+
+pub(in crate::api) use bodies;

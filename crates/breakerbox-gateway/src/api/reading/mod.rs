@@ -1,0 +1,140 @@
+//! Requests as values: bodies, queries and paths, each refused with a problem that names what is wrong with it.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Json`], [`OptionalJson`] | a body of JSON |
+//! | [`Query`] | a query |
+//! | [`Named`] | the id in a path |
+//! | [`Budget`] | how much of all bodies may be in memory at once |
+//! | `bodies` | bodies that create and bodies that change, from one list |
+//! | `explain` | what is wrong with a value, and where |
+//! | [`fields`] | the types of single fields |
+//!
+//! What is right is read once. Only what is wrong is read a second time, to say why.
+
+pub(super) mod bodies;
+mod body;
+mod explain;
+pub(super) mod fields;
+
+pub(super) use body::{Budget, is_json, read_body};
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use bytes::Bytes;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Api;
+use super::problem::{Answer, Code, Problem};
+
+/// How large a body may be that is no event.
+pub(super) const SMALL_BODY: usize = 128 * 1024;
+
+/// Of values larger than this nothing is said but what the parser says.
+const EXPLAINED: usize = 2 * SMALL_BODY;
+
+/// A body of JSON.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+        is_json(request.headers())?;
+        let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
+        from_json(&bytes).map(Self)
+    }
+}
+
+/// A body of JSON, or none.
+pub(super) struct OptionalJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+        let media_type = is_json(request.headers());
+        let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        media_type?;
+        from_json(&bytes).map(Self)
+    }
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> Answer<T> {
+    serde_json::from_slice(bytes).map_err(|error| explained::<T>(bytes, &error))
+}
+
+/// What is wrong with a text of JSON that can't be read as a `T`.
+pub(super) fn explained<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
+    if error.is_data() {
+        let value = (bytes.len() <= EXPLAINED).then(|| serde_json::from_slice::<Value>(bytes).ok()).flatten();
+        return match value.and_then(explain::fault::<T>) {
+            Some(fault) => fault.into_problem(Code::InvalidField),
+            // A field that is there twice, among others.
+            None => Problem::new(Code::InvalidField, format!("the body: {error}")),
+        };
+    }
+    not_json(error)
+}
+
+/// It is no JSON at all.
+pub(super) fn not_json(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::InvalidJson, format!("the body is not JSON: {error}"))
+}
+
+/// What is wrong with these fields, seen as a `T`.
+pub(super) fn fault_in_fields<T: DeserializeOwned>(
+    fields: serde_json::Map<String, Value>,
+) -> Option<Problem> {
+    explain::fault::<T>(Value::Object(fields)).map(|fault| fault.into_problem(Code::InvalidField))
+}
+
+/// A query. Its values are texts, each at most once.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Answer<Self> {
+        let mut fields = BTreeMap::new();
+        let query = parts.uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if fields.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
+                let detail = format!("{name}: must be there only once");
+                return Err(Problem::new(Code::InvalidQuery, detail).of_field(&name));
+            }
+        }
+        let value = Value::Object(fields.into_iter().collect());
+        match T::deserialize(&value) {
+            Ok(query) => Ok(Self(query)),
+            Err(error) => Err(match explain::fault::<T>(value) {
+                Some(fault) => fault.into_problem(Code::InvalidQuery).with_code(Code::InvalidQuery),
+                None => Problem::new(Code::InvalidQuery, error.to_string()),
+            }),
+        }
+    }
+}
+
+/// The id in a path. What is no id names nothing, so it is not found.
+pub(super) struct Named<T>(pub(super) T);
+
+impl<T: FromStr<Err: Display>> FromRequestParts<Api> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+        let not_found = |detail: String| Problem::new(Code::NotFound, detail);
+        let params = RawPathParams::from_request_parts(parts, api)
+            .await
+            .map_err(|_| not_found("the path is not valid UTF-8".to_owned()))?;
+        let (what, text) = params.iter().next().unwrap_or_default();
+        text.parse().map(Self).map_err(|why| not_found(format!("there is no {what} {text:?}: an id {why}")))
+    }
+}

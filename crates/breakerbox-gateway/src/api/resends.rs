@@ -1,0 +1,272 @@
+//! Resends by filter and time range: background jobs. Create, list, show, cancel.
+
+use axum::extract::State;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Api;
+use super::caller::{Allowed, Caller, Manage, Read};
+use super::deliveries::StateNameView;
+use super::listing::{Listed, PagingOfTenant};
+use super::problem::{Answer, Problem};
+use super::reading::fields::{Moment, Text};
+use super::reading::{Json, Named, Query};
+use crate::objects::{EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId};
+use crate::queue::records::{DeliveryFilter, NewResend};
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))
+}
+
+/// Which deliveries to resend. All that is said must hold.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ResendBody {
+    /// Of this tenant; needed only with a key for all tenants, and then `default` if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// To this endpoint.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
+    endpoint: Option<Text<EndpointId>>,
+    /// Of this event.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
+    event: Option<Text<EventId>>,
+    /// Of this type.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
+    r#type: Option<Text<EventType>>,
+    /// In this state: delivered, failed or cancelled; failed if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<FinishedView>, inline)]
+    state: Option<Text<StateName>>,
+    /// Created then or later.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Text<Moment>>,
+    /// Created before then; up to now if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    until: Option<Text<Moment>>,
+}
+
+/// A state in which a delivery can be resent.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)]
+enum FinishedView {
+    Delivered,
+    Failed,
+    Cancelled,
+}
+
+/// A resend, and how far it is.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Resend)]
+struct ResendView {
+    /// Its name.
+    #[schema(example = "job_01h5k2m8w4c7e")]
+    id: String,
+    /// What has become of it.
+    #[schema(value_type = ResendStateView, inline)]
+    state: &'static str,
+    /// Which deliveries.
+    #[schema(inline)]
+    filter: FilterView,
+    /// The API key that asked for it.
+    by: Option<String>,
+    /// Deliveries that it made pending again.
+    resent: u64,
+    /// Deliveries that it left as they were, because their endpoint is gone.
+    skipped: u64,
+    /// It goes from the newest back, and has come to here; null: it has not begun.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    reached: Option<Moment>,
+    /// When it was created.
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Moment,
+    /// When it was done or cancelled.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    finished_at: Option<Moment>,
+}
+
+/// The state of a resend.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)]
+enum ResendStateView {
+    Running,
+    Done,
+    Cancelled,
+}
+
+/// Which deliveries.
+#[derive(Serialize, ToSchema)]
+struct FilterView {
+    tenant: Option<String>,
+    endpoint: Option<String>,
+    event: Option<String>,
+    r#type: Option<String>,
+    #[schema(value_type = Option<StateNameView>, inline)]
+    state: Option<&'static str>,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Moment>,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    until: Option<Moment>,
+}
+
+impl From<Resend> for ResendView {
+    fn from(resend: Resend) -> Self {
+        let filter = resend.filter;
+        Self {
+            id: resend.id.to_string(),
+            state: ResendState::name(resend.state),
+            filter: FilterView {
+                tenant: filter.tenant.map(|tenant| tenant.to_string()),
+                endpoint: filter.endpoint.map(|endpoint| endpoint.to_string()),
+                event: filter.event.map(|event| event.to_string()),
+                r#type: filter.kind.map(|kind| kind.to_string()),
+                state: filter.state.map(StateName::name),
+                from: filter.from.map(Moment),
+                until: filter.until.map(Moment),
+            },
+            by: resend.by.map(|by| by.to_string()),
+            resent: resend.progress.resent,
+            skipped: resend.progress.skipped,
+            reached: resend.progress.reached.map(Moment),
+            created_at: Moment(resend.created_at),
+            finished_at: resend.finished_at.map(Moment),
+        }
+    }
+}
+
+/// List resends
+///
+/// The newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/resends",
+    tag = "resends",
+    params(PagingOfTenant),
+    responses((status = 200, description = "Resends, the newest first", body = Listed<ResendView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(query): Query<PagingOfTenant>,
+) -> Answer<axum::Json<Listed<ResendView>>> {
+    let (tenant, page) = query.split();
+    let tenant = caller.tenant_seen(tenant)?;
+    let found = api.services.records.resends(tenant.as_ref(), &page).await?;
+    Ok(axum::Json(Listed::of(found, ResendView::from)))
+}
+
+/// Resend by filter
+///
+/// A background job that makes finished deliveries pending again, from the newest back, at a pace that live traffic does not
+/// notice.
+#[utoipa::path(
+    post,
+    path = "/v1/resends",
+    tag = "resends",
+    request_body = ResendBody,
+    responses((status = 201, description = "The job", body = ResendView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn create(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Json(body): Json<ResendBody>,
+) -> Answer<(StatusCode, axum::Json<ResendView>)> {
+    let state = body.state.map(|state| state.0);
+    if matches!(state, Some(StateName::Pending | StateName::InFlight | StateName::Retrying)) {
+        return Err(Problem::invalid(
+            "state",
+            "must be delivered, failed or cancelled: others are not finished",
+        ));
+    }
+    let (from, until) = (body.from.map(|moment| moment.0.0), body.until.map(|moment| moment.0.0));
+    if let (Some(from), Some(until)) = (from, until)
+        && from >= until
+    {
+        return Err(Problem::invalid("until", "must be after `from`"));
+    }
+    let tenant = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
+    let filter = DeliveryFilter {
+        endpoint: body.endpoint.map(|endpoint| endpoint.0),
+        event: body.event.map(|event| event.0),
+        kind: body.r#type.map(|kind| kind.0),
+        state,
+        from,
+        until,
+        tenant: Some(tenant),
+    };
+    if let Some(endpoint) = filter.endpoint {
+        // Another tenant's is not there.
+        let entry = api.services.directory.endpoint(endpoint.into());
+        if entry.is_some_and(|entry| Some(&entry.tenant.id) != filter.tenant.as_ref()) {
+            return Err(Problem::not_found("endpoint", &endpoint.to_string()));
+        }
+    }
+    if let Some(event) = filter.event {
+        let found = api.services.records.event(event).await?;
+        if Some(&found.tenant) != filter.tenant.as_ref() {
+            return Err(Problem::not_found("event", &event.to_string()));
+        }
+    }
+    let resend = api.services.records.create_resend(NewResend { filter, by: Some(caller.0.id) }).await?;
+    Ok((StatusCode::CREATED, axum::Json(resend.into())))
+}
+
+/// Show a resend
+#[utoipa::path(
+    get,
+    path = "/v1/resends/{resend}",
+    tag = "resends",
+    params(("resend" = String, Path, description = "The job's id", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The job", body = ResendView)),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<JobId>,
+) -> Answer<axum::Json<ResendView>> {
+    Ok(axum::Json(seen(&api, &caller, id).await?.into()))
+}
+
+/// Cancel a resend
+///
+/// What it has made pending by then stays so. One that is finished stays as it is.
+#[utoipa::path(
+    post,
+    path = "/v1/resends/{resend}/cancel",
+    tag = "resends",
+    params(("resend" = String, Path, description = "The job's id", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The job", body = ResendView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn cancel(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<JobId>,
+) -> Answer<axum::Json<ResendView>> {
+    seen(&api, &caller, id).await?;
+    Ok(axum::Json(api.services.records.cancel_resend(id).await?.into()))
+}
+
+/// A job, if the caller may know of it.
+async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
+    let resend = api.services.records.resend(id).await?;
+    let is_theirs = match &resend.filter.tenant {
+        Some(tenant) => caller.sees(tenant),
+        None => caller.0.tenant.is_none(),
+    };
+    if is_theirs { Ok(resend) } else { Err(Problem::not_found("resend", &id.to_string())) }
+}

@@ -1,0 +1,47 @@
+//! `ETag` and `If-Match`: how two people who edit the same thing notice each other.
+
+use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::{ETAG, IF_MATCH};
+use http::request::Parts;
+use serde::Serialize;
+
+use super::Api;
+use super::problem::{Answer, Code, Problem};
+use crate::objects::Revision;
+
+/// The revision that the caller has seen, if it says so.
+pub(super) struct IfMatch(pub(super) Option<Revision>);
+
+impl FromRequestParts<Api> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Answer<Self> {
+        let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
+        let text = header.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(Self(None));
+        }
+        let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let number = quoted.and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+        let detail = "if-match: must be the `etag` of an answer, such as \"3\" with its quotes";
+        number
+            .map(|number| Self(Some(Revision(number))))
+            .ok_or_else(|| Problem::new(Code::InvalidHeader, detail).of_field("if-match"))
+    }
+}
+
+/// Something with its revision as `ETag`.
+pub(super) struct Revised<T>(pub(super) Revision, pub(super) T);
+
+impl<T: Serialize> IntoResponse for Revised<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.1).into_response();
+        if let Ok(tag) = HeaderValue::try_from(format!("\"{}\"", self.0.0)) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+        response
+    }
+}

@@ -1,0 +1,119 @@
+//! What the API stands on: each part as a trait or a handle, so that it can be tried with the real database and stand-ins for
+//! the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::Breakerbox;
+use breakerbox::store::Store;
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+
+use super::serve::Connections;
+use crate::objects::{EventType, NewBatch};
+use crate::queue::records::Records;
+use crate::queue::{AcceptError, Accepted, Directory, EndpointEntry};
+use crate::send::Incoming;
+
+/// What the API stands on.
+#[derive(Clone)]
+pub struct Services {
+    /// What is kept.
+    pub records: Arc<dyn Records>,
+    /// Tenants, endpoints and API keys in memory.
+    pub directory: Arc<Directory>,
+    /// Takes events in.
+    pub intake: Arc<dyn Intake>,
+    /// All circuits.
+    pub circuits: Breakerbox,
+    /// Where they are kept, to list them.
+    pub circuit_store: Arc<dyn Store>,
+    /// Sends one request now.
+    pub tests: Arc<dyn TestSend>,
+    /// How the gateway is doing.
+    pub health: Arc<dyn Health>,
+    /// What `/metrics` shows.
+    pub metrics: Arc<Registry>,
+    /// The queue's time.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// How much is too much.
+    pub limits: Limits,
+}
+
+/// Takes events in.
+#[async_trait]
+pub trait Intake: Send + Sync + 'static {
+    /// Makes a batch durable, and sees to its deliveries.
+    ///
+    /// # Errors
+    /// If nothing was accepted.
+    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
+}
+
+/// Sends one request to an endpoint now, whatever its circuit says, and reports. It counts nowhere and is kept nowhere.
+#[async_trait]
+pub trait TestSend: Send + Sync + 'static {
+    /// Makes the request, within the endpoint's own time limit.
+    async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming;
+}
+
+/// What is sent to try an endpoint.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TestEvent {
+    /// What kind.
+    pub kind: EventType,
+    /// What.
+    pub payload: Bytes,
+    /// What the payload is.
+    pub content_type: Arc<str>,
+}
+
+/// How the gateway is doing.
+pub trait Health: Send + Sync + 'static {
+    /// Now.
+    fn report(&self) -> HealthReport;
+}
+
+/// How the gateway is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HealthReport {
+    /// Whether requests should be sent here.
+    pub ready: bool,
+    /// What is not as it should be, for people, such as `store: does not answer`. A gateway can be degraded and ready.
+    pub degraded: Vec<String>,
+}
+
+/// How much is too much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of one event's payload.
+    pub payload: usize,
+    /// Events of one batch.
+    pub batch_events: usize,
+    /// Bytes of a batch's body.
+    pub batch_bytes: usize,
+    /// Bytes of all bodies in memory.
+    pub bodies: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// Whether `/metrics` needs no key.
+    pub open_metrics: bool,
+    /// Connections and their times.
+    pub connections: Connections,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload: 256 * 1024,
+            batch_events: 1_000,
+            batch_bytes: 4 * 1024 * 1024,
+            bodies: 64 * 1024 * 1024,
+            body_timeout: Duration::from_secs(30),
+            open_metrics: false,
+            connections: Connections::default(),
+        }
+    }
+}

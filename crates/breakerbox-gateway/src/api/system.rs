@@ -1,0 +1,108 @@
+//! Health and metrics.
+
+use axum::extract::{FromRequestParts, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Api;
+use super::caller::{Allowed, Read};
+use super::problem::{Answer, Problem};
+
+/// The media type that prometheus-client writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
+}
+
+/// How the gateway is doing.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Health)]
+struct HealthView {
+    /// `ok`, `degraded` or `unavailable`.
+    #[schema(inline)]
+    status: StatusView,
+    /// What is not as it should be.
+    degraded: Vec<String>,
+}
+
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StatusView {
+    Ok,
+    Degraded,
+    Unavailable,
+}
+
+/// Is the process alive?
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "system",
+    responses((status = 200, description = "It is", body = HealthView)),
+    security(()),
+)]
+async fn healthz() -> axum::Json<HealthView> {
+    axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
+}
+
+/// Should requests be sent here?
+///
+/// Says what is not as it should be. A gateway can be degraded and ready.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "system",
+    responses(
+        (status = 200, description = "They should", body = HealthView),
+        (status = 503, description = "They should not", body = HealthView),
+    ),
+    security(()),
+)]
+async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) {
+    let report = api.services.health.report();
+    let (code, status) = match (report.ready, report.degraded.is_empty()) {
+        (true, true) => (StatusCode::OK, StatusView::Ok),
+        (true, false) => (StatusCode::OK, StatusView::Degraded),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, StatusView::Unavailable),
+    };
+    (code, axum::Json(HealthView { status, degraded: report.degraded }))
+}
+
+/// Metrics
+///
+/// In the OpenMetrics format. Needs a key with the scope read for all tenants, unless the gateway is configured otherwise.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "system",
+    responses((status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text")),
+    security(("api_key" = ["read"])),
+)]
+async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Answer<Response> {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &api.services.metrics)
+        .map_err(|error| Problem::internal("writing metrics", &error))?;
+    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+}
+
+/// Whoever may see metrics: they are of all tenants.
+struct MaySeeMetrics;
+
+impl FromRequestParts<Api> for MaySeeMetrics {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+        if !api.services.limits.open_metrics {
+            let Allowed(caller, _) = Allowed::<Read>::from_request_parts(parts, api).await?;
+            caller.needs_all_tenants("seeing metrics")?;
+        }
+        Ok(Self)
+    }
+}

@@ -1,0 +1,212 @@
+//! Tenants: create, list, show, change, delete, and the secret that deliveries to dynamic URLs are signed with.
+//!
+//! Who manages a tenant may rename it, switch it on and off and say when to try again. Policy, `circuit_by`, limits and rulings
+//! are an admin's.
+
+mod view;
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) use self::view::{RateView, checked_name, checked_policy};
+use self::view::{TenantBody, TenantChange, TenantView};
+use super::Api;
+use super::caller::{Admin, Allowed, Caller, Manage, Read};
+use super::endpoints::{NewSecret, SecretsView};
+use super::listing::{Listed, Paging};
+use super::problem::{Answer, Problem};
+use super::reading::{Json, Named, OptionalJson, Query};
+use super::revision::{IfMatch, Revised};
+use crate::objects::{Scope, Tenant, TenantId};
+use crate::queue::records::{NewTenant, Page, PageOf};
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, delete))
+        .routes(routes!(secrets))
+        .routes(routes!(rotate_secret))
+}
+
+/// List tenants
+///
+/// By name. A key for one tenant sees that one.
+#[utoipa::path(
+    get,
+    path = "/v1/tenants",
+    tag = "tenants",
+    params(Paging),
+    responses((status = 200, description = "Tenants by name", body = Listed<TenantView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(paging): Query<Paging>,
+) -> Answer<axum::Json<Listed<TenantView>>> {
+    let page: PageOf = paging.into();
+    let found = match &caller.0.tenant {
+        None => api.services.records.tenants(&page).await?,
+        Some(own) => Page { items: vec![api.services.records.tenant(own).await?], next: None },
+    };
+    Ok(axum::Json(Listed::of(found, TenantView::from)))
+}
+
+/// Create a tenant
+///
+/// Needs an admin key for all tenants.
+#[utoipa::path(
+    post,
+    path = "/v1/tenants",
+    tag = "tenants",
+    request_body = TenantBody,
+    responses((status = 201, description = "The tenant", body = TenantView, headers(("etag" = String)))),
+    security(("api_key" = ["admin"])),
+)]
+async fn create(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Json(mut body): Json<TenantBody>,
+) -> Answer<impl IntoResponse> {
+    caller.needs_all_tenants("creating a tenant")?;
+    let settings = body.take_settings().onto(view::fresh(&body.id.0))?;
+    let id = body.id.0;
+    let new = NewTenant { id, settings, secret: body.secret.map(|secret| secret.0) };
+    let tenant = api.services.records.create_tenant(new).await?;
+    Ok((StatusCode::CREATED, Revised(tenant.revision, TenantView::from(tenant))))
+}
+
+/// Show a tenant
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{tenant}",
+    tag = "tenants",
+    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<TenantId>,
+) -> Answer<Revised<TenantView>> {
+    let tenant = seen(&api, &caller, &id).await?;
+    Ok(Revised(tenant.revision, tenant.into()))
+}
+
+/// Change a tenant
+///
+/// What is left out stays; `null` means the default again. `policy`, `circuit_by`, `rulings`, `backlog` and `ingest_rate` need
+/// an admin key.
+#[utoipa::path(
+    patch,
+    path = "/v1/tenants/{tenant}",
+    tag = "tenants",
+    request_body = TenantChange,
+    params(
+        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+    ),
+    responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn change(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<TenantId>,
+    IfMatch(revision): IfMatch,
+    Json(body): Json<TenantChange>,
+) -> Answer<Revised<TenantView>> {
+    if let Some(field) = body.admins_field() {
+        caller.needs(Scope::Admin, &format!("changing {field}"))?;
+    }
+    let before = seen(&api, &caller, &id).await?;
+    let settings = body.onto(before.settings)?;
+    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
+    let seen = revision.unwrap_or(before.revision);
+    let tenant = api.services.records.change_tenant(&id, settings, Some(seen)).await?;
+    Ok(Revised(tenant.revision, tenant.into()))
+}
+
+/// Delete a tenant
+///
+/// It must have neither endpoints nor waiting deliveries. Its API keys go with it. Needs an admin key for all tenants.
+#[utoipa::path(
+    delete,
+    path = "/v1/tenants/{tenant}",
+    tag = "tenants",
+    params(
+        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+    ),
+    responses((status = 204, description = "It is gone")),
+    security(("api_key" = ["admin"])),
+)]
+async fn delete(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<TenantId>,
+    IfMatch(revision): IfMatch,
+) -> Answer<StatusCode> {
+    if !caller.sees(&id) {
+        return Err(Problem::not_found("tenant", id.as_str()));
+    }
+    caller.needs_all_tenants("deleting a tenant")?;
+    api.services.records.delete_tenant(&id, revision).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Show a tenant's secrets
+///
+/// Deliveries to dynamic URLs are signed with them, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{tenant}/secrets",
+    tag = "tenants",
+    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    responses((status = 200, description = "The secrets", body = SecretsView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn secrets(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<TenantId>,
+) -> Answer<axum::Json<SecretsView>> {
+    let tenant = seen(&api, &caller, &id).await?;
+    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.now())))
+}
+
+/// Rotate a tenant's secret
+///
+/// Requests are signed with the new one from now on, and with the one before too for as long as the overlap says.
+#[utoipa::path(
+    post,
+    path = "/v1/tenants/{tenant}/secrets/rotate",
+    tag = "tenants",
+    request_body(content = Option<NewSecret>),
+    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    responses((status = 200, description = "The secrets", body = SecretsView)),
+    security(("api_key" = ["manage"])),
+)]
+async fn rotate_secret(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<TenantId>,
+    OptionalJson(body): OptionalJson<NewSecret>,
+) -> Answer<axum::Json<SecretsView>> {
+    seen(&api, &caller, &id).await?;
+    let (secret, overlap) = body.split()?;
+    let tenant = api.services.records.rotate_tenant_secret(&id, secret, overlap).await?;
+    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.now())))
+}
+
+/// A tenant, if the caller may know of it.
+async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
+    if !caller.sees(id) {
+        return Err(Problem::not_found("tenant", id.as_str()));
+    }
+    Ok(api.services.records.tenant(id).await?)
+}

@@ -1,0 +1,267 @@
+//! Tenants, as they are shown and changed.
+
+use breakerbox_core::{CircuitBy, format_duration};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::api::problem::{Answer, Problem};
+use crate::api::reading::bodies::bodies;
+use crate::api::reading::fields::{Change, Moment, Span, Text};
+use crate::delivery::{RetrySchedule, Rulings};
+use crate::objects::{Backlog, RateLimit, Secret, Tenant, TenantId, TenantSettings};
+
+/// The longest name, in characters.
+const LONGEST_NAME: usize = 200;
+
+/// A tenant.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tenant)]
+pub(in crate::api) struct TenantView {
+    /// Its name in keys, paths and answers.
+    id: String,
+    /// For people.
+    name: String,
+    /// Whether anything is sent; what waits is parked while it is off.
+    enabled: bool,
+    /// Who shares a circuit: all requests to one endpoint, to one host, or of the whole tenant.
+    #[schema(value_type = CircuitByName, inline)]
+    circuit_by: CircuitByName,
+    /// The policy of its circuits, with the names of the policy file; null: the gateway's.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// The waits between attempts; null: the gateway's.
+    #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
+    retry: Option<RetrySchedule>,
+    /// How answers are read where this tenant differs.
+    #[schema(value_type = Object)]
+    rulings: Rulings,
+    /// How much of its work may wait.
+    #[schema(inline)]
+    backlog: BacklogView,
+    /// How fast it may submit events; null: as fast as it likes.
+    #[schema(inline)]
+    ingest_rate: Option<RateView>,
+    /// After how long waiting work is given up; null: never.
+    expires_after: Option<String>,
+    /// When it was created.
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Moment,
+    /// When it was last changed.
+    #[schema(value_type = String, format = "date-time")]
+    changed_at: Moment,
+}
+
+/// Who shares a circuit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum CircuitByName {
+    Endpoint,
+    Host,
+    Tenant,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct BacklogView {
+    /// Deliveries.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
+    count: u64,
+    /// Bytes of their payloads, each delivery counted.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
+    bytes: u64,
+}
+
+/// So many in a second, and so many at once.
+#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct RateView {
+    /// In a second, on the average.
+    #[schema(minimum = 0.0000116, maximum = 1_000_000)]
+    per_second: f64,
+    /// At once, after a pause.
+    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    burst: u32,
+}
+
+impl RateView {
+    /// As a limit, if it makes sense.
+    pub(in crate::api) fn checked(self, field: &str) -> Answer<RateLimit> {
+        let limit = RateLimit { per_second: self.per_second, burst: self.burst };
+        limit.check().map_err(|error| {
+            let text = error.to_string();
+            // It calls every limit `rate`.
+            let (path, why) = text.split_once(": ").unwrap_or(("rate", &text));
+            Problem::invalid(&path.replacen("rate", field, 1), why)
+        })?;
+        Ok(limit)
+    }
+}
+
+impl From<RateLimit> for RateView {
+    fn from(limit: RateLimit) -> Self {
+        Self { per_second: limit.per_second, burst: limit.burst }
+    }
+}
+
+impl From<CircuitBy> for CircuitByName {
+    fn from(by: CircuitBy) -> Self {
+        match by {
+            CircuitBy::Host => Self::Host,
+            CircuitBy::Tenant => Self::Tenant,
+            _ => Self::Endpoint,
+        }
+    }
+}
+
+impl From<CircuitByName> for CircuitBy {
+    fn from(by: CircuitByName) -> Self {
+        match by {
+            CircuitByName::Endpoint => Self::Endpoint,
+            CircuitByName::Host => Self::Host,
+            CircuitByName::Tenant => Self::Tenant,
+        }
+    }
+}
+
+impl From<Tenant> for TenantView {
+    fn from(tenant: Tenant) -> Self {
+        let settings = tenant.settings;
+        Self {
+            id: tenant.id.to_string(),
+            name: settings.name,
+            enabled: settings.enabled,
+            circuit_by: settings.circuit_by.into(),
+            policy: settings.policy,
+            retry: settings.retry,
+            rulings: settings.rulings,
+            backlog: BacklogView { count: settings.backlog.count, bytes: settings.backlog.bytes },
+            ingest_rate: settings.ingest_rate.map(RateView::from),
+            expires_after: settings.expires_after.map(format_duration),
+            created_at: Moment(tenant.created_at),
+            changed_at: Moment(tenant.changed_at),
+        }
+    }
+}
+
+bodies! {
+    /// A tenant to create.
+    create TenantBody {
+        /// Its name in keys, paths and answers. It can't be changed.
+        #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$", example = "acme")]
+        id: [Text<TenantId>],
+        /// With which deliveries to dynamic URLs are signed; a new one if nothing is said.
+        #[serde(default)]
+        #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
+        secret: [Option<Text<Secret>>],
+    }
+    /// What to change of a tenant. What is left out stays; null: the default again.
+    change TenantChange {}
+    both {
+        /// For people.
+        #[schema(max_length = 200)]
+        name: [Option<String>],
+        /// Whether anything is sent; what waits is parked while it is off.
+        enabled: [Option<bool>],
+        /// Who shares a circuit. Needs an admin key.
+        #[schema(inline)]
+        circuit_by: [Option<CircuitByName>],
+        /// The policy of its circuits, with the names of the policy file. Needs an admin key.
+        #[schema(value_type = Option<Object>)]
+        policy: [Change<Value>],
+        /// The waits between attempts.
+        #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
+        retry: [Change<RetrySchedule>],
+        /// How answers are read where this tenant differs. Needs an admin key.
+        #[schema(value_type = Option<Object>)]
+        rulings: [Change<Rulings>],
+        /// How much of its work may wait. Needs an admin key.
+        #[schema(value_type = Option<BacklogView>, inline)]
+        backlog: [Change<BacklogView>],
+        /// How fast it may submit events. Needs an admin key.
+        #[schema(value_type = Option<RateView>, inline)]
+        ingest_rate: [Change<RateView>],
+        /// After how long waiting work is given up, such as `72h`.
+        #[schema(value_type = Option<String>, example = "72h")]
+        expires_after: [Change<Span>],
+    }
+}
+
+impl TenantChange {
+    /// A field that only an admin may change.
+    pub(super) fn admins_field(&self) -> Option<&'static str> {
+        [
+            ("policy", !self.policy.is_keep()),
+            ("circuit_by", self.circuit_by.is_some()),
+            ("rulings", !self.rulings.is_keep()),
+            ("backlog", !self.backlog.is_keep()),
+            ("ingest_rate", !self.ingest_rate.is_keep()),
+        ]
+        .into_iter()
+        .find_map(|(field, is_changed)| is_changed.then_some(field))
+    }
+
+    /// The settings after the change.
+    pub(super) fn onto(self, mut settings: TenantSettings) -> Answer<TenantSettings> {
+        if let Some(name) = self.name {
+            settings.name = checked_name("name", name, LONGEST_NAME)?;
+        }
+        settings.enabled = self.enabled.unwrap_or(settings.enabled);
+        settings.circuit_by = self.circuit_by.map_or(settings.circuit_by, CircuitBy::from);
+        settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
+        settings.retry = self.retry.onto(settings.retry);
+        settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
+        let backlog = self.backlog.try_map(checked_backlog)?;
+        settings.backlog = backlog.onto(Some(settings.backlog)).unwrap_or_default();
+        let rate = self.ingest_rate.try_map(|rate| rate.checked("ingest_rate"))?;
+        settings.ingest_rate = rate.onto(settings.ingest_rate);
+        settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
+        Ok(settings)
+    }
+}
+
+/// The settings of a tenant about which nothing was said.
+pub(super) fn fresh(id: &TenantId) -> TenantSettings {
+    TenantSettings {
+        name: id.to_string(),
+        enabled: true,
+        policy: None,
+        circuit_by: CircuitBy::default(),
+        retry: None,
+        rulings: Rulings::default(),
+        backlog: Backlog::default(),
+        ingest_rate: None,
+        expires_after: None,
+    }
+}
+
+fn checked_backlog(backlog: BacklogView) -> Answer<Backlog> {
+    for (field, found, most) in
+        [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
+    {
+        if !(1..=most).contains(&found) {
+            let why = format!("must be 1 to {most}, but is {found}");
+            return Err(Problem::invalid(&format!("backlog.{field}"), why));
+        }
+    }
+    Ok(Backlog { count: backlog.count, bytes: backlog.bytes })
+}
+
+/// Whether its numbers are good is seen with what it lies over.
+pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
+    if policy.is_object() {
+        return Ok(policy);
+    }
+    Err(Problem::invalid("policy", "must be an object with the names of the policy file"))
+}
+
+/// A text for people: not too long, and on one line.
+pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
+    let length = text.chars().count();
+    if length > most || text.chars().any(char::is_control) {
+        let why = format!("must be at most {most} characters without line ends, but has {length}");
+        return Err(Problem::invalid(field, why));
+    }
+    Ok(text)
+}
