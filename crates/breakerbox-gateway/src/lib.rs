@@ -10,6 +10,7 @@
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
 //! | [`telemetry`] | the log and the metrics |
+//! | [`gateway`] | all of it put together, started and stopped |
 //! | [`work`] | the loops that move deliveries |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
@@ -18,6 +19,7 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod delivery;
+pub mod gateway;
 pub mod objects;
 pub mod queue;
 pub mod replay;

@@ -4,10 +4,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
 
 use super::flags::Flags;
 use super::{Failure, output_failed};
-use crate::config::{self, Loaded, Sources};
+use crate::config::{self, Config, Loaded, Sources};
+use crate::gateway::{Gateway, StartError};
+use crate::telemetry;
 
 /// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
 ///
@@ -43,7 +47,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
     if print_only {
         return print(&loaded.to_toml());
     }
-    start(loaded)
+    start(&loaded)
 }
 
 fn load(arguments: Arguments) -> Result<Loaded, Failure> {
@@ -63,7 +67,74 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Runs the gateway until it is told to stop.
-fn start(loaded: Loaded) -> Result<(), Failure> {
-    drop(loaded);
-    Err(Failure::Environment("the gateway can't be started yet".into()))
+fn start(loaded: &Loaded) -> Result<(), Failure> {
+    let config = &loaded.config;
+    telemetry::log::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    let failed = |error: StartError| Failure::Environment(described(&error));
+    let gateway = Gateway::start(config).await.map_err(failed)?;
+    print(&welcome(&gateway, config))?;
+    told_to_stop().await.map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
+    info!("stopping: what is in flight has {:?}", config.grace);
+    if !gateway.stop().await {
+        warn!("not all requests ended in time; they are tried again at the next start");
+    }
+    Ok(())
+}
+
+/// SIGTERM, or SIGINT from a terminal.
+async fn told_to_stop() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// What a start says: where it listens, and at the very first one how to go on.
+fn welcome(gateway: &Gateway, config: &Config) -> String {
+    let url = format!("http://{}", gateway.address());
+    let listens = format!("Breakerbox listens on {url}, with its data in {}.\n", config.data.display());
+    let Some(first) = gateway.first_start() else { return listens };
+    let key = first.admin_key.reveal();
+    format!(
+        "{listens}
+This is the first start with this folder. The admin key, which is shown this once:
+
+    {key}
+
+Add an endpoint, and send it an event:
+
+    export BREAKERBOX_API_KEY={key}
+    curl -s {url}/v1/endpoints -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
+      -H 'content-type: application/json' -d '{{\"url\": \"https://example.com/hook\"}}'
+    curl -s {url}/v1/events -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
+      -H 'content-type: application/json' -d '{{\"type\": \"order.created\", \"payload\": {{\"id\": 1}}}}'
+
+More keys: breakerbox keys create. The API: {url}/docs
+"
+    )
+}
+
+/// An error with what caused it.
+fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
 }

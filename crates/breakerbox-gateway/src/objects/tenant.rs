@@ -89,6 +89,24 @@ pub struct TenantSettings {
     pub expires_after: Option<Duration>,
 }
 
+impl TenantSettings {
+    /// Those of a tenant of whom nothing is known but its name.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            enabled: true,
+            policy: None,
+            circuit_by: CircuitBy::default(),
+            retry: None,
+            rulings: Rulings::default(),
+            backlog: Backlog::default(),
+            ingest_rate: None,
+            expires_after: None,
+        }
+    }
+}
+
 /// How much of a tenant's work may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Backlog {

@@ -81,13 +81,6 @@ pub struct Sender {
     response_kept: usize,
 }
 
-#[async_trait]
-impl Courier for Sender {
-    async fn send(&self, outgoing: Outgoing) -> Incoming {
-        Self::send(self, outgoing).await
-    }
-}
-
 impl Sender {
     /// A sender that asks the system for the addresses of names.
     ///

@@ -1,6 +1,8 @@
 //! The words by which metrics are told apart. Each set is small and known beforehand, so that every series is there from the
 //! start, and a counter is had without a look-up.
 
+use breakerbox_core::Status;
+
 use crate::delivery::{Fault, Reply};
 use crate::objects::FailReason;
 
@@ -170,6 +172,18 @@ impl From<Reply> for Class {
                 Fault::Reset => Self::Reset,
                 Fault::Protocol => Self::Protocol,
             },
+        }
+    }
+}
+
+impl From<Status> for CircuitState {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Closed => Self::Closed,
+            Status::Open => Self::Open,
+            Status::HalfOpen => Self::HalfOpen,
+            // The core may have more to say one day; none of it would let calls through.
+            _ => Self::Disabled,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::gates::Pass;
 use crate::delivery::lanes::{Ended, Sleep};
 use crate::delivery::{Fate, Fault, Reply, Tried};
 use crate::objects::{Attempt, FailReason};
-use crate::queue::{Leased, Next, Settle, Settled};
+use crate::queue::{EndpointEntry, Leased, Next, Settle, Settled};
 use crate::send::Incoming;
 use crate::telemetry::labels::Outcome;
 
@@ -81,6 +81,21 @@ impl Dispatch {
         self.settle(&leased, settle).await;
         if ruling.fate == Fate::Gone {
             self.disable_gone(&destination).await;
+        }
+    }
+
+    /// Sends something to an endpoint now, whatever its gates say. It counts nowhere.
+    pub async fn try_out(
+        &self,
+        endpoint: Arc<EndpointEntry>,
+        payload: Bytes,
+        content_type: Arc<str>,
+    ) -> Incoming {
+        let now = self.now();
+        let Ok(destination) = self.destinations.apart(endpoint) else { return unreadable_url() };
+        match destination.test_request(payload, &content_type, now) {
+            Some(outgoing) => self.courier.send(outgoing).await,
+            None => unreadable_url(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! The few things of the records that dispatch needs.
 
 use async_trait::async_trait;
+use breakerbox_core::Timestamp;
 
 use crate::objects::{DisabledBecause, EndpointId};
-use crate::queue::records::{Endpoints, RecordsError, Resends};
+use crate::queue::records::{Endpoints, History, RecordsError, Resends};
 use crate::queue::{Batch, QueueError};
 
 /// What dispatch has others write down.
@@ -26,10 +27,16 @@ pub trait Chores: Send + Sync + 'static {
     /// # Errors
     /// If the database fails.
     async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError>;
+
+    /// Forgets what happened to circuits before then, a bounded number of changes.
+    ///
+    /// # Errors
+    /// If the database fails.
+    async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError>;
 }
 
 #[async_trait]
-impl<R: Endpoints + Resends> Chores for R {
+impl<R: Endpoints + History + Resends> Chores for R {
     async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError> {
         self.set_endpoint_disabled(id, Some(DisabledBecause::Gone)).await.map(drop)
     }
@@ -40,5 +47,10 @@ impl<R: Endpoints + Resends> Chores for R {
 
     async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError> {
         Resends::step_resends(self, limit).await
+    }
+
+    async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError> {
+        let done = History::prune_history(self, before, limit).await?;
+        Ok(Batch { done, woken: Vec::new(), more: done >= limit as u64 })
     }
 }

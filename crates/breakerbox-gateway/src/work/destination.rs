@@ -8,11 +8,12 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 
 use crate::delivery::{RetrySchedule, Signer, TokenBucket};
-use crate::objects::{DisabledBecause, LaneId, RateLimit, SigningSecrets, TenantId};
+use crate::objects::{DisabledBecause, Id, LaneId, RateLimit, SigningSecrets, TenantId};
 use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
 use crate::send::{Outgoing, Target};
 
@@ -85,13 +86,25 @@ impl Destination {
             Some(url) => url.parse().ok()?,
             None => self.target.clone()?,
         };
+        let id = leased.event.to_string();
+        let headers = self.signed(&id, &leased.payload, &leased.content_type, now);
+        Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
+    }
+
+    /// A request that belongs to no delivery.
+    pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
+        let id = format!("test_{}", Id::first_at(now));
+        let headers = self.signed(&id, &body, content_type, now);
+        Some(Outgoing { target: self.target.clone()?, headers, body, limit: self.timeout() })
+    }
+
+    fn signed(&self, id: &str, payload: &[u8], content_type: &str, now: Timestamp) -> HeaderMap {
         let mut headers = self.headers.clone();
-        if let Ok(content_type) = HeaderValue::from_str(&leased.content_type) {
+        if let Ok(content_type) = HeaderValue::from_str(content_type) {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        let seconds = now.as_micros() / 1_000_000;
-        self.signer(now).add_to(&mut headers, &leased.event.to_string(), seconds, &leased.payload);
-        Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
+        self.signer(now).add_to(&mut headers, id, now.as_micros() / 1_000_000, payload);
+        headers
     }
 
     fn signer(&self, now: Timestamp) -> Arc<Signer> {
@@ -138,7 +151,7 @@ impl Destinations {
             return Some(Arc::clone(found));
         }
         let made = match self.directory.endpoint(lane) {
-            Some(endpoint) => self.of_endpoint(lane, endpoint, now),
+            Some(endpoint) => self.of_endpoint(endpoint).map(|made| self.limited(made, now)),
             None => self.of_dynamic(lane, self.directory.tenant(tenant)?, key()?),
         };
         let made = Arc::new(made.ok()?);
@@ -146,25 +159,31 @@ impl Destinations {
         Some(Arc::clone(known.entry(lane).or_insert(made)))
     }
 
-    fn of_endpoint(
-        &self,
-        lane: LaneId,
-        endpoint: Arc<EndpointEntry>,
-        now: Timestamp,
-    ) -> Result<Destination, KeyError> {
+    /// An endpoint as it is now, apart from its lane.
+    pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
+        self.of_endpoint(endpoint)
+    }
+
+    /// With the rate limit that its endpoint has.
+    fn limited(&self, made: Destination, now: Timestamp) -> Destination {
+        let limit = made.endpoint.as_ref().and_then(|endpoint| endpoint.rate);
+        let rate = limit.map(|limit| Mutex::new(self.bucket(made.lane, limit, now)));
+        Destination { rate, ..made }
+    }
+
+    fn of_endpoint(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
         let own = endpoint.has_own_policy.then(|| (*endpoint.policy).clone());
         self.breakers.set_key_policy(&endpoint.circuit, own)?;
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, AGENT);
         endpoint.headers.add_to(&mut headers);
-        let rate = endpoint.rate.map(|limit| Mutex::new(self.bucket(lane, limit, now)));
         Ok(Destination {
-            lane,
+            lane: endpoint.lane(),
             target: Target::new(&endpoint.url).ok(),
             circuit: self.breakers.circuit(&endpoint.circuit)?,
             throttle: self.throttle(&endpoint.circuit)?,
             met: AtomicBool::new(false),
-            rate,
+            rate: None,
             headers,
             secrets: Arc::clone(&endpoint.secrets),
             signer: Mutex::default(),

@@ -83,6 +83,21 @@ pub struct Dispatch {
     idle: Notify,
 }
 
+/// What dispatch is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Requests in flight that there may be.
+    pub slots: u32,
+    /// Requests in flight.
+    pub slots_in_use: u32,
+    /// Lanes that are known.
+    pub lanes: usize,
+    /// Lanes that sleep.
+    pub lanes_asleep: usize,
+    /// Deliveries that wait in those, as far as is known.
+    pub parked: u64,
+}
+
 /// Turns of one lane that passed all gates, and wait for their rows.
 struct Planned {
     destination: Arc<Destination>,
@@ -145,6 +160,15 @@ impl Dispatch {
             }
         };
         tokio::time::timeout(grace, all_ended).await.is_ok()
+    }
+
+    /// What it is at.
+    #[must_use]
+    pub fn look(&self) -> Seen {
+        let lanes = self.lanes();
+        let (known, asleep, parked) = lanes.count();
+        let (slots, slots_in_use) = (lanes.slots().total(), lanes.slots().used());
+        Seen { slots, slots_in_use, lanes: known, lanes_asleep: asleep, parked }
     }
 
     /// Requests in flight, and settlements on their way.

@@ -28,6 +28,6 @@ mod upkeep;
 mod watch;
 
 pub use chores::Chores;
-pub use dispatch::{Dispatch, Parts, Settings};
-pub use intake::{Intake, Taker};
+pub use dispatch::{Dispatch, Parts, Seen, Settings};
+pub use intake::Taker;
 pub use watch::Watch;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::Timestamp;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::warn;
 
@@ -47,8 +48,8 @@ impl Dispatch {
     }
 
     /// Keeps house until the task is dropped.
-    pub async fn keep_house(self: Arc<Self>, retention: Retention) {
-        let (short, long) = (self.clone().often(), self.clone().seldom(retention));
+    pub async fn keep_house(self: Arc<Self>, retention: Retention, history: Duration) {
+        let (short, long) = (self.clone().often(), self.clone().seldom(retention, history));
         tokio::join!(short, long, self.resend());
     }
 
@@ -63,12 +64,16 @@ impl Dispatch {
         }
     }
 
-    async fn seldom(self: Arc<Self>, retention: Retention) {
+    async fn seldom(self: Arc<Self>, retention: Retention, history: Duration) {
         let mut ticks = interval(LONG);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
+            let before = Timestamp::from_micros(
+                self.now().as_micros().saturating_sub(u64::try_from(history.as_micros()).unwrap_or(u64::MAX)),
+            );
+            self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
             self.lanes().tidy(IDLE_LANES);
             let known = self.lanes().known();
             self.destinations.tidy(|lane| known.contains(&lane));

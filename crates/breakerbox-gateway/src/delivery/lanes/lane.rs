@@ -107,6 +107,11 @@ impl Lane {
             && !self.levels.iter().any(is_due)
     }
 
+    /// How many wait, as far as is known.
+    pub(super) fn waiting(&self) -> u64 {
+        self.levels.iter().map(|level| u64::from(level.waiting)).sum()
+    }
+
     /// Whether a turn would be of use.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()

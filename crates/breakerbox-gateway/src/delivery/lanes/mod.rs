@@ -364,10 +364,13 @@ impl Lanes {
         self.lanes.get(&id)?.asleep.as_ref()
     }
 
-    /// Lanes that are known, and those of them that sleep.
+    /// Lanes that are known, those of them that sleep, and how many deliveries wait in the latter.
     #[must_use]
-    pub fn count(&self) -> (usize, usize) {
-        (self.lanes.len(), self.lanes.values().filter(|lane| lane.asleep.is_some()).count())
+    pub fn count(&self) -> (usize, usize, u64) {
+        let asleep = self.lanes.values().filter(|lane| lane.asleep.is_some());
+        let (count, parked) = asleep
+            .fold((0, 0_u64), |(count, parked), lane| (count + 1, parked.saturating_add(lane.waiting())));
+        (self.lanes.len(), count, parked)
     }
 
     /// Forgets a lane whose endpoint is gone. What is in flight ends without it.

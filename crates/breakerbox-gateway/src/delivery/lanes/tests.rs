@@ -241,7 +241,7 @@ fn slots_of_turns_that_found_nothing_are_free_again() {
     assert_eq!(lanes.slots().used(), 0);
     assert_eq!(lanes.next(NOW), None);
     lanes.forget(lane(1));
-    assert_eq!(lanes.count(), (0, 0));
+    assert_eq!(lanes.count(), (0, 0, 0));
 }
 
 #[derive(Clone, Debug)]

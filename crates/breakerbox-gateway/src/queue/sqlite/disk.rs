@@ -32,6 +32,14 @@ impl FreeSpace {
             Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
         }))
     }
+
+    /// How many bytes are free now.
+    ///
+    /// # Errors
+    /// If the file system does not say.
+    pub fn bytes(&self) -> std::io::Result<u64> {
+        (self.0)()
+    }
 }
 
 impl fmt::Debug for FreeSpace {
@@ -69,7 +77,7 @@ impl Disk {
             && self.asked_at.is_some_and(|at| now.duration_since(at) < STALE_AFTER);
         if !is_fresh {
             // A file system that does not say is no reason to refuse: a full disk will say so itself.
-            self.answer = (self.free.0)().unwrap_or(u64::MAX);
+            self.answer = self.free.bytes().unwrap_or(u64::MAX);
             self.asked_at = Some(now);
             self.written = 0;
         }

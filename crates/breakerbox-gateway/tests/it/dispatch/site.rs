@@ -9,17 +9,18 @@ use async_trait::async_trait;
 use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
-use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_gateway::delivery::{Fault, Reply, Rulings};
+use breakerbox_core::Timestamp;
+use breakerbox_gateway::api::Intake;
+use breakerbox_gateway::delivery::{Fault, Reply};
 use breakerbox_gateway::objects::{
-    Backlog, Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority,
-    Revision, Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
+    Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,
+    Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
 };
 use breakerbox_gateway::queue::records::RecordsError;
 use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
 use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use breakerbox_gateway::work::{Chores, Dispatch, Parts, Settings, Taker, Watch};
 use tokio::time::Instant;
 
 use super::memory_queue::MemoryQueue;
@@ -96,6 +97,10 @@ impl Chores for Written {
     async fn step_resends(&self, _: usize) -> Result<Batch, QueueError> {
         Ok(Batch::default())
     }
+
+    async fn prune_history(&self, _: Timestamp, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
 }
 
 pub(super) struct Site {
@@ -161,17 +166,7 @@ impl Site {
 
     pub(super) fn tenant(&self, name: &str) -> TenantId {
         let id: TenantId = name.parse().unwrap();
-        let settings = TenantSettings {
-            name: name.into(),
-            enabled: true,
-            policy: None,
-            circuit_by: CircuitBy::Endpoint,
-            retry: None,
-            rulings: Rulings::default(),
-            backlog: Backlog::default(),
-            ingest_rate: None,
-            expires_after: None,
-        };
+        let settings = TenantSettings::new(name);
         let at = Timestamp::ZERO;
         let tenant = Tenant {
             id: id.clone(),

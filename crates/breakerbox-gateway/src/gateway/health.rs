@@ -1,0 +1,144 @@
+//! How the gateway is doing: looked at every few seconds, so that health, metrics and log say the same, and whoever asks for
+//! health costs nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use breakerbox::{Breakerbox, StoreHealth};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use crate::api::{Health, HealthReport};
+use crate::queue::records::Records;
+use crate::queue::sqlite::{Database, FreeSpace};
+use crate::telemetry::Metrics;
+use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
+use crate::work::Dispatch;
+
+/// How often it is looked at.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The latest report.
+pub(super) struct Report(Mutex<HealthReport>);
+
+impl Default for Report {
+    fn default() -> Self {
+        Self(Mutex::new(HealthReport { ready: true, degraded: vec![] }))
+    }
+}
+
+impl Health for Report {
+    fn report(&self) -> HealthReport {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Looks.
+pub(super) struct Watcher {
+    pub(super) database: Database,
+    pub(super) breakers: Breakerbox,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) records: Arc<dyn Records>,
+    pub(super) free_space: FreeSpace,
+    pub(super) reserve: u64,
+}
+
+impl Watcher {
+    pub(super) async fn run(self, report: Arc<Report>) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let degraded = self.look().await;
+            let new = HealthReport { ready: true, degraded };
+            let mut old = report.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if *old != new {
+                if new.degraded.is_empty() {
+                    info!("all is well again");
+                } else {
+                    warn!(reasons = ?new.degraded, "degraded");
+                }
+                *old = new;
+            }
+        }
+    }
+
+    async fn look(&self) -> Vec<String> {
+        let mut degraded = Vec::new();
+        let parked = self.look_at_dispatch();
+        self.look_at_circuits(&mut degraded);
+        self.look_at_backlog(parked, &mut degraded).await;
+        self.look_at_disk(&mut degraded);
+        degraded
+    }
+
+    /// How many deliveries are parked.
+    fn look_at_dispatch(&self) -> u64 {
+        let seen = self.dispatch.look();
+        self.metrics.slots.set(seen.slots.into());
+        self.metrics.slots_in_use.set(seen.slots_in_use.into());
+        self.metrics.lanes.of(LaneState::Awake).set(number(seen.lanes - seen.lanes_asleep));
+        self.metrics.lanes.of(LaneState::Asleep).set(number(seen.lanes_asleep));
+        seen.parked
+    }
+
+    fn look_at_circuits(&self, degraded: &mut Vec<String>) {
+        let mut by_state = [0_i64; CircuitState::ALL.len()];
+        self.breakers.for_each(|circuit| by_state[CircuitState::from(circuit.status()).place()] += 1);
+        for (state, count) in CircuitState::ALL.iter().zip(by_state) {
+            self.metrics.circuits.of(*state).set(count);
+        }
+        let counts = self.breakers.counts();
+        let late = counts.late_results;
+        self.metrics.late_results.inc_by(late.saturating_sub(self.metrics.late_results.get()));
+        let lost = matches!(self.breakers.store_health(), Some(StoreHealth::Degraded { .. }));
+        self.metrics.store_up.set((!lost).into());
+        if lost {
+            degraded.push("circuits: their store does not answer; each decides by itself".into());
+        }
+        if counts.uncontrolled > 0 {
+            degraded.push("circuits: there are more endpoints than circuits.max; raise it".into());
+        }
+    }
+
+    async fn look_at_backlog(&self, parked: u64, degraded: &mut Vec<String>) {
+        let waiting = self.records.waiting().await;
+        self.metrics.database_up.set(waiting.is_ok().into());
+        match waiting {
+            Ok(waiting) => {
+                let (count, bytes) = (waiting.backlog.count, waiting.backlog.bytes);
+                let parked = parked.min(count);
+                self.metrics.backlog_bytes.set(number(bytes));
+                self.metrics.backlog.of(Waiting::Moving).set(number(count - parked));
+                self.metrics.backlog.of(Waiting::Parked).set(number(parked));
+            }
+            Err(error) => degraded.push(format!("database: {error}")),
+        }
+    }
+
+    fn look_at_disk(&self, degraded: &mut Vec<String>) {
+        if let Ok(free) = self.free_space.bytes() {
+            self.metrics.disk_free.set(number(free));
+            if free < self.reserve {
+                degraded.push(format!(
+                    "disk: {free} bytes are free, and {} are kept in reserve; events are refused",
+                    self.reserve
+                ));
+            }
+        }
+        let size = |suffix: &str| {
+            let mut path = self.database.path().as_os_str().to_owned();
+            path.push(suffix);
+            std::fs::metadata(path).map(|found| found.len())
+        };
+        if let Ok(bytes) = size("") {
+            self.metrics.database_bytes.set(number(bytes));
+        }
+        self.metrics.wal_bytes.set(number(size("-wal").unwrap_or(0)));
+    }
+}
+
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,257 @@
+//! The gateway, whole: its parts are put together here, started, and stopped.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`Gateway`] | a gateway that runs: API, dispatch, upkeep, over one data folder |
+//! | [`FirstStart`] | what an empty data folder is given, so that somebody can get in |
+//! | [`StartError`] | why it did not start |
+//! | `health` | what is not as it should be, and the gauges that are looked at now and then |
+//! | `history` | what happens to circuits, written down |
+//! | `test_send` | one request to try an endpoint |
+//!
+//! **The order of a stop.** The API takes no more requests. Dispatch begins nothing more, and waits for what is in flight and
+//! for its settlements, as long as the grace time lasts. Then the database writes what is left and is closed. What was not
+//! answered in time is tried again at the next start, with the same `webhook-id`.
+
+mod first_start;
+mod health;
+mod history;
+mod start_error;
+mod test_send;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use breakerbox::store::Store;
+use breakerbox::throttle::Throttle;
+use breakerbox::{Breakerbox, StoreHealth};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+pub use self::first_start::FirstStart;
+pub use self::start_error::StartError;
+use crate::api::{self, Connections, Services};
+use crate::config::Config;
+use crate::delivery::RetrySchedule;
+use crate::objects::TenantSettings;
+use crate::queue::sqlite::{Database, FreeSpace, Options, SqliteQueue, SqliteRecords};
+use crate::queue::{Defaults, Queue};
+use crate::secrets::KeySource;
+use crate::send::{AddressPolicy, Proxy, SendSettings, Sender, Trust};
+use crate::telemetry::Metrics;
+use crate::work::{Dispatch, Parts, Settings, Taker, Watch};
+
+/// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
+const API_GRACE: Duration = Duration::from_secs(5);
+
+/// A gateway that runs.
+pub struct Gateway {
+    address: SocketAddr,
+    first_start: Option<FirstStart>,
+    dispatch: Arc<Dispatch>,
+    database: Database,
+    grace: Duration,
+    stop: watch::Sender<bool>,
+    api: JoinHandle<()>,
+    /// They end when they are told to, or when they are aborted.
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Opens the data folder, and begins to listen and to deliver.
+    ///
+    /// # Errors
+    /// If something is missing or in use. Nothing was accepted or sent.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let folder = |error| StartError::Folder { path: config.data.clone(), error };
+        std::fs::create_dir_all(&config.data).map_err(folder)?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let address =
+            listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let sender = Sender::new(&send_settings(config)?)?;
+
+        let options = Options { reserve: config.limits.reserve, ..Options::default() };
+        let database = Database::open(&config.data, options)?;
+        let sealed = SqliteRecords::anything_sealed(&database).await?;
+        let keyring = key_source(config).keyring(sealed)?;
+        let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)?).await?);
+        let directory = Arc::clone(records.directory());
+        let metrics = Arc::new(Metrics::new());
+        let taker = Arc::new(Taker::default());
+        let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), taker.clone()));
+
+        let circuits = Arc::new(breakerbox::store::MemoryStore::new());
+        let (scribe, writing) = history::line(&metrics);
+        let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
+        let breakers = {
+            let (hearer, metrics) = (Arc::clone(&hearer), Arc::clone(&metrics));
+            Breakerbox::builder()
+                .policy(config.policy.build(config.delivery.timeout)?)
+                .max_circuits(config.circuits.max as usize)
+                .store(Arc::clone(&circuits) as Arc<dyn Store>)
+                .observer(move |heard| {
+                    scribe.note(heard);
+                    metrics.transitions.of(heard.change.to).inc();
+                    if let Some(dispatch) = hearer.get().and_then(Weak::upgrade) {
+                        dispatch.circuit_changed(heard);
+                    }
+                })
+                .store_observer(|health| match health {
+                    StoreHealth::Connected => info!("the store of circuits answers again"),
+                    away => warn!(%away, "the store of circuits does not answer"),
+                })
+                .build()
+        };
+        for tenant in directory.tenants() {
+            if tenant.has_own_policy {
+                breakers.set_tenant_policy(tenant.id.as_str(), Some((*tenant.policy).clone()))?;
+            }
+        }
+        let parts = Parts {
+            queue: queue.clone(),
+            chores: records.clone(),
+            directory: directory.clone(),
+            breakers: breakers.clone(),
+            throttles: config
+                .delivery
+                .throttle
+                .then(|| Throttle::builder().build_keyed(config.circuits.max as usize)),
+            courier: Arc::new(sender),
+            metrics: Arc::clone(&metrics),
+        };
+        let settings = Settings {
+            slots: config.delivery.slots,
+            lease_margin: config.delivery.lease_margin,
+            ..Settings::default()
+        };
+        let dispatch = Dispatch::new(parts, settings);
+        // Both are set here and nowhere else.
+        let _ = hearer.set(Arc::downgrade(&dispatch));
+        directory.watch(Watch::over(&dispatch));
+        taker.is(&dispatch);
+
+        let first_start = first_start::prepare(&*records, tenant_settings(config)).await?;
+        dispatch.find_waiting().await?;
+        let (stop, stopped) = watch::channel(false);
+        let watcher = health::Watcher {
+            database: database.clone(),
+            breakers: breakers.clone(),
+            dispatch: Arc::clone(&dispatch),
+            metrics: Arc::clone(&metrics),
+            records: records.clone(),
+            free_space: FreeSpace::of(&config.data).map_err(folder)?,
+            reserve: config.limits.reserve,
+        };
+        let health = Arc::new(health::Report::default());
+        let tasks = vec![
+            tokio::spawn(Arc::clone(&dispatch).run()),
+            tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
+            tokio::spawn(writing.run(records.clone())),
+            tokio::spawn(watcher.run(Arc::clone(&health))),
+        ];
+        let services = Services {
+            records: records.clone(),
+            directory,
+            intake: Arc::new(Arc::clone(&dispatch)),
+            circuits: breakers,
+            circuit_store: circuits,
+            tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
+            health,
+            metrics: metrics.registry(),
+            clock: Arc::new(move || queue.now()),
+            limits: limits(config),
+        };
+        let mut until = stopped;
+        let stopping = async move {
+            // A gateway that was dropped stops too.
+            let _ = until.wait_for(|stop| *stop).await;
+        };
+        let api = tokio::spawn(api::serve(listener, services, stopping));
+        Ok(Self { address, first_start, dispatch, database, grace: config.grace, stop, api, tasks })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What was made because the data folder was empty.
+    #[must_use]
+    pub const fn first_start(&self) -> Option<&FirstStart> {
+        self.first_start.as_ref()
+    }
+
+    /// Stops, and gives what is in flight its grace time. Answers whether all of it ended within that time; what did not is
+    /// tried again at the next start.
+    pub async fn stop(self) -> bool {
+        self.stop.send_replace(true);
+        // What the last requests are answered is durable before the database is closed.
+        let (api, all_ended) =
+            tokio::join!(timeout(self.grace.max(API_GRACE), self.api), self.dispatch.stop(self.grace));
+        if api.is_err() {
+            warn!("some requests to the API did not end in time");
+        }
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.database.close().await;
+        all_ended
+    }
+}
+
+fn send_settings(config: &Config) -> Result<SendSettings, StartError> {
+    let egress = &config.egress;
+    let proxy = egress.proxy.as_ref().map(|url| Proxy::new(url)).transpose()?;
+    Ok(SendSettings {
+        addresses: AddressPolicy::allowing(egress.allow.clone()),
+        proxy,
+        trust: Trust { files: egress.ca_files.clone(), ..Trust::default() },
+        ..SendSettings::default()
+    })
+}
+
+fn key_source(config: &Config) -> KeySource {
+    match &config.secrets.master_key {
+        Some(key) => KeySource::Variable(key.reveal().into()),
+        None => KeySource::File(config.master_key_file()),
+    }
+}
+
+fn defaults(config: &Config) -> Result<Defaults, StartError> {
+    let delivery = &config.delivery;
+    Ok(Defaults {
+        timeout: delivery.timeout,
+        max_in_flight: delivery.max_in_flight,
+        retry: RetrySchedule::new(delivery.retry.clone())?,
+        expires_after: delivery.expires_after,
+        policy: Some(config.policy.to_json()),
+    })
+}
+
+fn tenant_settings(config: &Config) -> TenantSettings {
+    TenantSettings { backlog: config.limits.backlog, ..TenantSettings::new("Default") }
+}
+
+fn limits(config: &Config) -> api::Limits {
+    let limits = &config.limits;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    api::Limits {
+        payload: size(limits.payload),
+        batch_events: limits.batch_events as usize,
+        batch_bytes: size(limits.batch_bytes),
+        bodies: size(limits.bodies),
+        body_timeout: limits.body_timeout,
+        open_metrics: config.metrics.public,
+        connections: Connections {
+            most: limits.connections as usize,
+            header_timeout: limits.header_timeout,
+            grace: API_GRACE,
+            ..Connections::default()
+        },
+    }
+}

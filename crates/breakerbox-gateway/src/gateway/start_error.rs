@@ -1,0 +1,66 @@
+//! Why a gateway did not start. Each says what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use breakerbox_core::{KeyError, PolicyError};
+
+use crate::delivery::RetryScheduleError;
+use crate::queue::QueueError;
+use crate::queue::records::RecordsError;
+use crate::queue::sqlite::{LoadError, OpenError};
+use crate::secrets::SecretsError;
+use crate::send::{ProxyError, TrustError};
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data folder can't be made.
+    #[error("data: {} can't be made: {error}; name another folder with --data", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nothing can be heard there.
+    #[error("listen: {address} can't be listened on: {error}; choose another address with --listen")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The database can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What is in it can't be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A master key is missing or of no use.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The policy can't be used.
+    #[error("policy.{0}")]
+    Policy(#[from] PolicyError),
+    /// The waits between attempts can't be used.
+    #[error("delivery.retry: {0}")]
+    Retry(#[from] RetryScheduleError),
+    /// Certificates can't be read.
+    #[error("egress.ca_files: {0}")]
+    Trust(#[from] TrustError),
+    /// The proxy can't be used.
+    #[error("egress.proxy: {0}")]
+    Proxy(#[from] ProxyError),
+    /// A tenant's name can't be the beginning of a key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// What is kept can't be read or written.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// The database fails.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
