@@ -10,6 +10,7 @@ mod docs;
 mod hostile;
 mod metrics;
 mod program;
+mod queue;
 mod replay;
 mod replay_errors;
 mod replay_output;

@@ -11,12 +11,13 @@ use std::thread::{self, JoinHandle};
 use breakerbox::{Clock, WallClock};
 use breakerbox_core::Timestamp;
 use rusqlite::Connection;
+use tokio::sync::oneshot;
 
 use super::checkpoints::Checkpoints;
 use super::disk::{Disk, FreeSpace};
 use super::error::OpenError;
 use super::file_lock::FileLock;
-use super::job::{Asked, Command, Once};
+use super::job::{Asked, Command, Heard, Once};
 use super::ledger::Ledger;
 use super::line::{Line, Urgency};
 use super::migrations::{self, Schema};
@@ -185,7 +186,7 @@ impl Database {
     ) -> Result<C::Answer, QueueError> {
         let (job, answered) = Asked::new(command);
         self.0.line.add(job, urgency).await?;
-        answered.await.map_err(|_| QueueError::Closed)?
+        heard(answered).await
     }
 
     /// A verb of the hot path, if there is room for it now.
@@ -196,7 +197,7 @@ impl Database {
     ) -> Result<C::Answer, QueueError> {
         let (job, answered) = Asked::new(command);
         self.0.line.try_add(job, urgency)?;
-        answered.await.map_err(|_| QueueError::Closed)?
+        heard(answered).await
     }
 
     /// The queue's time.
@@ -217,6 +218,13 @@ impl Database {
         // If the runtime ends first, the threads end by themselves.
         let _ = tokio::task::spawn_blocking(move || open.end()).await;
     }
+}
+
+async fn heard<C: Command>(
+    answered: oneshot::Receiver<Result<Heard<C>, QueueError>>,
+) -> Result<C::Answer, QueueError> {
+    let heard = answered.await.map_err(|_| QueueError::Closed)??;
+    heard.answer().ok_or(QueueError::Closed)
 }
 
 impl Open {

@@ -32,7 +32,7 @@ pub(super) trait Command: Send + 'static {
     /// What it did, all or half of it, did not become durable.
     fn undone(&mut self) {}
 
-    /// It is durable, but whoever asked is gone.
+    /// It is durable, but whoever asked is gone. May be called on any thread.
     fn unheard(&mut self, answer: Self::Answer) {
         drop(answer);
     }
@@ -47,12 +47,32 @@ pub(super) trait Command: Send + 'static {
 pub(super) struct Asked<C: Command> {
     command: C,
     answer: Option<C::Answer>,
-    asker: oneshot::Sender<Result<C::Answer, QueueError>>,
+    asker: oneshot::Sender<Result<Heard<C>, QueueError>>,
+}
+
+/// An answer on its way. If it is dropped before it was taken, nobody has heard it.
+pub(super) struct Heard<C: Command> {
+    command: C,
+    answer: Option<C::Answer>,
+}
+
+impl<C: Command> Heard<C> {
+    pub(super) fn answer(mut self) -> Option<C::Answer> {
+        self.answer.take()
+    }
+}
+
+impl<C: Command> Drop for Heard<C> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.command.unheard(answer);
+        }
+    }
 }
 
 impl<C: Command> Asked<C> {
     #[allow(clippy::type_complexity, reason = "it is a pair")]
-    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<C::Answer, QueueError>>) {
+    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<Heard<C>, QueueError>>) {
         let (asker, answered) = oneshot::channel();
         (Box::new(Self { command, answer: None, asker }), answered)
     }
@@ -71,10 +91,9 @@ impl<C: Command> Job for Asked<C> {
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
-        let Self { mut command, answer, asker } = *self;
-        if let Err(Ok(answer)) = asker.send(outcome.and_then(|()| answer.ok_or(QueueError::Closed))) {
-            command.unheard(answer);
-        }
+        let Self { command, answer, asker } = *self;
+        // Who asked may be gone.
+        let _ = asker.send(outcome.map(|()| Heard { command, answer }));
     }
 
     fn bytes(&self) -> usize {
