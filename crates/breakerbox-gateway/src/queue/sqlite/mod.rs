@@ -6,6 +6,7 @@
 //! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
 //! | [`SqliteRecords`] | what is kept besides the hot queue, in the same file |
+//! | [`SqliteCircuits`] | the circuits' store, so that they survive a restart |
 //! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
 //! | `line` | where jobs wait for the writer |
 //! | `readers` | threads with read-only connections |
@@ -18,6 +19,7 @@
 mod accept;
 mod by_hand;
 mod checkpoints;
+mod circuits;
 mod claim;
 pub(super) mod columns;
 mod database;
@@ -39,6 +41,7 @@ mod unheard;
 mod upkeep;
 mod writer;
 
+pub use circuits::SqliteCircuits;
 pub use database::{Database, Options};
 pub use disk::FreeSpace;
 pub use error::OpenError;
