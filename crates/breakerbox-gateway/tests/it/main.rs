@@ -11,6 +11,7 @@ mod hostile;
 mod metrics;
 mod program;
 mod queue;
+mod records;
 mod replay;
 mod replay_errors;
 mod replay_output;

@@ -196,7 +196,7 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> 
                 match serde_json::from_str(&row.get::<_, String>(1)?) {
                     Ok(record) => found.push((key, Kept { record, forget_at })),
                     Err(error) => {
-                        tracing::warn!(%key, %error, "a circuit's record can't be read; it starts anew")
+                        tracing::warn!(%key, %error, "a circuit's record can't be read; it starts anew");
                     }
                 }
             }

@@ -176,7 +176,8 @@ impl Site {
             changed_at: at,
             revision: Revision::FIRST,
         };
-        self.directory.put_tenant(self.directory.resolve_tenant(&tenant).unwrap(), vec![]);
+        let entry = self.directory.resolve_tenant(tenant, 1).unwrap();
+        self.directory.put_household(self.directory.resolve_household(entry).unwrap());
         id
     }
 
@@ -222,7 +223,7 @@ impl Site {
     }
 
     pub(super) fn put(&self, endpoint: Endpoint) {
-        self.directory.put_endpoint(self.directory.resolve_endpoint(&endpoint).unwrap());
+        self.directory.put_endpoint(self.directory.resolve_endpoint(endpoint).unwrap());
     }
 
     pub(super) fn answers(

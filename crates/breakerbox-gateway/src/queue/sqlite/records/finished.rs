@@ -2,8 +2,8 @@
 //! backlogs are counted with it. Here it is decided whether that is possible; how it is done is the queue's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use breakerbox_core::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
@@ -18,7 +18,8 @@ struct Moved {
     tenant: i64,
     lane: i64,
     state: DeliveryState,
-    expires_at: Option<Timestamp>,
+    /// How long the event said that it has, from when it could first be sent.
+    lives_for: Option<Duration>,
     url: Option<String>,
     bytes: u64,
 }
@@ -88,10 +89,12 @@ pub(super) fn resend(
     let Some(tenant) = directory.tenant(&name).filter(|entry| entry.row == moved.tenant) else {
         return Ok(gone);
     };
-    let lane = match &moved.url {
-        Some(url) => writing.lane_of(moved.tenant, &tenant.circuit_of(url)?)?,
-        None if directory.endpoint(lane).is_none() => return Ok(gone),
-        None => lane,
+    let (lane, expires_after) = match &moved.url {
+        Some(url) => (writing.lane_of(moved.tenant, &tenant.circuit_of(url)?)?, tenant.expires_after),
+        None => match directory.endpoint(lane) {
+            Some(endpoint) => (lane, endpoint.expires_after),
+            None => return Ok(gone),
+        },
     };
     let now = writing.unfinished(moved.tenant);
     if now.count >= tenant.backlog.count || now.bytes.saturating_add(moved.bytes) > tenant.backlog.bytes {
@@ -107,8 +110,8 @@ pub(super) fn resend(
             .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
             .execute(params![wanted.number(), level(priority), DELIVERED])?;
     }
-    // It has as long to live as it had at first.
-    let expires_at = moved.expires_at.map(|at| writing.now() + at.since(wanted.0.made_at()));
+    // It has as long to live as at first, however often it is resent.
+    let expires_at = moved.lives_for.or(expires_after).map(|lives_for| writing.now() + lives_for);
     Ok(writing.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
 }
 
@@ -116,17 +119,19 @@ fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Mo
     writing
         .connection()
         .prepare_cached(
-            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, d.expires_at, e.url, e.size
+            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, e.expires_at, e.not_before, e.url, e.size
              FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
         )?
         .query_row([wanted.number()], |row| {
+            let made_at = wanted.0.made_at();
+            let start = row.get::<_, Option<i64>>(6)?.map_or(made_at, |at| time(at).max(made_at));
             Ok(Moved {
                 tenant: row.get(0)?,
                 lane: row.get(1)?,
                 state: state(row.get(2)?, row.get(3)?, row.get(4)?),
-                expires_at: row.get::<_, Option<i64>>(5)?.map(time),
-                url: row.get(6)?,
-                bytes: whole(row.get(7)?),
+                lives_for: row.get::<_, Option<i64>>(5)?.map(|at| time(at).since(start)),
+                url: row.get(7)?,
+                bytes: whole(row.get(8)?),
             })
         })
         .optional()

@@ -233,7 +233,7 @@ impl Resends for SqliteRecords {
                         tenant,
                         KIND,
                         wanted,
-                        new.by.map(|by| by.number()),
+                        new.by.map(ApiKeyId::number),
                         micros(now)
                     ])?;
                 show(writing.connection(), job)

@@ -8,7 +8,7 @@
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::objects::{Id, StateName};
+use crate::objects::{EndpointId, Id, StateName};
 use crate::queue::records::DeliveryFilter;
 use crate::queue::sqlite::columns::{FAILED, state};
 
@@ -46,7 +46,7 @@ impl Scan {
             from: filter.from.map_or(0, first_at_or_after),
             until: filter.until.map_or(i64::MAX, first_at_or_after),
             tenant: None,
-            lane: filter.endpoint.map(|endpoint| endpoint.number()),
+            lane: filter.endpoint.map(EndpointId::number),
             kind: filter.kind.as_ref().map(ToString::to_string),
             state: filter.state,
         };

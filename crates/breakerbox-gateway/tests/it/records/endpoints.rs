@@ -1,0 +1,230 @@
+//! Endpoints: created, changed, deleted, and who hears of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use breakerbox_gateway::delivery::CustomHeaders;
+use breakerbox_gateway::objects::{DeliveryState, DisabledBecause, Filter, RateLimit, Secret, StateName};
+use breakerbox_gateway::queue::records::{NewEndpoint, PageOf};
+use breakerbox_gateway::queue::{Changed, Next, RecordsError, Watcher};
+use serde_json::json;
+
+use super::World;
+use super::world::{endpoint_settings, tenant_settings};
+
+pub(crate) async fn an_endpoint_is_as_it_was_created_and_after_a_restart_too(world: &mut World) {
+    world.tenant("acme").await;
+    let mut settings = endpoint_settings("https://a.example/in?token=7");
+    settings.description = "orders".into();
+    settings.filter = Filter::any_of(["order.*", "user.created"]).unwrap();
+    settings.headers = CustomHeaders::new([("authorization", "Bearer s3cret")]).unwrap();
+    settings.timeout = Some(Duration::from_millis(2_500));
+    settings.max_in_flight = Some(3);
+    settings.rate = Some(RateLimit { per_second: 2.5, burst: 9 });
+    settings.retry = Some("3s".parse().unwrap());
+    settings.policy = Some(json!({ "failures": 9 }));
+    settings.expires_after = Some(Duration::from_secs(99));
+    let new = NewEndpoint {
+        tenant: "acme".parse().unwrap(),
+        settings: settings.clone(),
+        secret: Some(Secret::random()),
+        disabled: true,
+    };
+    let created = world.records.create_endpoint(new.clone()).await.unwrap();
+    assert_eq!(created.settings, settings);
+    assert_eq!(created.disabled, Some(DisabledBecause::Owner));
+    for _ in 0..2 {
+        assert_eq!(world.records.endpoint(created.id).await.unwrap(), created);
+        let entry = world.directory.endpoint(created.lane()).unwrap();
+        assert_eq!(&*entry.circuit, "acme https://a.example/in");
+        assert!(!entry.is_enabled());
+        world.restart().await;
+    }
+    let nobodys = NewEndpoint { tenant: "nobody".parse().unwrap(), ..new.clone() };
+    let refused = world.records.create_endpoint(nobodys).await;
+    assert!(matches!(refused, Err(RecordsError::Missing { what: "tenant", .. })), "{refused:?}");
+    let wrong = endpoint_settings("ftp://a.example/");
+    let refused = world.records.create_endpoint(NewEndpoint { settings: wrong, ..new }).await;
+    assert!(matches!(refused, Err(RecordsError::Url(_))), "{refused:?}");
+    assert_eq!(world.records.endpoints(None, &PageOf::default()).await.unwrap().items.len(), 1);
+}
+
+pub(crate) async fn an_endpoint_gets_what_is_accepted_after_its_creation(world: &mut World) {
+    world.tenant("acme").await;
+    world.tenant("other").await;
+    let before = world.event("acme", "order.paid").await;
+    let orders = |settings: &mut breakerbox_gateway::objects::EndpointSettings| {
+        settings.filter = Filter::any_of(["order.*"]).unwrap();
+    };
+    let endpoint = world.endpoint_with("acme", "https://a.example/", orders).await;
+    world.endpoint("other", "https://a.example/").await;
+    let after = world.event("acme", "order.paid").await;
+    let another = world.event("acme", "user.created").await;
+    assert_eq!(world.of_event(before).await, []);
+    assert_eq!(world.of_event(another).await, []);
+    let deliveries = world.of_event(after).await;
+    assert_eq!(deliveries.iter().map(|delivery| delivery.endpoint).collect::<Vec<_>>(), [Some(endpoint.id)]);
+    // What is remembered for a type is forgotten with each change.
+    let all = endpoint_settings("https://a.example/");
+    world.records.change_endpoint(endpoint.id, all, None).await.unwrap();
+    let another = world.event("acme", "user.created").await;
+    assert_eq!(world.of_event(another).await.len(), 1);
+    world.records.delete_endpoint(endpoint.id, None).await.unwrap();
+    let late = world.event("acme", "user.created").await;
+    assert_eq!(world.of_event(late).await, []);
+}
+
+pub(crate) async fn waiting_deliveries_follow_an_endpoint_to_its_new_url(world: &mut World) {
+    world.tenant("acme").await;
+    let endpoint = world.endpoint("acme", "https://old.example/").await;
+    world.event("acme", "a.b").await;
+    let moved = endpoint_settings("https://new.example/");
+    world.records.change_endpoint(endpoint.id, moved, None).await.unwrap();
+    let leased = world.claim(endpoint.lane(), 10).await;
+    assert_eq!(leased.len(), 1);
+    let entry = world.directory.endpoint(leased[0].lane).unwrap();
+    assert_eq!(entry.url.as_str(), "https://new.example/");
+    assert_eq!(&*entry.circuit, "acme https://new.example");
+}
+
+pub(crate) async fn two_who_change_an_endpoint_notice_each_other(world: &mut World) {
+    world.tenant("acme").await;
+    let seen = world.endpoint("acme", "https://a.example/").await;
+    let same =
+        world.records.change_endpoint(seen.id, seen.settings.clone(), Some(seen.revision)).await.unwrap();
+    assert_eq!(same, seen, "nothing changed, and nobody is disturbed");
+    let other = endpoint_settings("https://b.example/");
+    let changed = world.records.change_endpoint(seen.id, other.clone(), Some(seen.revision)).await.unwrap();
+    for refused in [
+        world.records.change_endpoint(seen.id, seen.settings.clone(), Some(seen.revision)).await.map(drop),
+        world.records.delete_endpoint(seen.id, Some(seen.revision)).await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(RecordsError::Changed { .. })), "{refused:?}");
+    }
+    assert_eq!(world.records.endpoint(seen.id).await.unwrap(), changed);
+    world.records.delete_endpoint(seen.id, Some(changed.revision)).await.unwrap();
+}
+
+pub(crate) async fn a_disabled_endpoint_says_why(world: &mut World) {
+    world.tenant("acme").await;
+    let id = world.endpoint("acme", "https://a.example/").await.id;
+    for (set, kept) in [
+        (Some(DisabledBecause::Gone), Some(DisabledBecause::Gone)),
+        (Some(DisabledBecause::Owner), Some(DisabledBecause::Owner)),
+        (Some(DisabledBecause::Circuit), Some(DisabledBecause::Owner)),
+        (None, None),
+    ] {
+        assert_eq!(world.records.set_endpoint_disabled(id, set).await.unwrap().disabled, kept);
+        assert_eq!(world.directory.endpoint(id.into()).unwrap().is_enabled(), kept.is_none());
+        world.restart().await;
+        assert_eq!(world.records.endpoint(id).await.unwrap().disabled, kept);
+    }
+    world.records.set_endpoint_disabled(id, Some(DisabledBecause::Owner)).await.unwrap();
+    let event = world.event("acme", "a.b").await;
+    assert_eq!(world.of_event(event).await.len(), 1, "its events are parked, not dropped");
+}
+
+pub(crate) async fn deleting_cancels_what_waits_and_says_how_much(world: &mut World) {
+    world.tenant("acme").await;
+    let doomed = world.endpoint("acme", "https://a.example/").await;
+    let spared = world.endpoint("acme", "https://b.example/").await;
+    for _ in 0..5 {
+        world.event("acme", "a.b").await;
+    }
+    world.fail_all(doomed.lane()).await;
+    for _ in 0..7 {
+        world.event("acme", "a.b").await;
+    }
+    let _held = world.claim(doomed.lane(), 2).await;
+    assert_eq!(world.records.endpoint_backlog(doomed.id).await.unwrap().count, 7);
+    let deleted = world.records.delete_endpoint(doomed.id, None).await.unwrap();
+    assert_eq!(deleted.cancelled, 5, "five failed before, two are in flight");
+    assert!(world.records.endpoint(doomed.id).await.is_err());
+    let mut cancelled = 0;
+    loop {
+        let batch = world.records.cancel_orphans(2).await.unwrap();
+        assert!(batch.done <= 2);
+        cancelled += batch.done;
+        if !batch.more {
+            break;
+        }
+    }
+    assert_eq!(cancelled, 5);
+    let states = |state| breakerbox_gateway::queue::records::DeliveryFilter {
+        endpoint: Some(doomed.id),
+        state: Some(state),
+        ..breakerbox_gateway::queue::records::DeliveryFilter::default()
+    };
+    assert_eq!(world.found(&states(StateName::Cancelled), 3).await.len(), 5);
+    assert_eq!(world.found(&states(StateName::Failed), 3).await.len(), 5);
+    assert_eq!(world.backlog("acme").await, 12 + 2);
+    assert_eq!(world.claim(spared.lane(), 100).await.len(), 12);
+    world.restart().await;
+    world.records.cancel_orphans(100).await.unwrap();
+    assert_eq!(world.backlog("acme").await, 12, "those in flight were of the start before");
+}
+
+pub(crate) async fn what_is_in_flight_at_a_deletion_is_not_tried_again(world: &mut World) {
+    world.tenant("acme").await;
+    let endpoint = world.endpoint("acme", "https://a.example/").await;
+    for _ in 0..3 {
+        world.event("acme", "a.b").await;
+    }
+    let held = world.claim(endpoint.lane(), 3).await;
+    let deleted = world.records.delete_endpoint(endpoint.id, None).await.unwrap();
+    assert_eq!(deleted.cancelled, 0);
+    world.settle(&held[0], Next::Delivered).await;
+    let retry = Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
+    world.settle(&held[1], retry).await;
+    world.queue.hand_back(held[2].id, held[2].lease).await.unwrap();
+    world.records.cancel_orphans(100).await.unwrap();
+    let mut states = Vec::new();
+    for leased in &held {
+        states.push(world.records.delivery(leased.id).await.unwrap().state);
+    }
+    assert_eq!(states, [DeliveryState::Delivered, DeliveryState::Cancelled, DeliveryState::Cancelled]);
+    assert_eq!(world.backlog("acme").await, 0);
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Watcher for Heard {
+    fn changed(&self, changed: Changed<'_>) {
+        let text = match changed {
+            Changed::Tenant(tenant) => format!("tenant {}", tenant.source.settings.name),
+            Changed::TenantGone(tenant) => format!("no tenant {tenant}"),
+            Changed::Endpoint(endpoint) => format!("endpoint {} {}", endpoint.url, endpoint.is_enabled()),
+            Changed::EndpointGone(_) => "no endpoint".to_owned(),
+            Changed::Woken(lane) => format!("woken {}", lane.count),
+            other => format!("{other:?}"),
+        };
+        self.0.lock().unwrap().push(text);
+    }
+}
+
+pub(crate) async fn watchers_hear_after_the_commit(world: &mut World) {
+    let heard = Heard::default();
+    assert!(world.directory.watch(heard.clone()));
+    assert!(!world.directory.watch(heard.clone()), "one is enough");
+    let take = || std::mem::take(&mut *heard.0.lock().unwrap());
+    let acme = world.tenant("acme").await.id;
+    let id = world.endpoint("acme", "https://a.example/").await.id;
+    assert_eq!(take(), ["tenant acme", "endpoint https://a.example/ true"]);
+    let mut off = tenant_settings("off");
+    off.enabled = false;
+    world.records.change_tenant(&acme, off, None).await.unwrap();
+    assert_eq!(take(), ["tenant off", "endpoint https://a.example/ false"]);
+    let mut wrong = tenant_settings("wrong");
+    wrong.policy = Some(json!(7));
+    world.records.change_tenant(&acme, wrong, None).await.unwrap_err();
+    assert_eq!(take(), [""; 0], "what was refused did not happen");
+    let event = world.event("acme", "a.b").await;
+    world.fail_all(id.into()).await;
+    world.records.resend_delivery(world.of_event(event).await[0].id).await.unwrap();
+    assert_eq!(take(), ["woken 1"]);
+    world.records.delete_endpoint(id, None).await.unwrap();
+    world.records.cancel_orphans(10).await.unwrap();
+    world.records.delete_tenant(&acme, None).await.unwrap();
+    assert_eq!(take(), ["no endpoint", "no tenant acme"]);
+}

@@ -1,0 +1,71 @@
+//! Records, held to what every database behind them must do. A check is given a [`World`] and knows nothing of what is
+//! behind it; a second database runs the same checks with a factory of its own.
+
+mod api_keys;
+mod circuits;
+mod deliveries;
+mod endpoints;
+mod history;
+mod pages;
+mod resends;
+mod sealed;
+mod tenants;
+mod world;
+
+use world::World;
+
+macro_rules! conformance {
+    ($make:expr => $($file:ident: $($check:ident)*;)*) => {$(
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                $file::$check(&mut $make.await).await;
+            }
+        )*
+    )*};
+}
+
+mod on_sqlite {
+    use super::*;
+
+    conformance! { World::on_sqlite() =>
+        tenants:
+            a_tenant_is_as_it_was_created_and_after_a_restart_too
+            two_who_change_a_tenant_notice_each_other
+            a_tenants_defaults_reach_its_endpoints
+            a_policy_that_cannot_be_used_is_refused_and_nothing_changes
+            a_tenant_in_use_stays
+            a_name_can_be_used_again
+            two_secrets_sign_during_a_rotation_and_one_after;
+        endpoints:
+            an_endpoint_is_as_it_was_created_and_after_a_restart_too
+            an_endpoint_gets_what_is_accepted_after_its_creation
+            waiting_deliveries_follow_an_endpoint_to_its_new_url
+            two_who_change_an_endpoint_notice_each_other
+            a_disabled_endpoint_says_why
+            deleting_cancels_what_waits_and_says_how_much
+            what_is_in_flight_at_a_deletion_is_not_tried_again
+            watchers_hear_after_the_commit;
+        api_keys:
+            a_key_is_good_until_it_expires_or_is_revoked
+            keys_are_listed_and_go_with_their_tenant;
+        deliveries:
+            an_event_and_its_deliveries_are_shown
+            deliveries_are_found_by_all_that_can_be_said
+            attempts_are_listed_the_newest_first
+            a_waiting_delivery_can_be_cancelled_and_nothing_else
+            a_finished_delivery_waits_again_with_all_its_attempts
+            a_resent_delivery_lives_as_long_as_its_endpoint_says
+            a_resend_needs_room_and_an_endpoint
+            a_dynamic_delivery_is_resent_to_its_url;
+        resends:
+            a_job_resends_what_failed_and_nothing_else
+            jobs_take_turns_and_go_on_after_a_restart
+            a_job_waits_for_room_and_lets_others_pass
+            a_job_can_be_stopped
+            a_job_skips_what_has_no_endpoint;
+        history:
+            each_change_is_remembered_once
+            changes_are_listed_by_time_and_forgotten;
+    }
+}
