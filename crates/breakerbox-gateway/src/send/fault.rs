@@ -58,7 +58,13 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
         return (fault, shortened(&error.to_string()));
     }
     if let Some(error) = find::<io::Error>(error) {
-        return (Fault::Reset, shortened(&format!("the connection broke: {error}")));
+        // What came was wrong, such as the length of a chunk; or nothing came any more.
+        return match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                (Fault::Protocol, shortened(&error.to_string()))
+            }
+            _ => (Fault::Reset, shortened(&format!("the connection broke: {error}"))),
+        };
     }
     match find::<hyper::Error>(error) {
         Some(error) if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {

@@ -8,6 +8,8 @@ mod config;
 mod dispatch;
 mod docs;
 mod hostile;
+mod hostile_receivers;
+mod hostile_tls;
 mod metrics;
 mod program;
 mod queue;
