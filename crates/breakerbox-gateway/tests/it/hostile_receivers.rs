@@ -17,14 +17,24 @@ use tokio::task::JoinHandle;
 
 use crate::sending::{LIMIT, Scripted, is_answered, settings, to, within};
 
-/// How long each attempt has.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// How much is tried.
+struct Scale {
+    /// How many at once.
+    number: usize,
+    /// How long each attempt has: the receiver is one thread, and has to make all those bombs.
+    deadline: Duration,
+    /// How late one may be. A test is no place to find out that a machine is busy.
+    margin: Duration,
+}
 
-/// How many at once, and how late one may be. A test is no place to find out that a machine is busy.
-fn scale() -> (usize, Duration) {
+fn scale() -> Scale {
+    let secs = Duration::from_secs;
     match env::var("BREAKERBOX_HOSTILE") {
-        Ok(number) => (number.parse().expect("BREAKERBOX_HOSTILE is a number"), Duration::from_secs(1)),
-        Err(_) => (80, Duration::from_secs(20)),
+        Ok(number) => {
+            let number = number.parse().expect("BREAKERBOX_HOSTILE is a number");
+            Scale { number, deadline: secs(15), margin: secs(1) }
+        }
+        Err(_) => Scale { number: 80, deadline: secs(5), margin: secs(20) },
     }
 }
 
@@ -49,7 +59,7 @@ fn is_right(how: Option<Hostile>, incoming: &Incoming) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_end_by_their_deadline_in_bounded_memory() {
-    let (number, margin) = scale();
+    let Scale { number, deadline, margin } = scale();
     let receiver = Receiver::start().unwrap();
     receiver.set("/hang", Manner::Hang);
     for how in Hostile::ALL {
@@ -62,12 +72,12 @@ async fn many_at_once_end_by_their_deadline_in_bounded_memory() {
         let how = kinds[n % kinds.len()];
         let url = receiver.url(&format!("/{}", how.map_or("hang", Hostile::name)));
         let sender = sender.clone();
-        tokio::spawn(async move { (how, sender.send(within(&url, DEADLINE)).await) })
+        tokio::spawn(async move { (how, sender.send(within(&url, deadline)).await) })
     });
     for attempt in join_all(attempts).await {
         let (how, incoming) = attempt.unwrap();
         assert!(is_right(how, &incoming), "{how:?}: {incoming:?}");
-        assert!(incoming.latency < DEADLINE + margin, "{how:?}: {incoming:?}");
+        assert!(incoming.latency < deadline + margin, "{how:?}: {incoming:?}");
     }
     // Other tests may run in this process; but ten gigabytes for each flood would show.
     if let (Some(before), Ok(after)) = (before, Usage::of(std::process::id())) {
@@ -144,7 +154,7 @@ async fn what_goes_on_without_end_is_a_timeout() {
         let incoming = sender().send(within(&raw.url, limit)).await;
         assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
         assert!(incoming.detail.as_ref().is_some_and(|detail| detail.starts_with(what)), "{incoming:?}");
-        assert!(incoming.latency >= limit && incoming.latency < limit + scale().1, "{incoming:?}");
+        assert!(incoming.latency >= limit && incoming.latency < limit + scale().margin, "{incoming:?}");
     }
 }
 

@@ -18,3 +18,4 @@ mod replay;
 mod replay_errors;
 mod replay_output;
 mod sending;
+mod signatures;
