@@ -6,11 +6,12 @@ use clap::Args;
 use crate::steps::{cargo, output, succeed};
 
 /// Every target in `fuzz/fuzz_targets`.
-const TARGETS: [&str; 3] = ["policy_file", "replay_input", "endpoint_identity"];
+const TARGETS: [&str; 5] =
+    ["policy_file", "replay_input", "endpoint_identity", "target_url", "custom_headers"];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// One of policy_file, replay_input, endpoint_identity; without it, all of them
+    /// One of policy_file, replay_input, endpoint_identity, target_url, custom_headers; without it, all of them
     target: Option<String>,
     /// For how long each
     #[arg(long, default_value_t = 60)]
