@@ -82,7 +82,7 @@ impl From<FormatName> for Format {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
     let given = given_policy(arguments)?;
     // Whatever the traffic turns out to be, a policy that is wrong for calls is wrong. Say so before reading.
     given.builder().build().map_err(|error| given.refused(&error))?;
@@ -99,6 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
     let summary = match summary_file {
         Some(file) => file.write(|output| finished.write_json(output)),
+        None if quiet => Ok(()),
         None => {
             say(&format!("\n{}", finished.to_text().trim_end()));
             Ok(())

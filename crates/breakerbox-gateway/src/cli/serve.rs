@@ -1,14 +1,14 @@
 //! `breakerbox serve`: the gateway. Here its settings are put together; what it does is elsewhere.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
+use super::failure::Failure;
 use super::flags::Flags;
-use super::{Failure, output_failed};
+use super::output::{Output, print};
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, StartError};
 use crate::telemetry;
@@ -38,14 +38,15 @@ pub(super) struct Arguments {
     flags: Flags,
 }
 
-pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
     if arguments.example_config {
         return print(&config::example());
     }
     let print_only = arguments.print_config;
     let loaded = load(arguments)?;
     if print_only {
-        return print(&loaded.to_toml());
+        let text = if output.json { format!("{:#}\n", loaded.to_json()) } else { loaded.to_toml() };
+        return print(&text);
     }
     start(&loaded)
 }
@@ -60,10 +61,6 @@ fn load(arguments: Arguments) -> Result<Loaded, Failure> {
         None => sources.file_if_in(Path::new("")),
     };
     arguments.flags.over(sources).load().map_err(|errors| Failure::Inputs(errors.lines()))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(|error| output_failed(&error))
 }
 
 /// Runs the gateway until it is told to stop.

@@ -13,7 +13,7 @@ use super::names::{self, PREFIX};
 use super::settings::SETTINGS;
 
 /// What other commands read, and what the tests of stores do.
-const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "REDIS_SERVER", "POSTGRES_SERVER"];
+const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "WEBHOOK_SECRET", "REDIS_SERVER", "POSTGRES_BIN"];
 
 /// What the environment says.
 #[derive(Default)]

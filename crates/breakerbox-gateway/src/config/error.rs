@@ -153,9 +153,9 @@ pub enum Wrong {
         /// What was given.
         found: String,
     },
-    /// The policy is refused.
+    /// The value's own rules refuse it.
     #[error("{0}")]
-    Policy(String),
+    Refused(String),
     /// The file is not TOML.
     #[error("{0}")]
     Syntax(String),

@@ -12,6 +12,7 @@ use url::Url;
 use super::error::Wrong;
 use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
+use crate::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
 
 /// What was said, before anybody knows what it should be.
 #[derive(Clone, PartialEq, Debug)]
@@ -352,5 +353,29 @@ impl<F: Format> Format for List<F> {
 
     fn expects(&self) -> String {
         format!("a list, each item {}", self.of.expects())
+    }
+}
+
+/// The waits between attempts.
+pub(super) struct Waits;
+
+impl Waits {
+    const LIST: List<Span> = List { of: Span { least: MIN_WAIT, most: MAX_WAIT }, most: MAX_WAITS };
+}
+
+impl Format for Waits {
+    type Value = RetrySchedule;
+
+    fn read(&self, raw: &Raw) -> Result<RetrySchedule, Wrong> {
+        let waits = Self::LIST.read(raw)?;
+        RetrySchedule::new(waits).map_err(|error| Wrong::Refused(error.to_string()))
+    }
+
+    fn write(&self, value: &RetrySchedule) -> String {
+        Self::LIST.write(&value.waits().to_vec())
+    }
+
+    fn expects(&self) -> String {
+        Self::LIST.expects()
     }
 }

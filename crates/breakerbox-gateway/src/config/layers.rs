@@ -222,7 +222,7 @@ impl Loaded {
             let text = error.to_string();
             let reason = text.strip_prefix(&format!("{}: ", error.field())).unwrap_or(&text).to_owned();
             let origin = self.origin(&key).clone();
-            errors.push(ConfigError { key, origin, reason: Wrong::Policy(reason) });
+            errors.push(ConfigError { key, origin, reason: Wrong::Refused(reason) });
         }
         errors
     }

@@ -38,6 +38,7 @@ pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};
 pub use values::{Hidden, LogFormat};
 
+use crate::delivery::RetrySchedule;
 use crate::objects::Backlog;
 use crate::queue::Retention;
 
@@ -124,7 +125,7 @@ pub struct Delivery {
     /// How much longer than its time limit a delivery is leased.
     pub lease_margin: Duration,
     /// The waits between attempts.
-    pub retry: Vec<Duration>,
+    pub retry: RetrySchedule,
     /// Whether the throttle sheds what a drowning endpoint can't take.
     pub throttle: bool,
     /// After how long waiting work is given up.
@@ -142,7 +143,7 @@ impl Default for Delivery {
             slots: 512,
             max_in_flight: 64,
             lease_margin: Duration::from_secs(30),
-            retry: [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs).to_vec(),
+            retry: RetrySchedule::default(),
             throttle: true,
             expires_after: None,
             response_kept: 4 << 10,

@@ -92,7 +92,7 @@ impl PolicyDefaults {
         if let Err(error) = serde_json::from_value::<PolicyBuilder>(alone) {
             let text = error.to_string();
             let reason = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
-            return Err(Wrong::Policy(reason.into()));
+            return Err(Wrong::Refused(reason.into()));
         }
         self.said.insert(key.into(), value);
         Ok(())

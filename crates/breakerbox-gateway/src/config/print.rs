@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
+
 use super::layers::{Loaded, Origin};
 use super::settings::SETTINGS;
 use super::{Config, names};
@@ -40,6 +42,29 @@ impl Loaded {
             entry(&mut text, &key, &value, follows, &origin);
         }
         text
+    }
+
+    /// The same for programs: each key with its value and its origin.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let entry = |value: &str, hides: bool, origin: &Origin| {
+            let shown = toml::from_str::<toml::Table>(&format!("value = {value}")).ok();
+            let value = shown.and_then(|table| serde_json::to_value(&table["value"]).ok()).filter(|_| !hides);
+            json!({ "value": value, "origin": origin.to_string(), "hidden": hides })
+        };
+        let settings = SETTINGS.iter().map(|setting| {
+            let hides = setting.secret || self.has_password(setting.key);
+            let value = (setting.show)(&self.config);
+            (setting.key.to_owned(), entry(&value, hides, self.origin(setting.key)))
+        });
+        let policy =
+            self.config.policy.in_force(self.config.delivery.timeout).into_iter().map(|(name, value)| {
+                let key = format!("{}{name}", names::POLICY);
+                let origin = self.origin(&key);
+                let entry = entry(&value, false, origin);
+                (key, entry)
+            });
+        Value::Object(settings.chain(policy).collect())
     }
 
     /// Whether a URL holds a password.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::Wrong;
 use super::format::{
     ADDRESS, Count, Format, LEVEL, LOG_FORMAT, List, NETWORK, Or, PATH, PROXY, Raw, Secret, Size, Span,
-    Switch,
+    Switch, Waits,
 };
 use super::{Config, names};
 
@@ -137,7 +137,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(
         "delivery.retry",
         delivery.retry,
-        List { of: millis(10, 30 * DAY), most: 50 },
+        Waits,
         "The waits between attempts; then a delivery has failed. Tenants and endpoints may have their own."
     ),
     setting!(

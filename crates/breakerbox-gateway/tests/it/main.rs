@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod addresses;
+mod api_commands;
 mod command;
 mod config;
 mod dispatch;
 mod docs;
+mod fake_api;
 mod hostile;
 mod hostile_receivers;
 mod hostile_tls;
+mod listen;
 mod metrics;
 mod program;
 mod queue;

@@ -1,0 +1,81 @@
+//! One connection for one request: TCP, TLS where the URL says so, HTTP/1.1.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error("{0}")]
+    Connect(io::Error),
+    #[error("no trust came about: {0}")]
+    Tls(io::Error),
+    #[error("the system has no certificate authorities; install them, or name a file with SSL_CERT_FILE")]
+    NoAuthorities,
+    #[error("{0} can't be a server's name")]
+    Name(String),
+    #[error("it does not speak HTTP: {0}")]
+    Http(hyper::Error),
+}
+
+/// Sends a request to where the URL says.
+pub(super) async fn send(
+    url: &Url,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, ConnectionError> {
+    let host = url.host().ok_or_else(|| ConnectionError::Name(url.to_string()))?;
+    let port = url.port_or_known_default().unwrap_or(80);
+    let connected = match host {
+        Host::Domain(name) => TcpStream::connect((name, port)).await,
+        Host::Ipv4(address) => TcpStream::connect((address, port)).await,
+        Host::Ipv6(address) => TcpStream::connect((address, port)).await,
+    };
+    let stream = connected.map_err(ConnectionError::Connect)?;
+    if url.scheme() != "https" {
+        return exchange(stream, request).await;
+    }
+    let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let server = ServerName::try_from(name.clone()).map_err(|_| ConnectionError::Name(name))?;
+    let stream = TlsConnector::from(trust()?).connect(server, stream).await.map_err(ConnectionError::Tls)?;
+    exchange(stream, request).await
+}
+
+/// The system's authorities, or those that `SSL_CERT_FILE` names.
+fn trust() -> Result<Arc<ClientConfig>, ConnectionError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(ConnectionError::NoAuthorities);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConnectionError::Tls(io::Error::other(error)))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ConnectionError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Http)?;
+    // It ends with the answer, or with the program.
+    tokio::spawn(connection);
+    sender.send_request(request).await.map_err(ConnectionError::Http)
+}

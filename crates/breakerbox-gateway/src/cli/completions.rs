@@ -1,0 +1,22 @@
+//! `breakerbox completions`: so that a shell knows the commands and flags.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::failure::Failure;
+use super::output::print;
+
+/// Print completions for a shell.
+///
+///   breakerbox completions bash > /etc/bash_completion.d/breakerbox
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    shell: Shell,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut script = vec![];
+    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "breakerbox", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}

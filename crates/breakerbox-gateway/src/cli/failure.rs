@@ -1,0 +1,139 @@
+//! Why a command failed, and with which exit code it says so. The codes are in `docs/guide/cli.md`, and keep their meaning.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::client::Refusal;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The input or the arguments are wrong.
+    Input(String),
+    /// Several things are wrong, each with a line of its own.
+    Inputs(Vec<String>),
+    /// Something around us failed.
+    Environment(String),
+    /// The gateway can't be reached.
+    Unreachable(String),
+    /// The gateway answered, and did not do it.
+    Refused(Box<Refusal>),
+    /// Whoever read our output went away, as `head` does. Nothing is wrong.
+    OutputClosed,
+}
+
+impl Failure {
+    /// Says what went wrong, on standard error.
+    pub(super) fn report(&self, as_json: bool) -> ExitCode {
+        let code = self.code();
+        if as_json && let Some(problem) = self.as_json() {
+            say(&problem.to_string());
+        } else {
+            self.lines().iter().for_each(|line| say(&format!("breakerbox: {}", one_line(line))));
+        }
+        ExitCode::from(code)
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::OutputClosed => 0,
+            Self::Environment(_) => 1,
+            Self::Input(_) | Self::Inputs(_) => 2,
+            Self::Unreachable(_) => 3,
+            Self::Refused(refusal) => match refusal.status {
+                400 | 413 | 415 | 422 => 2,
+                500.. => 1,
+                _ => 4,
+            },
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::OutputClosed => vec![],
+            Self::Input(line) | Self::Environment(line) | Self::Unreachable(line) => vec![line.clone()],
+            Self::Inputs(lines) => lines.clone(),
+            Self::Refused(refusal) => refusal.lines(),
+        }
+    }
+
+    /// For programs: a problem as the gateway says it, or one of the same shape.
+    fn as_json(&self) -> Option<Value> {
+        let own = |code: &str, lines: &[String]| json!({ "code": code, "detail": lines.join("; ") });
+        let lines = self.lines();
+        Some(match self {
+            Self::OutputClosed => return None,
+            Self::Refused(refusal) => refusal.problem.clone(),
+            Self::Input(_) | Self::Inputs(_) => own("input", &lines),
+            Self::Environment(_) => own("failed", &lines),
+            Self::Unreachable(_) => own("unreachable", &lines),
+        })
+    }
+}
+
+/// Prints to standard error. If nobody can hear us, that is no reason to fail.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A message that can't disturb a terminal and is not longer than anybody reads, whatever input it quotes.
+pub(super) fn one_line(message: &str) -> String {
+    const LONGEST: usize = 600;
+    let mut line = printable(message.chars().take(LONGEST));
+    if message.chars().nth(LONGEST).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// A text of others without what moves a cursor or changes colours.
+pub(super) fn printable(text: impl Iterator<Item = char>) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.map(escaped).collect()
+}
+
+/// What it means that standard output can't be written to.
+pub(super) fn output_failed(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Environment(format!("can't write to standard output: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_can_not_disturb_a_terminal() {
+        assert_eq!(one_line("a\u{1b}[31m\nb é"), "a\\u{1b}[31m\\nb é");
+        assert_eq!(one_line(&"x".repeat(1_000_000)).chars().count(), 601);
+    }
+
+    #[test]
+    fn exit_codes_keep_their_meaning() {
+        let refused = |status| Failure::Refused(Box::new(Refusal { status, ..Refusal::default() }));
+        for (failure, code) in [
+            (Failure::OutputClosed, 0),
+            (Failure::Environment(String::new()), 1),
+            (Failure::Input(String::new()), 2),
+            (Failure::Inputs(vec![]), 2),
+            (Failure::Unreachable(String::new()), 3),
+            (refused(400), 2),
+            (refused(422), 2),
+            (refused(401), 4),
+            (refused(403), 4),
+            (refused(404), 4),
+            (refused(409), 4),
+            (refused(429), 4),
+            (refused(302), 4),
+            (refused(500), 1),
+            (refused(503), 1),
+            (refused(507), 1),
+        ] {
+            assert_eq!(failure.code(), code, "{failure:?}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Commands that ask the API: what they ask, what they print, and how they fail.
+
+use serde_json::{Value, json};
+
+use crate::fake_api::{Answer, Asked, FakeApi};
+use crate::program::{Ended, Program};
+
+const KEY: &str = "bbx_test";
+
+/// Runs a command against an API that answers so.
+fn against(api: &FakeApi, arguments: &[&str]) -> Ended {
+    Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
+}
+
+fn answering(answer: Value) -> FakeApi {
+    FakeApi::start(move |_| Answer::ok(answer.clone()))
+}
+
+#[test]
+fn each_command_asks_what_it_says() {
+    let table: &[(&[&str], &str, Value)] = &[
+        (&["tenants", "show", "acme"], "GET /v1/tenants/acme", Value::Null),
+        (
+            &["tenants", "create", "acme", "name=Acme Corp", "enabled=false"],
+            "POST /v1/tenants",
+            json!({"id": "acme", "name": "Acme Corp", "enabled": false}),
+        ),
+        (
+            &["tenants", "change", "acme", "retry=[\"5s\"]", "policy=null"],
+            "PATCH /v1/tenants/acme",
+            json!({"retry": ["5s"], "policy": null}),
+        ),
+        (&["tenants", "enable", "acme"], "PATCH /v1/tenants/acme", json!({"enabled": true})),
+        (&["tenants", "disable", "acme"], "PATCH /v1/tenants/acme", json!({"enabled": false})),
+        (&["tenants", "secrets", "acme"], "GET /v1/tenants/acme/secrets", Value::Null),
+        (&["tenants", "delete", "acme"], "DELETE /v1/tenants/acme", Value::Null),
+        (&["endpoints", "show", "ep_1"], "GET /v1/endpoints/ep_1", Value::Null),
+        (
+            &[
+                "endpoints",
+                "create",
+                "https://x.example/in",
+                "--tenant",
+                "acme",
+                "--type",
+                "a.b,c.*",
+                "timeout=5s",
+            ],
+            "POST /v1/endpoints",
+            json!({"url": "https://x.example/in", "tenant": "acme", "types": ["a.b", "c.*"], "timeout": "5s"}),
+        ),
+        (
+            &["endpoints", "change", "ep_1", "max_in_flight=8"],
+            "PATCH /v1/endpoints/ep_1",
+            json!({"max_in_flight": 8}),
+        ),
+        (&["endpoints", "enable", "ep_1"], "POST /v1/endpoints/ep_1/enable", Value::Null),
+        (&["endpoints", "disable", "ep_1"], "POST /v1/endpoints/ep_1/disable", Value::Null),
+        (&["endpoints", "secrets", "ep_1"], "GET /v1/endpoints/ep_1/secrets", Value::Null),
+        (&["endpoints", "rotate", "ep_1"], "POST /v1/endpoints/ep_1/secrets/rotate", Value::Null),
+        (&["endpoints", "test", "ep_1"], "POST /v1/endpoints/ep_1/test", Value::Null),
+        (&["endpoints", "delete", "ep_1"], "DELETE /v1/endpoints/ep_1", Value::Null),
+        (&["deliveries", "show", "dlv_1"], "GET /v1/deliveries/dlv_1", Value::Null),
+        (&["deliveries", "cancel", "dlv_1"], "POST /v1/deliveries/dlv_1/cancel", Value::Null),
+        (&["deliveries", "resend", "dlv_1"], "POST /v1/deliveries/dlv_1/resend", Value::Null),
+        (
+            &["deliveries", "resend-all", "--tenant", "acme", "--from", "2030-01-01T00:00:00Z"],
+            "POST /v1/resends",
+            json!({"tenant": "acme", "from": "2030-01-01T00:00:00Z"}),
+        ),
+        (&["circuits", "show", "c1"], "GET /v1/circuits/c1", Value::Null),
+        (
+            &["circuits", "force-open", "c1", "--reason", "maintenance"],
+            "POST /v1/circuits/c1/force-open",
+            json!({"reason": "maintenance"}),
+        ),
+        (&["circuits", "force-closed", "c1"], "POST /v1/circuits/c1/force-closed", json!({})),
+        (&["circuits", "disable", "c1"], "POST /v1/circuits/c1/disable", json!({})),
+        (&["circuits", "enable", "c1"], "POST /v1/circuits/c1/enable", json!({})),
+        (&["circuits", "release", "c1"], "POST /v1/circuits/c1/release", json!({})),
+        (&["circuits", "reset", "c1"], "POST /v1/circuits/c1/reset", json!({})),
+        (
+            &[
+                "keys",
+                "create",
+                "--name",
+                "ci",
+                "--scope",
+                "send,read",
+                "--tenant",
+                "acme",
+                "--expires-after",
+                "90d",
+            ],
+            "POST /v1/keys",
+            json!({"name": "ci", "scopes": ["send", "read"], "tenant": "acme", "expires_after": "90d"}),
+        ),
+        (&["keys", "revoke", "key_1"], "POST /v1/keys/key_1/revoke", Value::Null),
+        (&["tenants", "show", "../keys?x#y"], "GET /v1/tenants/..%2Fkeys%3Fx%23y", Value::Null),
+    ];
+    let api = answering(json!({"id": "it", "name": "x"}));
+    for (arguments, line, body) in table {
+        let ended = against(&api, arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
+        let asked = api.asked().pop().unwrap();
+        assert_eq!(asked.line(), *line, "{arguments:?}");
+        let said = if asked.body.is_empty() { Value::Null } else { asked.json() };
+        assert_eq!(said, *body, "{arguments:?}");
+        assert_eq!(asked.header("authorization"), "Bearer bbx_test");
+        assert_eq!(asked.header("host"), api.url().trim_start_matches("http://"));
+        let json = asked.header("content-type") == "application/json";
+        assert_eq!(json, !asked.body.is_empty(), "{arguments:?}");
+        assert!(ended.stdout.starts_with("id    it\n"), "{arguments:?}: {}", ended.stdout);
+    }
+}
+
+/// A listing of 1,100 items, in pages of whatever size is asked for; the second page is empty, as pages may be.
+fn pages(asked: &Asked) -> Answer {
+    let url = url::Url::parse(&format!("http://x{}", asked.path)).unwrap();
+    let query =
+        |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let limit: u64 = query("limit").unwrap().parse().unwrap();
+    let (from, limit) = match query("cursor").as_deref() {
+        None => (0, limit),
+        Some("gap") => return Answer::ok(json!({"items": [], "next": limit_cursor(500)})),
+        Some(cursor) => (cursor.trim_start_matches("at ").parse().unwrap(), limit),
+    };
+    let until = (from + limit).min(1_100);
+    let items: Vec<Value> = (from..until).map(|n| json!({"id": format!("it{n}"), "state": "open"})).collect();
+    let next = match until {
+        500 => Some("gap".to_owned()),
+        1_100 => None,
+        until => Some(limit_cursor(until)),
+    };
+    Answer::ok(json!({"items": items, "next": next}))
+}
+
+fn limit_cursor(at: u64) -> String {
+    format!("at {at}")
+}
+
+#[test]
+fn listings_go_through_all_pages_and_stop_where_they_are_told() {
+    for command in ["tenants", "endpoints", "deliveries", "circuits", "keys"] {
+        let api = FakeApi::start(pages);
+        let ended = against(&api, &[command, "list", "--limit", "2000", "--quiet"]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let names: Vec<_> = ended.stdout.lines().collect();
+        assert_eq!((names.len(), names[0], names[1_099]), (1_100, "it0", "it1099"), "{command}");
+        assert_eq!(api.asked().len(), 4);
+        assert_eq!(api.asked()[0].line(), format!("GET /v1/{command}?limit=500"));
+
+        let ended = against(&api, &[command, "list", "--limit", "3"]);
+        assert_eq!(ended.stdout.lines().count(), 4, "a heading and three");
+        assert!(ended.stdout.starts_with("ID "), "{}", ended.stdout);
+        assert!(ended.stderr.contains("there are more"), "{}", ended.stderr);
+        assert!(!ended.stdout.contains('\u{1b}'), "no colours without a terminal");
+
+        let ended = against(&api, &[command, "list", "--limit", "2", "--json"]);
+        let items: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((items[1]["id"].as_str(), items.as_array().unwrap().len()), (Some("it1"), 2));
+        assert_eq!(ended.stderr, "");
+    }
+}
+
+#[test]
+fn filters_become_a_query() {
+    let api = answering(json!({"items": [], "next": null}));
+    let ended =
+        against(&api, &["deliveries", "list", "--state", "failed", "--type", "a.b", "--endpoint", "ep_1"]);
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "there are none\n"));
+    assert_eq!(api.asked()[0].line(), "GET /v1/deliveries?endpoint=ep_1&type=a.b&state=failed&limit=100");
+    against(&api, &["circuits", "history", "c1", "--limit", "5"]);
+    assert_eq!(api.asked()[1].line(), "GET /v1/circuits/c1/history?limit=5");
+    against(&api, &["deliveries", "attempts", "dlv_1"]);
+    assert_eq!(api.asked()[2].line(), "GET /v1/deliveries/dlv_1/attempts?limit=100");
+}
+
+#[test]
+fn events_are_sent_byte_for_byte() {
+    let api = answering(json!({"id": "evt_1", "deliveries": 0}));
+    let payload = "{ \"b\":1.0,\n\"a\": \"\\u00e9\" }";
+    let ended =
+        against(&api, &["send", "invoice.paid", payload, "--idempotency-key", "k1", "--priority", "high"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stderr.contains("no endpoint wants"), "{}", ended.stderr);
+    let asked = api.asked().pop().unwrap();
+    assert_eq!(asked.line(), "POST /v1/events");
+    assert!(asked.body.contains(payload), "{}", asked.body);
+    assert_eq!(asked.json()["priority"], "high");
+    assert_eq!(asked.header("idempotency-key"), "k1");
+
+    let program = Program::new(&[
+        "send",
+        "a",
+        "@p.json",
+        "--url",
+        &api.url(),
+        "--tenant",
+        "acme",
+        "--expires-after",
+        "1h",
+    ]);
+    let ended = program.args(&["--to", "https://x.example/", "--quiet"]).file("p.json", "[1]").run();
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "evt_1\n", ""));
+    let expected = json!({"type": "a", "tenant": "acme", "payload": [1], "url": "https://x.example/", "expires_after": "1h"});
+    assert_eq!(api.asked().pop().unwrap().json(), expected);
+    assert_eq!(api.asked().pop().unwrap().header("authorization"), "", "no key was given");
+
+    let ended = against(&api, &["send", "a", "<x/>", "--content-type", "text/xml", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["id"], "evt_1");
+    let expected = json!({"type": "a", "payload_base64": "PHgvPg==", "content_type": "text/xml"});
+    assert_eq!(api.asked().pop().unwrap().json(), expected);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_asked() {
+    let api = answering(json!({}));
+    let table: &[(&[&str], &str)] = &[
+        (&["send", "a", "{"], "the payload is not JSON"),
+        (&["send", "a b"], "words of a-z"),
+        (&["send", "a", "--priority", "urgent"], "must be high, important, medium or low"),
+        (&["keys", "create", "--scope", "root"], "must be admin, manage, read or send"),
+        (&["deliveries", "resend-all"], "say which: --tenant"),
+        (&["tenants", "change", "acme", "enabled"], "must be FIELD=VALUE"),
+        (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
+        (&["tenants", "list", "--url", "http://a:b@x"], "an API key goes into --key"),
+        (&["tenants", "list", "--timeout", "5"], "needs a unit"),
+        (&["tenants", "show", "a", "--key", "a\nb"], "--key or another option can't be sent"),
+    ];
+    for (arguments, expected) in table {
+        let ended = against(&api, arguments);
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{arguments:?}: {}", ended.stderr);
+    }
+    assert_eq!(api.asked().len(), 0);
+    let ended = against(&api, &["send", "a", "@not-there"]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+}
+
+#[test]
+fn a_problem_says_what_which_field_and_what_to_do() {
+    let table = [
+        (
+            Answer::problem(
+                422,
+                json!({"code": "invalid_field", "detail": "url: must be http or https", "field": "url"}),
+            ),
+            2,
+            "breakerbox: url: must be http or https (422 invalid_field)\n",
+        ),
+        (
+            Answer::problem(422, json!({"code": "missing_field", "detail": "is missing", "field": "id"})),
+            2,
+            "breakerbox: id: is missing (422 missing_field)\n",
+        ),
+        (
+            Answer::problem(401, json!({"code": "unauthenticated", "detail": "the API key is not known"})),
+            4,
+            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: give a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` makes one\n",
+        ),
+        (
+            Answer {
+                headers: vec![("retry-after", "10")],
+                ..Answer::problem(429, json!({"code": "backlog_full", "detail": "too much waits"}))
+            },
+            4,
+            "breakerbox: too much waits (429 backlog_full)\nbreakerbox: the tenant's endpoints don't keep up; `breakerbox circuits list --state open` shows which; try again in 10 s\n",
+        ),
+        (
+            Answer::problem(500, json!({"code": "internal", "title": "Something went wrong"})),
+            1,
+            "breakerbox: Something went wrong (500 internal)\n",
+        ),
+        (
+            Answer { status: 404, headers: vec![], body: "<h1>\u{1b}[2Jnginx</h1>".into() },
+            4,
+            "breakerbox: <h1>\\u{1b}[2Jnginx</h1> (404 unknown)\nbreakerbox: is --url right? It seems that no gateway answers there\n",
+        ),
+        (
+            Answer { status: 200, headers: vec![], body: "welcome".into() },
+            1,
+            "is not the gateway's API: its answer is not JSON\n",
+        ),
+    ];
+    for (answer, code, expected) in table {
+        let (status, headers, body) = (answer.status, answer.headers, answer.body);
+        let api = FakeApi::start(move |_| Answer { status, headers: headers.clone(), body: body.clone() });
+        let ended = against(&api, &["tenants", "show", "acme"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (code, ""));
+        assert!(ended.stderr.ends_with(expected), "{}", ended.stderr);
+    }
+    let api = FakeApi::start(|_| Answer::problem(403, json!({"code": "scope_missing", "detail": "no"})));
+    let ended = against(&api, &["tenants", "show", "acme", "--json"]);
+    assert_eq!(ended.code, 4);
+    assert_eq!(
+        serde_json::from_str::<Value>(&ended.stderr).unwrap(),
+        json!({"code": "scope_missing", "detail": "no"})
+    );
+}
+
+#[test]
+fn a_gateway_that_is_not_there_is_exit_code_3() {
+    let port = breakerbox_testkit::receiver::RefusingPort::new().unwrap();
+    let ended = Program::new(&["circuits", "list", "--url", &port.url("/")]).run();
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("Is it running?"), "{}", ended.stderr);
+
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let ended = Program::new(&["circuits", "list", "--timeout", "50ms", "--json", "--url", &url]).run();
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(problem["code"], "unreachable");
+    assert!(problem["detail"].as_str().unwrap().contains("no answer within 50ms"), "{problem}");
+}
+
+#[test]
+fn a_created_key_alone_is_printed_for_a_shell() {
+    let api = answering(json!({"id": "key_1", "key": "bbx_abc", "scopes": ["admin"]}));
+    let ended = against(&api, &["keys", "create", "--scope", "admin", "--quiet"]);
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "bbx_abc\n", ""));
+}
+
+#[test]
+fn the_api_may_be_below_a_path() {
+    let api = answering(json!({"id": "acme"}));
+    let ended = Program::new(&["tenants", "show", "acme", "--url", &format!("{}/gate/", api.url())]).run();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(api.asked()[0].line(), "GET /gate/v1/tenants/acme");
+}
