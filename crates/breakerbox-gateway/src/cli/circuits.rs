@@ -1,19 +1,21 @@
 //! `breakerbox circuits`.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
-use super::fields::body;
 use super::output::{Column, Output};
+use crate::objects::EndpointId;
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
     ("STATE", "/state"),
+    ("MODE", "/mode/name"),
+    ("CAUSE", "/cause"),
     ("TRIPS", "/trips"),
-    ("RETRY AT", "/retry_at"),
     ("CHANGED", "/changed_at"),
+    ("RETRY AT", "/retry_at"),
     ("KEY", "/key"),
 ];
 
@@ -22,7 +24,7 @@ const CHANGES: &[Column] = &[
     ("FROM", "/from"),
     ("TO", "/to"),
     ("CAUSE", "/cause"),
-    ("RULE", "/rule"),
+    ("TRIPS", "/trips"),
     ("RETRY AT", "/retry_at"),
     ("ACTOR", "/actor"),
     ("REASON", "/reason"),
@@ -40,11 +42,11 @@ pub(super) struct Arguments {
 /// Which circuit, and why.
 #[derive(Args)]
 struct Override {
-    /// The circuit's id
+    /// The circuit's id (cir_...), or that of its endpoint (ep_...)
     id: String,
     /// Why, for whoever looks at it later
     #[arg(long)]
-    reason: Option<String>,
+    reason: String,
 }
 
 #[derive(Subcommand)]
@@ -62,9 +64,13 @@ enum Action {
         limit: usize,
     },
     /// Show a circuit
-    Show { id: String },
+    Show {
+        /// The circuit's id (cir_...), or that of its endpoint (ep_...)
+        id: String,
+    },
     /// List what happened to a circuit, the newest first
     History {
+        /// The circuit's id (cir_...), or that of its endpoint (ep_...)
         id: String,
         /// How many
         #[arg(long, value_name = "N", default_value_t = 100)]
@@ -93,18 +99,32 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             return output.list(COLUMNS, &items, more);
         }
         Action::History { id, limit } => {
-            let (items, more) = gateway.pages(&Ask::get(&["circuits", id, "history"]), *limit)?;
+            let (items, more) =
+                gateway.pages(&Ask::get(&["circuits", &circuit_of(gateway, id)?, "history"]), *limit)?;
             return output.list(CHANGES, &items, more);
         }
-        Action::Show { id } => return output.show(&gateway.ask(Ask::get(&["circuits", id]))?),
-        Action::ForceOpen(circuit) => (circuit, "force-open"),
-        Action::ForceClosed(circuit) => (circuit, "force-closed"),
+        Action::Show { id } => {
+            let id = circuit_of(gateway, id)?;
+            return output.show(&gateway.ask(Ask::get(&["circuits", &id]))?);
+        }
+        Action::ForceOpen(circuit) => (circuit, "force_open"),
+        Action::ForceClosed(circuit) => (circuit, "force_closed"),
         Action::Disable(circuit) => (circuit, "disable"),
         Action::Enable(circuit) => (circuit, "enable"),
         Action::Release(circuit) => (circuit, "release"),
         Action::Reset(circuit) => (circuit, "reset"),
     };
-    let reason = circuit.reason.as_ref().map(|reason| json!(reason));
-    let ask = Ask::post(&["circuits", &circuit.id, action]).json(&body([("reason", reason)], []));
+    let id = circuit_of(gateway, &circuit.id)?;
+    let ask = Ask::post(&["circuits", &id, action]).json(&json!({ "reason": circuit.reason }));
     output.show(&gateway.ask(ask)?)
+}
+
+/// People know endpoints; which circuit an endpoint has, the gateway knows.
+fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
+    if !id.starts_with(EndpointId::PREFIX) {
+        return Ok(id.into());
+    }
+    let endpoint = gateway.ask(Ask::get(&["endpoints", id]))?;
+    let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str);
+    circuit.map(String::from).ok_or_else(|| Failure::Environment(format!("the endpoint {id} has no circuit")))
 }

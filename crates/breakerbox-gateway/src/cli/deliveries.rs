@@ -14,6 +14,7 @@ const COLUMNS: &[Column] = &[
     ("TYPE", "/type"),
     ("STATE", "/state"),
     ("REASON", "/reason"),
+    ("PARKED", "/parked"),
     ("ATTEMPTS", "/attempts"),
     ("DUE", "/due_at"),
     ("ENDPOINT", "/endpoint"),

@@ -73,6 +73,21 @@ impl Failure {
     }
 }
 
+/// An error with all its sources, in one line.
+pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let said = inner.to_string();
+        // Some errors repeat what their source says.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
 /// Prints to standard error. If nobody can hear us, that is no reason to fail.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::failure::Failure;
+use super::failure::{Failure, with_sources};
 use super::output::Output;
 use crate::queue::sqlite::{Database, OpenError, Schema};
 
@@ -57,16 +57,4 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         "pending": schema.pending(),
         "applied": applied,
     }))
-}
-
-/// An error with all its sources, in one line.
-pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        source = inner.source();
-    }
-    text
 }

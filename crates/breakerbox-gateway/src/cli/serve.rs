@@ -1,5 +1,6 @@
 //! `breakerbox serve`: the gateway. Here its settings are put together; what it does is elsewhere.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -43,7 +44,8 @@ pub(super) fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
         return print(&config::example());
     }
     let print_only = arguments.print_config;
-    let loaded = load(arguments)?;
+    let file = arguments.config.filter(|name| !name.as_os_str().is_empty());
+    let loaded = load(file, arguments.flags)?;
     if print_only {
         let text = if output.json { format!("{:#}\n", loaded.to_json()) } else { loaded.to_toml() };
         return print(&text);
@@ -51,16 +53,22 @@ pub(super) fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
     start(&loaded)
 }
 
-fn load(arguments: Arguments) -> Result<Loaded, Failure> {
+/// The settings of a gateway that would be started here without flags.
+pub(super) fn settings() -> Result<Config, Failure> {
+    let file = std::env::var_os("BREAKERBOX_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
+    load(file, Flags::default()).map(|loaded| loaded.config)
+}
+
+fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
     // What is not UTF-8 can't be a setting's value; the variable's name says whether it should have been one.
     let variables = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let sources = Sources::default().variables(variables);
-    let sources = match arguments.config {
+    let sources = match file {
         Some(path) => sources.file(path),
         None => sources.file_if_in(Path::new("")),
     };
-    arguments.flags.over(sources).load().map_err(|errors| Failure::Inputs(errors.lines()))
+    flags.over(sources).load().map_err(|errors| Failure::Inputs(errors.lines()))
 }
 
 /// Runs the gateway until it is told to stop.

@@ -36,9 +36,8 @@ pub use self::first_start::FirstStart;
 pub use self::start_error::StartError;
 use crate::api::{self, Connections, Services};
 use crate::config::Config;
-use crate::delivery::RetrySchedule;
 use crate::objects::TenantSettings;
-use crate::queue::sqlite::{Database, FreeSpace, Options, SqliteQueue, SqliteRecords};
+use crate::queue::sqlite::{Database, FreeSpace, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use crate::queue::{Defaults, Queue};
 use crate::secrets::KeySource;
 use crate::send::{AddressPolicy, Proxy, SendSettings, Sender, Trust};
@@ -80,13 +79,13 @@ impl Gateway {
         let database = Database::open(&config.data, options)?;
         let sealed = SqliteRecords::anything_sealed(&database).await?;
         let keyring = key_source(config).keyring(sealed)?;
-        let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)?).await?);
+        let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)).await?);
         let directory = Arc::clone(records.directory());
         let metrics = Arc::new(Metrics::new());
         let taker = Arc::new(Taker::default());
         let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), taker.clone()));
 
-        let circuits = Arc::new(breakerbox::store::MemoryStore::new());
+        let circuits = Arc::new(SqliteCircuits::open(database.clone()).await?);
         let (scribe, writing) = history::line(&metrics);
         let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
         let breakers = {
@@ -222,15 +221,15 @@ fn key_source(config: &Config) -> KeySource {
     }
 }
 
-fn defaults(config: &Config) -> Result<Defaults, StartError> {
+fn defaults(config: &Config) -> Defaults {
     let delivery = &config.delivery;
-    Ok(Defaults {
+    Defaults {
         timeout: delivery.timeout,
         max_in_flight: delivery.max_in_flight,
-        retry: RetrySchedule::new(delivery.retry.clone())?,
+        retry: delivery.retry.clone(),
         expires_after: delivery.expires_after,
         policy: Some(config.policy.to_json()),
-    })
+    }
 }
 
 fn tenant_settings(config: &Config) -> TenantSettings {

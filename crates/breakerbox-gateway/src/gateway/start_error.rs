@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
 
-use crate::delivery::RetryScheduleError;
 use crate::queue::QueueError;
 use crate::queue::records::RecordsError;
 use crate::queue::sqlite::{LoadError, OpenError};
@@ -45,9 +44,6 @@ pub enum StartError {
     /// The policy can't be used.
     #[error("policy.{0}")]
     Policy(#[from] PolicyError),
-    /// The waits between attempts can't be used.
-    #[error("delivery.retry: {0}")]
-    Retry(#[from] RetryScheduleError),
     /// Certificates can't be read.
     #[error("egress.ca_files: {0}")]
     Trust(#[from] TrustError),

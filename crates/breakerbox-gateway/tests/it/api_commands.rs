@@ -71,29 +71,34 @@ fn each_command_asks_what_it_says() {
         (&["circuits", "show", "c1"], "GET /v1/circuits/c1", Value::Null),
         (
             &["circuits", "force-open", "c1", "--reason", "maintenance"],
-            "POST /v1/circuits/c1/force-open",
+            "POST /v1/circuits/c1/force_open",
             json!({"reason": "maintenance"}),
         ),
-        (&["circuits", "force-closed", "c1"], "POST /v1/circuits/c1/force-closed", json!({})),
-        (&["circuits", "disable", "c1"], "POST /v1/circuits/c1/disable", json!({})),
-        (&["circuits", "enable", "c1"], "POST /v1/circuits/c1/enable", json!({})),
-        (&["circuits", "release", "c1"], "POST /v1/circuits/c1/release", json!({})),
-        (&["circuits", "reset", "c1"], "POST /v1/circuits/c1/reset", json!({})),
         (
-            &[
-                "keys",
-                "create",
-                "--name",
-                "ci",
-                "--scope",
-                "send,read",
-                "--tenant",
-                "acme",
-                "--expires-after",
-                "90d",
-            ],
+            &["circuits", "force-closed", "c1", "--reason", "x"],
+            "POST /v1/circuits/c1/force_closed",
+            json!({"reason": "x"}),
+        ),
+        (
+            &["circuits", "disable", "c1", "--reason", "x"],
+            "POST /v1/circuits/c1/disable",
+            json!({"reason": "x"}),
+        ),
+        (
+            &["circuits", "enable", "c1", "--reason", "x"],
+            "POST /v1/circuits/c1/enable",
+            json!({"reason": "x"}),
+        ),
+        (
+            &["circuits", "release", "c1", "--reason", "x"],
+            "POST /v1/circuits/c1/release",
+            json!({"reason": "x"}),
+        ),
+        (&["circuits", "reset", "c1", "--reason", "x"], "POST /v1/circuits/c1/reset", json!({"reason": "x"})),
+        (
+            &["keys", "create", "--name", "ci", "--scope", "send,read", "--tenant", "acme"],
             "POST /v1/keys",
-            json!({"name": "ci", "scopes": ["send", "read"], "tenant": "acme", "expires_after": "90d"}),
+            json!({"name": "ci", "scopes": ["send", "read"], "tenant": "acme"}),
         ),
         (&["keys", "revoke", "key_1"], "POST /v1/keys/key_1/revoke", Value::Null),
         (&["tenants", "show", "../keys?x#y"], "GET /v1/tenants/..%2Fkeys%3Fx%23y", Value::Null),
@@ -220,7 +225,7 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["send", "a", "{"], "the payload is not JSON"),
         (&["send", "a b"], "words of a-z"),
         (&["send", "a", "--priority", "urgent"], "must be high, important, medium or low"),
-        (&["keys", "create", "--scope", "root"], "must be admin, manage, read or send"),
+        (&["keys", "create", "--name", "x", "--scope", "root"], "must be admin, manage, read or send"),
         (&["deliveries", "resend-all"], "say which: --tenant"),
         (&["tenants", "change", "acme", "enabled"], "must be FIELD=VALUE"),
         (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
@@ -318,7 +323,7 @@ fn a_gateway_that_is_not_there_is_exit_code_3() {
 #[test]
 fn a_created_key_alone_is_printed_for_a_shell() {
     let api = answering(json!({"id": "key_1", "key": "bbx_abc", "scopes": ["admin"]}));
-    let ended = against(&api, &["keys", "create", "--scope", "admin", "--quiet"]);
+    let ended = against(&api, &["keys", "create", "--name", "x", "--scope", "admin", "--quiet"]);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "bbx_abc\n", ""));
 }
 
@@ -328,4 +333,32 @@ fn the_api_may_be_below_a_path() {
     let ended = Program::new(&["tenants", "show", "acme", "--url", &format!("{}/gate/", api.url())]).run();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(api.asked()[0].line(), "GET /gate/v1/tenants/acme");
+}
+
+#[test]
+fn a_key_expires_after_the_time_that_is_said() {
+    let api = answering(json!({"id": "key_1"}));
+    let before = jiff::Timestamp::now();
+    let arguments = ["keys", "create", "--name", "x", "--scope", "read", "--expires-after", "36h"];
+    assert_eq!(against(&api, &arguments).code, 0);
+    let expires: jiff::Timestamp = api.asked()[0].json()["expires_at"].as_str().unwrap().parse().unwrap();
+    let hours = expires.duration_since(before).as_secs_f64() / 3_600.0;
+    assert!((36.0..37.0).contains(&hours), "{hours}");
+}
+
+#[test]
+fn a_circuit_can_be_named_by_its_endpoint() {
+    let api = FakeApi::start(|asked| match asked.path.as_str() {
+        "/v1/endpoints/ep_1" => Answer::ok(json!({"id": "ep_1", "circuit": {"id": "cir_YQ"}})),
+        _ => Answer::ok(json!({"id": "cir_YQ", "items": [], "next": null})),
+    });
+    for (arguments, line) in [
+        (&["circuits", "show", "ep_1"][..], "GET /v1/circuits/cir_YQ"),
+        (&["circuits", "history", "ep_1"], "GET /v1/circuits/cir_YQ/history?limit=100"),
+        (&["circuits", "reset", "ep_1", "--reason", "x"], "POST /v1/circuits/cir_YQ/reset"),
+    ] {
+        let ended = against(&api, arguments);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert_eq!(api.asked().pop().unwrap().line(), line);
+    }
 }

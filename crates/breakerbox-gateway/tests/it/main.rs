@@ -5,7 +5,9 @@
 mod addresses;
 mod api_commands;
 mod command;
+mod command_line;
 mod config;
+mod data_folder;
 mod dispatch;
 mod docs;
 mod fake_api;

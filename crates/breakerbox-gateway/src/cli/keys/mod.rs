@@ -1,8 +1,12 @@
 //! `breakerbox keys`: who may do what. By the API, or on the data folder of a gateway that is stopped.
 
+mod offline;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breakerbox::{Clock, WallClock};
+use breakerbox_core::Timestamp;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -58,8 +62,8 @@ enum Action {
 
 #[derive(Args)]
 pub(super) struct New {
-    /// For people
-    #[arg(long, default_value = "")]
+    /// For people: who has it, and what for
+    #[arg(long)]
     name: String,
     /// What it may do: admin, manage, read, send; manage includes read, admin everything
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true, value_parser = scope)]
@@ -78,21 +82,20 @@ fn scope(text: &str) -> Result<Scope, String> {
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    if let Some(data) = &arguments.data {
+        return offline::run(data, &arguments.action, output);
+    }
     let gateway = &arguments.gateway;
     match &arguments.action {
         Action::Create(new) => {
             let names: Vec<_> = new.scopes.iter().map(|scope| scope.name()).collect();
             let given = [
-                ("name", (!new.name.is_empty()).then(|| json!(new.name))),
+                ("name", Some(json!(new.name))),
                 ("scopes", Some(json!(names))),
                 ("tenant", new.tenant.as_ref().map(|tenant| json!(tenant.as_str()))),
-                (
-                    "expires_after",
-                    new.expires_after.map(|span| json!(breakerbox_core::format_duration(span))),
-                ),
+                ("expires_at", new.expires_at().map(|moment| json!(written(moment)))),
             ];
-            let created = gateway.ask(Ask::post(&["keys"]).json(&body(given, [])))?;
-            created_once(&created, output)
+            created_once(&gateway.ask(Ask::post(&["keys"]).json(&body(given, [])))?, output)
         }
         Action::List { tenant, limit } => {
             let ask = Ask::get(&["keys"]).query("tenant", tenant.as_ref());
@@ -101,6 +104,18 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         }
         Action::Revoke { id } => output.show(&gateway.ask(Ask::post(&["keys", id, "revoke"]))?),
     }
+}
+
+impl New {
+    fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_after.map(|span| WallClock.now() + span)
+    }
+}
+
+/// A moment as the API writes it.
+fn written(moment: Timestamp) -> String {
+    let millis = i64::try_from(moment.as_micros() / 1_000).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
 fn created_once(created: &Value, output: Output) -> Result<(), Failure> {

@@ -1,0 +1,86 @@
+//! The command line as a whole: what the documentation says about it, completions, and bad arguments.
+
+use crate::command::root;
+use crate::program::Program;
+
+/// Every command that there is, by its own help.
+fn commands() -> Vec<String> {
+    let help = Program::new(&["--help"]).run().stdout;
+    let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let names = listed.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(String::from).collect()
+}
+
+#[test]
+fn the_guide_has_every_command_and_every_action() {
+    let page = std::fs::read_to_string(root().join("docs/guide/cli.md")).unwrap();
+    let commands = commands();
+    assert!(commands.len() >= 11, "{commands:?}");
+    for command in commands {
+        assert!(page.contains(&format!("`breakerbox {command}")), "docs/guide/cli.md lacks {command}");
+        let help = Program::new(&[&command, "--help"]).run().stdout;
+        let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+        for line in listed.take_while(|line| !line.is_empty()) {
+            let action = line.split_whitespace().next().unwrap();
+            let named = page.contains(&format!("`breakerbox {command} {action}"));
+            assert!(action == "help" || named, "docs/guide/cli.md lacks {command} {action}");
+        }
+    }
+}
+
+#[test]
+fn shells_can_complete_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = Program::new(&["completions", shell]).run();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        for command in commands() {
+            assert!(ended.stdout.contains(&command), "{shell}: {command}");
+        }
+        assert!(ended.stdout.contains("delivery-timeout"), "{shell} knows the settings");
+    }
+}
+
+#[test]
+fn bad_arguments_are_exit_code_2() {
+    let table: &[&[&str]] = &[
+        &[],
+        &["serv"],
+        &["serve", "--lissten", "x"],
+        &["tenants"],
+        &["circuits", "reset", "c1"],
+        &["listen", "--status", "99"],
+        &["completions", "tcsh"],
+        &["deliveries", "list", "--limit", "-1"],
+    ];
+    for arguments in table {
+        let ended = Program::new(arguments).run();
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn hostile_arguments_do_no_harm() {
+    let long = "x".repeat(100_000);
+    for text in ["", "\u{1b}[2J", "é\u{202e}", "../../etc/passwd", "%00", &long] {
+        for arguments in [
+            &["tenants", "show", text, "--url", "http://127.0.0.1:1"][..],
+            &["tenants", "list", "--url", text],
+            &["send", text, "{}", "--url", "http://127.0.0.1:1"],
+            &["send", "a", text, "--url", "http://127.0.0.1:1"],
+            &["keys", "revoke", text, "--url", "http://127.0.0.1:1"],
+            &["listen", "--listen", text],
+            &["listen", "--secret", text],
+            &["serve", "--print-config", "--listen", text],
+            &["serve", "--print-config", "--config", text],
+            &["serve", "--print-config", "--policy-window", text],
+        ] {
+            let ended = if arguments[..2] == ["listen", "--secret"] && text.is_empty() {
+                continue;
+            } else {
+                Program::new(arguments).run()
+            };
+            assert!((1..=4).contains(&ended.code), "{arguments:.80?}: {ended:?}");
+            assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+        }
+    }
+}
