@@ -38,7 +38,8 @@ pub(super) const FRESH_AND_LATER: &str = "SELECT id, due_at, expires_at FROM del
 pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 ORDER BY due_at LIMIT 1";
 
-const WHOLE: &str = "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
+pub(super) const WHOLE: &str =
+    "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
         e.kind, e.content_type, e.url, p.payload
     FROM deliveries d JOIN events e ON e.id = d.event JOIN payloads p ON p.event = d.event WHERE d.id = ?1";
 

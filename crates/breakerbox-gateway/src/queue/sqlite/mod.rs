@@ -31,6 +31,8 @@ mod lanes;
 mod ledger;
 mod line;
 mod migrations;
+#[cfg(test)]
+mod plans;
 mod prune;
 mod queue;
 mod readers;

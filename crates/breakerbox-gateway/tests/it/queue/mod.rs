@@ -8,6 +8,7 @@ mod model;
 mod races;
 mod rig;
 mod settle;
+mod speed;
 mod sqlite;
 mod upkeep;
 

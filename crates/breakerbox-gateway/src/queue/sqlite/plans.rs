@@ -1,0 +1,111 @@
+//! Every question of the hot path goes straight to its place, however much is parked, due later or finished. Shown by SQLite's
+//! own plans, and by the steps it counts: time would say more about the machine.
+
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, StatementStatus, params_from_iter};
+
+use super::claim::{ANY, DUE, FRESH_AND_DUE, FRESH_AND_LATER, WHOLE};
+use super::lanes::{NEXT_DUE, NEXT_LANE};
+use super::migrations::migrate;
+use super::upkeep::{EXPIRED, IN_LANE};
+
+const NOW: i64 = 1_000_000_000;
+const LANE: i64 = 50;
+const OUTAGE: i64 = 7;
+
+fn database() -> Connection {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate(&mut connection, Path::new("memory")).unwrap();
+    connection
+}
+
+/// Rows from this id on: in this lane, in this state, due then.
+fn fill(connection: &Connection, first: i64, count: i64, lane: i64, state: i64, due_at: i64) {
+    let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
+        INSERT INTO deliveries
+            (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at)
+        SELECT i, i, 1, ?3, ?4, i % 4, 0, 0, ?5 + i, 0, ?5 + i + 1000000000000 FROM n";
+    connection.execute(sql, [first, count, lane, state, due_at]).unwrap();
+}
+
+/// Some that are due, whatever else there is.
+fn fill_due(connection: &Connection) {
+    fill(connection, 900_000_000, 40, LANE, 0, 0);
+}
+
+fn questions() -> Vec<(&'static str, Vec<i64>)> {
+    let mut questions = vec![
+        (NEXT_DUE, vec![LANE]),
+        (NEXT_LANE, vec![LANE - 1]),
+        (EXPIRED, vec![NOW, 10]),
+        (IN_LANE, vec![LANE, 3]),
+        (WHOLE, vec![900_000_000]),
+    ];
+    for priority in 0..4 {
+        questions.push((DUE, vec![LANE, priority, NOW, 3]));
+        questions.push((FRESH_AND_DUE, vec![LANE, priority, NOW, OUTAGE]));
+        questions.push((FRESH_AND_LATER, vec![LANE, priority, NOW, OUTAGE]));
+        questions.push((ANY, vec![LANE, priority]));
+    }
+    questions
+}
+
+/// How many steps each question takes.
+fn steps(connection: &Connection) -> Vec<i32> {
+    let count = |(sql, values): (&str, Vec<i64>)| {
+        let mut statement = connection.prepare(sql).unwrap();
+        let mut rows = statement.query(params_from_iter(values.into_iter().map(Value::from))).unwrap();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        statement.get_status(StatementStatus::VmStep)
+    };
+    questions().into_iter().map(count).collect()
+}
+
+#[test]
+fn every_question_goes_straight_to_its_place() {
+    let connection = database();
+    for (sql, values) in questions() {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let plan: Vec<String> = statement
+            .query_map(params_from_iter(values.into_iter().map(Value::from)), |row| row.get("detail"))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let is_straight =
+            |detail: &String| !detail.starts_with("SCAN deliveries") && !detail.contains("TEMP B-TREE");
+        assert!(plan.iter().all(is_straight), "{sql}\n{plan:?}");
+        assert!(plan.iter().any(|detail| detail.starts_with("SEARCH")), "{sql}\n{plan:?}");
+    }
+}
+
+#[test]
+fn a_claim_takes_as_many_steps_among_a_hundred_thousand_as_among_none() {
+    const MANY: i64 = 100_000;
+    let connection = database();
+    fill_due(&connection);
+    // One of each, so that the plain case is not one in which there is nothing to find.
+    fill(&connection, 800_000_000, 8, LANE, 0, 2 * NOW);
+    fill(&connection, 800_000_100, 8, LANE + 1, 0, 0);
+    let alone = steps(&connection);
+    fill(&connection, 1, MANY, LANE, 0, 3 * NOW); // due later
+    fill(&connection, 1_000_000, MANY, LANE - 1, 0, 0); // parked in another lane
+    fill(&connection, 2_000_000, MANY, LANE, 2, 0); // delivered
+    let among_many = steps(&connection);
+    assert_eq!(alone, among_many);
+}
+
+#[test]
+fn indexes_hold_what_is_unfinished_and_nothing_else() {
+    let connection = database();
+    fill(&connection, 1, 1_000, LANE, 2, 0);
+    let pages = |index: &str| {
+        let sql = "SELECT sum(ncell) FROM dbstat WHERE name = ?1";
+        connection.query_row(sql, [index], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    for index in ["waiting", "leased", "expiring", "dead_letters"] {
+        assert_eq!(pages(index), 0, "{index}: what is delivered is in none of them");
+    }
+}
