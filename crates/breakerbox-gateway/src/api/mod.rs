@@ -45,7 +45,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub use self::caller::DEFAULT_TENANT;
 pub use self::problem::{Code, Problem};
 pub use self::serve::Connections;
-pub use self::services::{Health, HealthReport, Intake, Limits, Services, TestEvent, TestSend};
+pub use self::services::{Health, HealthReport, Limits, Services, TestEvent, TestSend};
 
 use self::caller::Failures;
 use self::events::IngestRates;

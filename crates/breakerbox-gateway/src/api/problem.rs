@@ -325,7 +325,7 @@ impl From<AcceptError> for Problem {
                 Code::DiskReserve,
                 "the disk is nearly full, and what is left is kept for deliveries under way; nothing was accepted",
             ),
-            AcceptError::Url(error) => Self::invalid("url", error.to_string()),
+            AcceptError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
             AcceptError::Queue(error) => error.into(),
         }
     }

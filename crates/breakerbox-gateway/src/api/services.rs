@@ -12,10 +12,11 @@ use bytes::Bytes;
 use prometheus_client::registry::Registry;
 
 use super::serve::Connections;
-use crate::objects::{EventType, NewBatch};
+use crate::objects::EventType;
 use crate::queue::records::Records;
-use crate::queue::{AcceptError, Accepted, Directory, EndpointEntry};
+use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
+use crate::work::Intake;
 
 /// What the API stands on.
 #[derive(Clone)]
@@ -40,16 +41,6 @@ pub struct Services {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// How much is too much.
     pub limits: Limits,
-}
-
-/// Takes events in.
-#[async_trait]
-pub trait Intake: Send + Sync + 'static {
-    /// Makes a batch durable, and sees to its deliveries.
-    ///
-    /// # Errors
-    /// If nothing was accepted.
-    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
 }
 
 /// Sends one request to an endpoint now, whatever its circuit says, and reports. It counts nowhere and is kept nowhere.

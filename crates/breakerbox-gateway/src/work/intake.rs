@@ -8,9 +8,18 @@ use async_trait::async_trait;
 
 use super::dispatch::Dispatch;
 use super::gates;
-use crate::api::Intake;
 use crate::objects::{LaneId, NewBatch, TenantId};
 use crate::queue::{AcceptError, Accepted, HandOver, Leased};
+
+/// Where events come in.
+#[async_trait]
+pub trait Intake: Send + Sync + 'static {
+    /// Makes a batch durable, and its deliveries begin.
+    ///
+    /// # Errors
+    /// If nothing was accepted.
+    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
+}
 
 #[async_trait]
 impl Intake for Arc<Dispatch> {

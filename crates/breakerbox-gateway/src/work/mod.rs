@@ -29,5 +29,5 @@ mod watch;
 
 pub use chores::Chores;
 pub use dispatch::{Dispatch, Parts, Seen, Settings};
-pub use intake::Taker;
+pub use intake::{Intake, Taker};
 pub use watch::Watch;

@@ -10,7 +10,6 @@ use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::api::Intake;
 use breakerbox_gateway::delivery::{Fault, Reply};
 use breakerbox_gateway::objects::{
     Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,
@@ -20,7 +19,7 @@ use breakerbox_gateway::queue::records::RecordsError;
 use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
 use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Chores, Dispatch, Parts, Settings, Taker, Watch};
+use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
 use tokio::time::Instant;
 
 use super::memory_queue::MemoryQueue;
