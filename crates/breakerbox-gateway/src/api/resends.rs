@@ -268,5 +268,5 @@ async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
         Some(tenant) => caller.sees(tenant),
         None => caller.0.tenant.is_none(),
     };
-    if is_theirs { Ok(resend) } else { Err(Problem::not_found("resend", &id.to_string())) }
+    if is_theirs { Ok(resend) } else { Err(Problem::not_found("job", &id.to_string())) }
 }

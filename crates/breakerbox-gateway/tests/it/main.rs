@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod addresses;
+mod api;
 mod api_commands;
 mod command;
 mod command_line;

@@ -89,6 +89,9 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 }
 
 fn complete(path: &str, method: &str, operation: &mut Operation) {
+    // Handlers of different parts have the same names.
+    let tag = operation.tags.as_ref().and_then(|tags| tags.first()).cloned().unwrap_or_default();
+    operation.operation_id = operation.operation_id.take().map(|id| format!("{tag}_{id}"));
     let has_body = operation.request_body.is_some();
     let parameters = serde_json::to_value(&operation.parameters).unwrap_or_default();
     let any = |name: &str, value: &str| {

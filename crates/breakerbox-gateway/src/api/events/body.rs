@@ -25,7 +25,7 @@ use crate::queue::TenantEntry;
 const LONGEST_CONTENT_TYPE: usize = 255;
 
 /// More than this of other fields than the payload is not explained.
-const EXPLAINED: usize = 64 * 1024;
+const EXPLAINED: usize = 256 * 1024;
 
 /// The body of one event. `P` is the payload: borrowed, or ignored where only the rest is looked at.
 #[derive(Deserialize)]

@@ -1,0 +1,10 @@
+//! The REST API as its clients see it: a real server on loopback with the real database behind it.
+
+mod accepting;
+mod document;
+mod everyday;
+mod hostile;
+mod orders;
+mod site;
+mod slow;
+mod tenancy;

@@ -1,0 +1,252 @@
+//! A gateway's API on loopback: the real server, router, records and queue in a file of its own. Nothing is delivered: the
+//! dispatcher, test sends and health are stand-ins. It stops when it is dropped.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{MemoryStore, Store};
+use breakerbox::{Breakerbox, WallClock};
+use breakerbox_gateway::api::{self, Health, HealthReport, Limits, Services, TestEvent, TestSend};
+use breakerbox_gateway::delivery::Reply;
+use breakerbox_gateway::objects::{ApiKeyText, NewBatch, Scope, Scopes, TenantId};
+use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
+use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
+use breakerbox_gateway::queue::{AcceptError, Accepted, Defaults, EndpointEntry, Queue};
+use breakerbox_gateway::secrets::{Keyring, MasterKey};
+use breakerbox_gateway::send::Incoming;
+use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_gateway::work::{Intake, Taker};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// Guards against hanging, and against nothing else.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+pub(super) struct Site {
+    pub(super) address: SocketAddr,
+    /// For everything and all tenants.
+    pub(super) admin: String,
+    pub(super) records: SqliteRecords,
+    pub(super) circuits: Breakerbox,
+    pub(super) stand_in: Arc<StandIn>,
+    pub(super) services: Services,
+    client: Client<HttpConnector, Full<Bytes>>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+/// What stands in for the rest of a gateway.
+pub(super) struct StandIn {
+    queue: Arc<SqliteQueue>,
+    /// What accepting says instead of accepting, once.
+    pub(super) refusal: Mutex<Option<AcceptError>>,
+    pub(super) batches: Mutex<Vec<NewBatch>>,
+    pub(super) health: Mutex<HealthReport>,
+    pub(super) tested: Mutex<Vec<TestEvent>>,
+}
+
+#[async_trait]
+impl Intake for Plain {
+    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+        if let Some(refusal) = self.0.refusal.lock().unwrap().take() {
+            return Err(refusal);
+        }
+        self.0.batches.lock().unwrap().push(batch.clone());
+        self.0.queue.accept(batch).await
+    }
+}
+
+struct Plain(Arc<StandIn>);
+
+#[async_trait]
+impl TestSend for Plain {
+    async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming {
+        self.0.tested.lock().unwrap().push(event);
+        Incoming {
+            reply: Reply::Answered { status: 418, retry_after: None },
+            detail: None,
+            body: Bytes::from(format!("I am {}", endpoint.id)),
+            latency: Duration::from_millis(12),
+        }
+    }
+}
+
+impl Health for Plain {
+    fn report(&self) -> HealthReport {
+        self.0.health.lock().unwrap().clone()
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Said {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The problem's code; empty if it is none.
+    pub(super) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The same if it has this status.
+    #[track_caller]
+    pub(super) fn expect(self, status: u16) -> Self {
+        let body = String::from_utf8_lossy(&self.body);
+        assert_eq!(self.status.as_u16(), status, "{body}");
+        self
+    }
+}
+
+impl Site {
+    pub(super) async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    pub(super) async fn with(limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.reserve = 0;
+        let database = Database::open(folder.path(), options).unwrap();
+        let keyring = Keyring::new(&MasterKey::random());
+        let records = SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.unwrap();
+        let directory = Arc::clone(records.directory());
+        let queue = SqliteQueue::new(database.clone(), directory.clone(), Arc::new(Taker::default()));
+        let queue = Arc::new(queue);
+        let store = Arc::new(MemoryStore::with_clock(WallClock));
+        let circuits = Breakerbox::builder().store(Arc::clone(&store)).clock(WallClock).build();
+        let stand_in = Arc::new(StandIn {
+            queue: Arc::clone(&queue),
+            refusal: Mutex::default(),
+            batches: Mutex::default(),
+            health: Mutex::new(HealthReport { ready: true, degraded: Vec::new() }),
+            tested: Mutex::default(),
+        });
+        let services = Services {
+            records: Arc::new(records.clone()),
+            directory,
+            intake: Arc::new(Plain(Arc::clone(&stand_in))),
+            circuits: circuits.clone(),
+            circuit_store: store as Arc<dyn Store>,
+            tests: Arc::new(Plain(Arc::clone(&stand_in))),
+            health: Arc::new(Plain(Arc::clone(&stand_in))),
+            metrics: Metrics::new().registry(),
+            clock: Arc::new(move || database.now()),
+            limits,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(api::serve(listener, services.clone(), async move {
+            let _ = stopped.await;
+        }));
+        let mut site = Self {
+            address,
+            admin: String::new(),
+            records,
+            circuits,
+            stand_in,
+            services,
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            stop: Some(stop),
+            serving: Some(serving),
+            _folder: folder,
+        };
+        site.admin = site.key(&[Scope::Admin], None).await;
+        for tenant in ["default", "acme", "other"] {
+            site.post("/v1/tenants", &site.admin, json!({ "id": tenant })).await.expect(201);
+        }
+        site
+    }
+
+    /// A key with these scopes.
+    pub(super) async fn key(&self, scopes: &[Scope], tenant: Option<&str>) -> String {
+        let text = ApiKeyText::random();
+        let new = NewApiKey {
+            hash: text.hash(),
+            name: "test".to_owned(),
+            scopes: Scopes::of(scopes),
+            tenant: tenant.map(|tenant| tenant.parse::<TenantId>().unwrap()),
+            expires_at: None,
+        };
+        self.records.create_api_key(new).await.unwrap();
+        text.reveal()
+    }
+
+    pub(super) async fn get(&self, path: &str, key: &str) -> Said {
+        self.ask(Method::GET, path, key, None).await
+    }
+
+    pub(super) async fn post(&self, path: &str, key: &str, body: Value) -> Said {
+        self.ask(Method::POST, path, key, Some(body)).await
+    }
+
+    /// A request with a key, and a body of JSON if there is one.
+    pub(super) async fn ask(&self, method: Method, path: &str, key: &str, body: Option<Value>) -> Said {
+        let mut request = Request::builder().method(method).header("authorization", format!("Bearer {key}"));
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        self.send(request, path, body).await
+    }
+
+    /// Any request.
+    pub(super) async fn send(
+        &self,
+        request: http::request::Builder,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Said {
+        let uri = format!("http://{}{path}", self.address);
+        let request = request.uri(uri).body(Full::new(body.into())).unwrap();
+        let asked = async {
+            let response = self.client.request(request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Said { status: parts.status, headers: parts.headers, body }
+        };
+        tokio::time::timeout(LONG, asked).await.expect("an answer")
+    }
+
+    /// Creates an endpoint and returns its id.
+    pub(super) async fn endpoint(&self, tenant: &str) -> String {
+        let body = json!({ "tenant": tenant, "url": format!("https://hooks.{tenant}.example/in") });
+        let created = self.post("/v1/endpoints", &self.admin, body).await.expect(201);
+        created.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Submits an event and returns its id.
+    pub(super) async fn event(&self, tenant: &str) -> String {
+        let body = json!({ "tenant": tenant, "type": "invoice.paid", "payload": { "n": 7 } });
+        let accepted = self.post("/v1/events", &self.admin, body).await.expect(202);
+        accepted.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Stops the server, and waits until it has.
+    pub(super) async fn stop(&mut self) {
+        drop(self.stop.take());
+        let serving = self.serving.take().unwrap();
+        tokio::time::timeout(LONG, serving).await.expect("it stops").unwrap();
+    }
+}

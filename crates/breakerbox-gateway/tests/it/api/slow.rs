@@ -1,0 +1,127 @@
+//! Slow clients, many clients, and the end: nobody holds a connection for nothing, and what is under way is finished.
+
+use std::time::Duration;
+
+use breakerbox_gateway::api::{Connections, Limits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::site::{LONG, Site};
+
+fn impatient() -> Limits {
+    let quick = Duration::from_millis(300);
+    let connections = Connections { header_timeout: quick, write_timeout: quick, ..Connections::default() };
+    Limits { body_timeout: quick, connections, ..Limits::default() }
+}
+
+/// What comes back until the server closes.
+async fn until_closed(stream: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    // Whether it is closed or reset makes no difference.
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut said)).await.expect("the server closes");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test]
+async fn who_says_nothing_or_half_of_it_is_left() {
+    let site = Site::with(impatient()).await;
+    let table = [
+        ("", ""),
+        // What HTTP/2 begins with too.
+        ("P", ""),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\nx: ", ""),
+        // An answer, and then nothing more is asked.
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "HTTP/1.1 200"),
+    ];
+    for (bytes, start) in table {
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let said = until_closed(&mut stream).await;
+        assert!(said.starts_with(start), "{bytes:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_given_up() {
+    let site = Site::with(impatient()).await;
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\n\r\n{{",
+        site.admin
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let said = until_closed(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 408") && said.contains("body_timeout"), "{said}");
+}
+
+#[tokio::test]
+async fn who_asks_and_never_reads_is_left() {
+    let site = Site::with(impatient()).await;
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    // The document is large: a few hundred of them fill all buffers between us.
+    let asks = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n".repeat(50);
+    let flood = async {
+        loop {
+            if stream.write_all(asks.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, flood).await.expect("the server closes");
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_connections() {
+    let mut limits = Limits::default();
+    limits.connections.most = 3;
+    let site = Site::with(limits).await;
+    let ask = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n";
+    // The client that made the tenants holds one.
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        stream.write_all(ask).await.unwrap();
+        let mut some = [0; 12];
+        tokio::time::timeout(LONG, stream.read_exact(&mut some)).await.expect("an answer").unwrap();
+        held.push(stream);
+    }
+    let mut waiting = TcpStream::connect(site.address).await.unwrap();
+    waiting.write_all(ask).await.unwrap();
+    let mut some = [0; 12];
+    let early = tokio::time::timeout(Duration::from_millis(200), waiting.read_exact(&mut some)).await;
+    assert!(early.is_err(), "there is no place");
+    held.clear();
+    tokio::time::timeout(LONG, waiting.read_exact(&mut some)).await.expect("a place").unwrap();
+    assert_eq!(&some, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn the_end_lets_requests_under_way_finish() {
+    let mut site = Site::start().await;
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    let body = r#"{"type":"a","payload":1}"#;
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        site.admin,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The server says that once it reads the body: the request is under way.
+    let mut start = [0; 25];
+    tokio::time::timeout(LONG, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
+    assert_eq!(&start, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let address = site.address;
+    let finish = async {
+        // New connections are not taken any more; this one is answered.
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        stream.write_all(body.as_bytes()).await.unwrap();
+        until_closed(&mut stream).await
+    };
+    let ((), said) = tokio::join!(site.stop(), finish);
+    assert!(said.starts_with("HTTP/1.1 202"), "{said}");
+}
