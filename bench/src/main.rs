@@ -4,6 +4,7 @@
 mod circuit;
 mod figures;
 mod fleet;
+mod gateway;
 mod peers;
 mod replay;
 mod throttle;
@@ -24,6 +25,8 @@ enum What {
     /// One of the processes that see trips
     #[command(hide = true)]
     FleetListener(fleet::ListenerArguments),
+    /// The gateway: throughput, latency, CPU and memory, beside a generator straight at the receiver and one durable commit
+    Gateway(gateway::Arguments),
     /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
     Replay(replay::Arguments),
 }
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         What::Throttle(arguments) => throttle::run(&arguments),
         What::Fleet(arguments) => fleet::run(&arguments),
         What::FleetListener(arguments) => fleet::listen(&arguments),
+        What::Gateway(arguments) => gateway::run(&arguments),
         What::Replay(arguments) => replay::run(&arguments),
     }
 }

@@ -1,0 +1,133 @@
+//! The gateway: events accepted and delivered, latencies, CPU time and memory, beside a load generator that posts straight at
+//! the receiver, and beside one durable commit.
+//!
+//! | part | what it measures |
+//! | --- | --- |
+//! | `floor` | the limits: the same requests straight at the receiver, and small writes that are synced |
+//! | `throughput` | accept and deliver from end to end, as fast as it goes |
+//! | `halves` | accepting alone, and draining what waits |
+//! | `steady` | 200 events in a second, at fixed times |
+//!
+//! Gateway, receiver and generator share the machine. Rounds take turns, and medians count, so that a busy moment is one for
+//! all. Everything is on the loopback address, bounded, and stops by itself; nothing is kept.
+
+mod floor;
+mod halves;
+mod steady;
+mod throughput;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use breakerbox_testkit::gateway::{Event, Gateway, Settings};
+use breakerbox_testkit::receiver::{Receiver, Recording};
+use clap::Args;
+use serde_json::json;
+
+use crate::figures::machine;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// How many events in a round
+    #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(100..))]
+    events: u64,
+    /// How many rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How many connections
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// For how many seconds of each round there are 200 events in a second
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Only the parts whose name contains this: throughput, halves, steady
+    #[arg(long, default_value = "")]
+    only: String,
+    /// The gateway's program
+    #[arg(long, default_value = "target/release/breakerbox")]
+    program: std::path::PathBuf,
+}
+
+/// How long a round may take that does not come to its end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A gateway with one endpoint at a receiver.
+struct Site {
+    gateway: Gateway,
+    receiver: Receiver,
+    endpoint: String,
+}
+
+/// Where it is received.
+const PATH: &str = "/in";
+
+impl Site {
+    fn start(program: &Path) -> Result<Self> {
+        let receiver = Receiver::builder().recording(Recording::Off).start()?;
+        let gateway = Settings::new(&std::path::absolute(program)?).start()?;
+        let roomy = json!({"backlog": {"count": 100_000_000, "bytes": 1_000_000_000_000_u64}});
+        gateway.api().create_tenant("shop", &roomy)?;
+        let endpoint = gateway.api().create_endpoint("shop", &receiver.url(PATH), &[], &json!({}))?;
+        Ok(Self { gateway, receiver, endpoint })
+    }
+
+    fn event() -> Event {
+        Event::new("shop", "order.paid")
+    }
+
+    fn delivered(&self) -> u64 {
+        self.receiver.seen(PATH).delivered
+    }
+
+    /// Waits until so many were delivered; says whether they were.
+    fn wait_until_delivered(&self, count: u64) -> bool {
+        let began = std::time::Instant::now();
+        while self.delivered() < count {
+            if began.elapsed() > PATIENCE {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { events, rounds, connections, .. } = *arguments;
+    println!("{}; gateway, receiver and load generator on the same", machine());
+    println!("events of 512 bytes, {connections} connections, medians of {rounds} rounds");
+    let wanted = |part: &str| part.contains(&arguments.only);
+    if wanted("throughput") {
+        throughput::run(arguments, events)?;
+    }
+    if wanted("halves") {
+        halves::run(arguments, events)?;
+    }
+    if wanted("steady") {
+        steady::run(arguments)?;
+    }
+    Ok(())
+}
+
+/// The middle one.
+fn middle<T: PartialOrd + Copy>(values: &[T]) -> T {
+    let mut values = values.to_vec();
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    values[values.len() / 2]
+}
+
+/// Microseconds of something for each of so many.
+#[allow(clippy::cast_precision_loss)] // Figures for people.
+fn micros_each(time: Duration, count: u64) -> f64 {
+    time.as_secs_f64() * 1e6 / count.max(1) as f64
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Whether a target is reached, in a word.
+fn verdict(holds: bool) -> &'static str {
+    if holds { "reached" } else { "MISSED" }
+}
