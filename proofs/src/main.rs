@@ -1,10 +1,14 @@
 //! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
 
+mod gateway_proofs;
 mod sim;
+
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
+use breakerbox_proofs::gateway::careless;
 use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_proofs::powercut::witness;
 use breakerbox_proofs::sampling;
@@ -24,9 +28,14 @@ enum What {
     Outages(Outages),
     /// A fleet: separate processes that share a store, and recover together
     Fleet(Fleet),
+    #[command(flatten)]
+    Gateway(gateway_proofs::Proof),
     /// A worker of a fleet, started by its proof
     #[command(hide = true)]
     Worker(worker::Settings),
+    /// A gateway that keeps nothing, started by a test
+    #[command(hide = true)]
+    Careless(careless::Settings),
     /// A program whose power is cut, started by its proof
     #[command(hide = true)]
     Witness(witness::Settings),
@@ -82,13 +91,29 @@ struct Fleet {
 /// How many endpoints recover side by side.
 const ENDPOINTS: u32 = 20;
 
-fn main() -> anyhow::Result<()> {
-    match What::parse() {
+fn main() -> ExitCode {
+    // The gateway that is proved is this program too: so it is never an old one.
+    if std::env::args().nth(1).is_some_and(|command| command == "serve") {
+        return breakerbox_gateway::cli::run();
+    }
+    match prove(What::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prove(what: What) -> anyhow::Result<()> {
+    match what {
         What::Throttle(arguments) => throttle(&arguments),
         What::Recovery(arguments) => recovery(&arguments),
         What::Outages(arguments) => outages(&arguments),
         What::Fleet(arguments) => fleet(&arguments),
+        What::Gateway(proof) => proof.run(),
         What::Worker(settings) => worker::work(&settings),
+        What::Careless(settings) => careless::run(&settings),
         What::Witness(settings) => witness::run(&settings),
         What::Sim(arguments) => sim::run(&arguments),
         What::Sampling(sizes) => prove_sampling(sizes),

@@ -1,12 +1,11 @@
 //! `kill -9` under load, again and again: nothing that was accepted is lost, what is sent twice was in flight, and it delivers
 //! again soon.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use breakerbox_testkit::gateway::{Event, Gateway};
+use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 use serde_json::json;
@@ -24,6 +23,8 @@ pub struct Size {
     pub per_second: f64,
     /// How long it lives between two kills.
     pub lives: (Duration, Duration),
+    /// How long what was accepted may take to arrive in the end.
+    pub patience: Duration,
     /// Whether times are judged.
     pub judged: bool,
 }
@@ -34,6 +35,7 @@ impl Size {
         kills: 100,
         per_second: 1_000.0,
         lives: (Duration::from_millis(100), Duration::from_millis(900)),
+        patience: PATIENCE,
         judged: true,
     };
     /// A twentieth.
@@ -41,6 +43,7 @@ impl Size {
         kills: 5,
         per_second: 150.0,
         lives: (Duration::from_millis(100), Duration::from_millis(500)),
+        patience: PATIENCE,
         judged: false,
     };
 }
@@ -58,9 +61,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If the proof itself can't be made.
-pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
+pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
-    let mut gateway = Gateway::start(program)?;
+    let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
     receiver.set(&paths[1], Manner::after(200, Duration::from_millis(20)));
@@ -87,7 +90,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
         slowest = slowest.max(launched.elapsed());
     }
     let report = load.stop();
-    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    wait_for_all(&receiver, &report.accepted, &paths, size.patience);
     let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
     let twice = duplicates(&receiver, &kills);
 

@@ -130,7 +130,7 @@ pub fn duplicates(receiver: &Receiver, interruptions: &[Duration]) -> Duplicates
     let (mut found, mut by_interruption) = (Duplicates::default(), HashMap::<Duration, usize>::new());
     for pair in times.values().flat_map(|times| times.windows(2)) {
         found.count += 1;
-        match interruptions.iter().find(|at| (pair[0]..=pair[1]).contains(at)) {
+        match interruptions.iter().find(|at| (pair[0]..=pair[1]).contains(*at)) {
             Some(at) => {
                 *by_interruption.entry(*at).or_default() += 1;
                 found.oldest = found.oldest.max(*at - pair[0]);

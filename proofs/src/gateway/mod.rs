@@ -5,13 +5,32 @@
 //! | [`kills`] | `kill -9` under load: nothing is lost |
 //! | [`powercut`] | the power is cut under load: nothing is lost, the database is whole |
 //! | [`sigterm`] | `SIGTERM` under load: it ends well, nothing is lost or sent twice |
+//! | [`isolation`], [`crowd`], [`neighbours`] | one dead endpoint, thousands of them, or a neighbour with a million events: nobody else notices |
+//! | [`backlog`] | a million parked deliveries cost nothing |
+//! | [`drain`] | an endpoint that recovers is not drowned |
+//! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
+//! | [`disk`], [`quota`] | a full disk, a full backlog: refused with a reason, and nothing breaks |
+//! | `site`, `tls` | a gateway and a receiver side by side; receivers whose TLS is wrong |
+//! | [`careless`] | a gateway that keeps nothing, to see that the proofs notice |
 //! | [`findings`], [`ledger`], [`seed`] | what was found; where every accepted event is; what a seed chooses |
 //!
 //! The program under proof is this package's own: called with `serve` it is the gateway, so it is never an old one.
 
+pub mod backlog;
+pub mod careless;
+pub mod clients;
+pub mod crowd;
+pub mod disk;
+pub mod drain;
 pub mod findings;
+pub mod hostile;
+pub mod isolation;
 pub mod kills;
 pub mod ledger;
+pub mod neighbours;
 pub mod powercut;
+pub mod quota;
 pub mod seed;
 pub mod sigterm;
+mod site;
+mod tls;

@@ -1,11 +1,11 @@
 //! The power is cut under load: nothing that was accepted is lost, and the database is whole.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use breakerbox_testkit::gateway::{Event, Gateway};
+use breakerbox_testkit::gateway::{Event, Gateway, Settings};
 use breakerbox_testkit::load::{Accepted, Load};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 use rusqlite::Connection;
@@ -43,14 +43,14 @@ const SYNC: Duration = Duration::from_micros(500);
 ///
 /// # Errors
 /// If the proof itself can't be made.
-pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
+pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver, shim) = (Seed::new(seed), Receiver::start()?, Shim::build()?);
     let mut seen = Seen::default();
     for _ in 0..size.first_starts {
         let cut = choose(&mut choices, 1..120);
-        cut_first_start(program, &shim, cut, &mut seen).with_context(|| format!("first start, {cut:?}"))?;
+        cut_first_start(gateway, &shim, cut, &mut seen).with_context(|| format!("first start, {cut:?}"))?;
     }
-    let mut gateway = Gateway::start(program)?;
+    let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths = vec!["/in".to_owned()];
     receiver.set(&paths[0], Manner::after(200, Duration::from_millis(1)));
@@ -106,8 +106,8 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
 }
 
 /// The power is cut while the folder is made. Afterwards it must start as if nothing had been.
-fn cut_first_start(program: &Path, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
-    let mut gateway = Gateway::start(program)?;
+fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
+    let mut gateway = gateway.clone().start()?;
     gateway.kill()?;
     for entry in fs::read_dir(gateway.data())? {
         fs::remove_file(entry?.path())?;

@@ -1,11 +1,10 @@
 //! `SIGTERM` under load: it ends well and in time, nothing is lost, and nothing that was answered is sent again.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use breakerbox_testkit::gateway::{Event, Gateway};
+use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 use serde_json::json;
@@ -42,9 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If the proof itself can't be made.
-pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
+pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
-    let mut gateway = Gateway::start(program)?;
+    let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
     receiver.set(&paths[1], Manner::after(200, TAKES));

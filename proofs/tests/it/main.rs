@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+mod gateway;
 mod outages;
 mod powercut;
 mod rig;

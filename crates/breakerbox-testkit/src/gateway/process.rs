@@ -26,6 +26,7 @@ const KEY_PREFIX: &str = "bbx_";
 #[derive(Clone, Debug)]
 pub struct Settings {
     program: PathBuf,
+    command: &'static str,
     flags: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
@@ -36,7 +37,13 @@ impl Settings {
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let flags = ["--allow", "127.0.0.0/8"].map(OsString::from).to_vec();
-        Self { program: program.to_owned(), flags, environment: Vec::new(), folder: None }
+        Self { program: program.to_owned(), command: "serve", flags, environment: Vec::new(), folder: None }
+    }
+
+    /// Another of the program's commands that is called like `serve`.
+    #[must_use]
+    pub fn command(self, command: &'static str) -> Self {
+        Self { command, ..self }
     }
 
     /// With this flag too.
@@ -108,7 +115,7 @@ impl Gateway {
     pub fn launch(&mut self, environment: &[(&str, OsString)]) -> Result<(), GatewayError> {
         self.process = None;
         let mut command = Command::new(&self.settings.program);
-        command.arg("serve").arg("--data").arg(&self.data);
+        command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
         command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));

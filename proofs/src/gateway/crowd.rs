@@ -1,0 +1,109 @@
+//! Thousands of endpoints are dead that were never called before: those that already deliver do not notice.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use breakerbox_testkit::gateway::Event;
+use breakerbox_testkit::load::{Load, NUMBER, Pace};
+use breakerbox_testkit::receiver::{Manner, RefusingPort};
+use serde_json::json;
+
+use super::findings::{Findings, Millis};
+use super::site::{Site, create_all};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Endpoints that hang.
+    pub hanging: usize,
+    /// Endpoints that refuse connections.
+    pub refusing: usize,
+    /// Endpoints that are healthy.
+    pub healthy: usize,
+    /// For how long, without the dead ones and with them.
+    pub time: Duration,
+    /// Events in a second to the healthy ones; each goes to all of them.
+    pub per_second: f64,
+    /// Events in a second to the dead ones; each goes to one of them.
+    pub to_the_dead: f64,
+    /// Whether times are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self {
+        hanging: 4_000,
+        refusing: 1_000,
+        healthy: 100,
+        time: Duration::from_secs(60),
+        per_second: 5.0,
+        to_the_dead: 500.0,
+        judged: true,
+    };
+    /// A twentieth.
+    pub const SMALL: Self = Self {
+        hanging: 200,
+        refusing: 50,
+        healthy: 5,
+        time: Duration::from_secs(4),
+        per_second: 10.0,
+        to_the_dead: 125.0,
+        judged: false,
+    };
+}
+
+/// How much longer than without the dead ones it may take, if that is more than twice as long.
+const OR_LONGER_BY: Duration = Duration::from_millis(20);
+
+/// Looks at the healthy ones without the dead ones, then with them.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let (site, refusing) = (Site::plain(program, &["shop"])?, RefusingPort::new()?);
+    let healthy = site.add_healthy("shop", size.healthy, &["live"])?;
+    let hanging: Vec<String> = (0..size.hanging).map(|n| format!("/dead/{n}")).collect();
+    hanging.iter().for_each(|path| site.receiver.set(path, Manner::Hang));
+    let urls = hanging.iter().map(|path| site.receiver.url(path));
+    let urls = urls.chain((0..size.refusing).map(|n| refusing.url(&format!("/dead/{n}"))));
+    // In turns, so that both kinds are met from the beginning.
+    let dead: Vec<_> = urls.enumerate().map(|(n, url)| (url, vec![format!("dead.{n:010}")])).collect();
+    create_all(site.api(), "shop", &dead, &json!({}))?;
+
+    let live = Event::new("shop", "live");
+    site.measure(&live, size.per_second, size.time / 10, &healthy)?;
+    let alone = site.measure(&live, size.per_second, size.time, &healthy)?;
+    let to_the_dead = site.api().load(&Event::new("shop", &format!("dead.{NUMBER}")));
+    let to_the_dead = Load {
+        template: to_the_dead.template.clone().cycle(dead.len() as u64),
+        pace: Pace::Open { per_second: size.to_the_dead },
+        connections: 64,
+        ..to_the_dead
+    };
+    let to_the_dead = to_the_dead.start()?;
+    let beside = site.measure(&live, size.per_second, size.time, &healthy)?;
+    let report = to_the_dead.stop();
+
+    let mut findings = Findings::new(format!(
+        "isolation: {} dead endpoints ({} hang, {} refuse) never called before, and {} healthy ones",
+        dead.len(),
+        size.hanging,
+        size.refusing,
+        size.healthy
+    ));
+    findings.note("events to the healthy ones", beside.report.successes());
+    findings.note("events to the dead ones", report.successes());
+    findings.exactly("events that were refused", report.failures(), 0);
+    findings.note("healthy p50 without the dead ones", Millis(alone.p50));
+    findings.note("healthy p50 with them", Millis(beside.p50));
+    findings.note("healthy p99 without the dead ones", Millis(alone.p99));
+    findings.within("healthy p99 with them", beside.p99, alone.bound(OR_LONGER_BY), size.judged);
+    findings.exactly("healthy deliveries that did not come", alone.missing + beside.missing, 0);
+    let calls = hanging.iter().map(|path| site.receiver.seen(path));
+    let most = calls.clone().map(|seen| seen.requests).max().unwrap_or(0);
+    findings.note("requests to hanging ones, in all", calls.map(|seen| seen.requests).sum::<u64>());
+    findings.at_most("requests to one of them", most, 100);
+    Ok(findings)
+}

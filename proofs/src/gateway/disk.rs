@@ -1,0 +1,167 @@
+//! The disk is full: nothing more is accepted, and that is said; what was accepted is still delivered and settled; it goes on
+//! when there is room again.
+//!
+//! The disk is a small one in memory (tmpfs), mounted for this proof, so that nobody's real disk is filled. That needs root.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use breakerbox_testkit::gateway::{Event, Settings};
+use breakerbox_testkit::load::{Load, Report};
+use breakerbox_testkit::receiver::Receiver;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::findings::Findings;
+use super::ledger::{account, wait_for_all};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// The size of the disk, in megabytes.
+    pub disk: u64,
+    /// What is kept in reserve.
+    pub reserve: u64,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self { disk: 256, reserve: 64 };
+    /// A part of it.
+    pub const SMALL: Self = Self { disk: 48, reserve: 16 };
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Fills the disk, and makes room again.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let mut findings = Findings::new(format!(
+        "disk full: {} MB of which {} MB are kept in reserve",
+        size.disk, size.reserve
+    ));
+    let disk = match SmallDisk::mount(size.disk) {
+        Ok(disk) => disk,
+        Err(error) => {
+            findings.note("not tried: a small disk can't be mounted here", format!("{error:#}"));
+            return Ok(findings);
+        }
+    };
+    let receiver = Receiver::start()?;
+    let settings = Settings::new(program).flag("--limits-reserve", format!("{}MiB", size.reserve));
+    let mut gateway = settings.folder(&disk.path().join("data")).start()?;
+    gateway.api().create_tenant("shop", &json!({}))?;
+    let paths = vec!["/in".to_owned()];
+    let parked = json!({"enabled": false});
+    let id = gateway.api().create_endpoint("shop", &receiver.url(&paths[0]), &[], &parked)?;
+
+    let event = Event { size: 4_096, ..Event::new("shop", "bulk") };
+    let fill = Load { connections: 4, keep_ids: true, time: PATIENCE, ..gateway.api().load(&event) };
+    let filling = fill.start()?;
+    until("the reserve is reached", || {
+        let (status, _) = submit(&gateway)?;
+        Ok((status != 202).then_some(()))
+    })?;
+    let mut report = filling.stop();
+    let (status, problem) = submit(&gateway)?;
+    note_refusal(&mut findings, "at the reserve", status, &problem);
+    findings.note("accepted before", report.successes());
+
+    // What was accepted goes out and is settled, on what is left.
+    gateway.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}))?;
+    let missing = wait_for_all(&receiver, &report.accepted, &paths, PATIENCE).len();
+    findings.exactly("not delivered from the reserve", missing, 0);
+
+    let ballast = disk.fill()?;
+    let (status, problem) = submit(&gateway)?;
+    note_refusal(&mut findings, "without a byte left", status, &problem);
+    findings.exactly("ended by itself", gateway.ended()?.is_some(), false);
+    fs::remove_file(ballast)?;
+    // What was delivered is still there; only what the reserve needs must be free for the rest.
+    let more: Report = resume(&gateway, &event)?;
+    findings.at_least("accepted when there is room again, without a restart", more.successes(), 1);
+    report.accepted.extend(more.accepted);
+    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
+    findings.exactly("lost", ledger.lost.len(), 0);
+    findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
+    findings.exactly("panics in the log", gateway.log().matches("panicked").count(), 0);
+    Ok(findings)
+}
+
+fn submit(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)> {
+    let event = json!({"tenant": "shop", "type": "one", "payload": {"fill": "x".repeat(1_000)}});
+    Ok(gateway.api().ask(&Method::POST, "/v1/events", Some(&event))?)
+}
+
+/// Submits until it is accepted again.
+fn resume(gateway: &breakerbox_testkit::gateway::Gateway, event: &Event) -> Result<Report> {
+    let mut last = None;
+    until("it accepts again", || {
+        let one = Load { requests: 1, connections: 1, keep_ids: true, ..gateway.api().load(event) };
+        let report = one.run()?;
+        let accepted = report.successes() > 0;
+        last = Some(report);
+        Ok(accepted.then_some(()))
+    })?;
+    last.context("it was asked at least once")
+}
+
+fn note_refusal(findings: &mut Findings, when: &str, status: u16, problem: &Value) {
+    let detail = problem.get("detail").and_then(Value::as_str).unwrap_or_default();
+    let code = problem.get("code").and_then(Value::as_str).unwrap_or_default();
+    let holds = matches!(status, 503 | 507) && !code.is_empty() && detail.contains("disk");
+    let seen = format!("{status} {code}: {detail}");
+    findings.hold(&format!("an event {when}"), seen, "503 or 507, and why", holds);
+}
+
+fn until(what: &str, mut look: impl FnMut() -> Result<Option<()>>) -> Result<()> {
+    let began = std::time::Instant::now();
+    while look()?.is_none() {
+        ensure!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// A small disk in memory, gone when this is dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount(megabytes: u64) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]).arg(folder.path());
+        let output = mount.output().context("there is no `mount`")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        Ok(Self(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes every byte that is left.
+    fn fill(&self) -> Result<PathBuf> {
+        let path = self.path().join("ballast");
+        let mut ballast = File::create(&path)?;
+        for size in [1 << 20, 4 << 10, 1] {
+            while ballast.write_all(&vec![0; size]).is_ok() {}
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: whoever still has a file open there keeps it until then.
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
+    }
+}

@@ -1,0 +1,107 @@
+//! Hostile receivers: whatever they do, each attempt ends in time, and memory stays small.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use breakerbox_testkit::gateway::{Event, Settings};
+use breakerbox_testkit::load::Load;
+use breakerbox_testkit::receiver::{Hostile, Manner};
+use serde_json::json;
+
+use super::findings::{Findings, Millis};
+use super::site::{Site, create_all};
+use super::tls::{Wrong, WrongTls};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How many endpoints of each kind, all at once.
+    pub of_each: usize,
+    /// How long an attempt may take.
+    pub timeout: Duration,
+}
+
+impl Size {
+    /// What is promised: a thousand at once.
+    pub const FULL: Self = Self { of_each: 100, timeout: Duration::from_millis(1_500) };
+    /// A twentieth.
+    pub const SMALL: Self = Self { of_each: 5, timeout: Duration::from_millis(1_500) };
+}
+
+/// The most memory.
+const MOST_MEMORY: u64 = 256 << 20;
+
+/// The border of a bucket of the gateway's own histogram: the time limit and a second.
+const IN_TIME: &str = "le=\"2.5\"";
+
+/// How long all attempts together may take: they need several turns if the machine is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls all of them at once.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    // Endpoints without a success share half of all slots.
+    let settings = Settings::new(program).flag("--delivery-slots", "4000");
+    let site = Site::start(settings, &["shop"])?;
+    let (slow, untrusted) = (WrongTls::start(Wrong::Slow)?, WrongTls::start(Wrong::Untrusted)?);
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    let numbers = 0..size.of_each;
+    let manners = Hostile::ALL.map(|how| (how.name(), Manner::Hostile(how)));
+    for (name, manner) in manners.into_iter().chain([("hang", Manner::Hang)]) {
+        let paths = numbers.clone().map(|n| format!("/{name}/{n}")).collect::<Vec<_>>();
+        paths.iter().for_each(|path| site.receiver.set(path, manner.clone()));
+        kinds.push((name, paths.iter().map(|path| site.receiver.url(path)).collect()));
+    }
+    kinds.push(("slow TLS", numbers.clone().map(|n| slow.url(&format!("/{n}"))).collect()));
+    kinds.push(("wrong certificate", numbers.clone().map(|n| untrusted.url(&format!("/{n}"))).collect()));
+    // One that is well, to see that it still is.
+    let healthy = site.add_healthy("shop", 1, &["live"])?;
+    let endpoint = json!({"timeout": format!("{}ms", size.timeout.as_millis()), "retry": ["1h"]});
+    let urls: Vec<_> =
+        kinds.iter().flat_map(|(_, urls)| urls).map(|url| (url.clone(), vec!["hostile".into()])).collect();
+    create_all(site.api(), "shop", &urls, &endpoint)?;
+
+    let wanted = urls.len();
+    Load { requests: 1, connections: 1, ..site.api().load(&Event::new("shop", "hostile")) }.run()?;
+    let (began, mut most) = (Instant::now(), 0.0_f64);
+    let mut ended = 0.0;
+    while began.elapsed() < PATIENCE {
+        let metrics = site.api().metrics()?;
+        most = most.max(metrics.sum("breakerbox_slots_in_use").unwrap_or(0.0));
+        ended = metrics.sum("breakerbox_request_seconds_count").unwrap_or(0.0);
+        if ended >= exact(wanted) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let took = began.elapsed();
+    let metrics = site.api().metrics()?;
+    let in_time = metrics.sum_with("breakerbox_request_seconds_bucket", IN_TIME).unwrap_or(0.0);
+    let delivered = metrics.sum_with("breakerbox_deliveries_total", "delivered").unwrap_or(0.0);
+    let live = site.measure(&Event::new("shop", "live"), 20.0, Duration::from_secs(1), &healthy)?;
+
+    let mut findings = Findings::new(format!(
+        "hostile receivers: {} of each of {}, all at once, {} each",
+        size.of_each,
+        kinds.iter().map(|kind| kind.0).collect::<Vec<_>>().join(", "),
+        Millis(size.timeout)
+    ));
+    findings.exactly("attempts that ended", ended, exact(wanted));
+    findings.exactly("of which within their time and a second", in_time, ended);
+    findings.note("the most at once", most);
+    findings.note("all of them took", Millis(took));
+    // Who does not unpack a bomb has a good answer, though it may be too long to be read.
+    findings.at_most("taken for delivered", delivered, exact(3 * size.of_each));
+    findings.exactly("a healthy endpoint beside them: missing", live.missing, 0);
+    findings.at_most("peak memory, MB", site.gateway.usage()?.peak >> 20, MOST_MEMORY >> 20);
+    Ok(findings)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are not that many")]
+const fn exact(count: usize) -> f64 {
+    count as f64
+}

@@ -1,0 +1,92 @@
+//! A tenant has a million events queued, all of them marked high, for an endpoint that is healthy. Another tenant, who has a
+//! few, does not notice.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use breakerbox_testkit::gateway::Event;
+use breakerbox_testkit::load::Load;
+use breakerbox_testkit::receiver::Manner;
+use serde_json::json;
+
+use super::findings::{Findings, Millis};
+use super::site::Site;
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Events that are queued for the large one.
+    pub queued: u64,
+    /// For how long the small one is looked at, alone and beside the large one.
+    pub time: Duration,
+    /// Its events in a second.
+    pub per_second: f64,
+    /// Whether times are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self =
+        Self { queued: 1_000_000, time: Duration::from_secs(30), per_second: 50.0, judged: true };
+    /// A twentieth.
+    pub const SMALL: Self =
+        Self { queued: 20_000, time: Duration::from_secs(3), per_second: 20.0, judged: false };
+}
+
+/// Events of one request.
+const BATCH: usize = 500;
+
+/// How much longer than alone it may take, if that is more than twice as long.
+const OR_LONGER_BY: Duration = Duration::from_millis(20);
+
+/// Looks at the small one alone, then beside the large one.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let site = Site::plain(program, &["large", "small"])?;
+    let healthy = site.add_healthy("small", 1, &[])?;
+    // Its receiver takes its time, so that it is still busy when the small one has been looked at.
+    site.receiver.set("/large", Manner::after(200, Duration::from_millis(5)));
+    let large =
+        site.api().create_endpoint("large", &site.receiver.url("/large"), &[], &json!({"enabled": false}))?;
+    let event = Event::new("small", "order.paid");
+    site.measure(&event, size.per_second, size.time / 10, &healthy)?;
+    let alone = site.measure(&event, size.per_second, size.time, &healthy)?;
+
+    let many = Event { priority: "high", size: 128, ..Event::new("large", "bulk") };
+    let batches = site.api().load_of_batches(&many, BATCH);
+    let filled = Load { requests: size.queued / BATCH as u64, connections: 2, ..batches }.run()?;
+    ensure!(filled.failures() == 0, "the queue could not be filled: {:?}", filled.first_refusal);
+    site.api().post(&format!("/v1/endpoints/{large}/enable"), &json!({}))?;
+    site.until("the large one delivers", super::site::PATIENCE, |site| {
+        Ok(site.receiver.seen("/large").delivered > 0)
+    })?;
+    let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
+    let drained = site.receiver.seen("/large").delivered;
+
+    let mut findings = Findings::new(format!(
+        "isolation: a tenant with {} high events queued, and another with {} events/s",
+        size.queued, size.per_second
+    ));
+    findings.note("small one's p50 alone", Millis(alone.p50));
+    findings.note("small one's p50 beside the large one", Millis(beside.p50));
+    findings.note("small one's p99 alone", Millis(alone.p99));
+    findings.within(
+        "small one's p99 beside the large one",
+        beside.p99,
+        alone.bound(OR_LONGER_BY),
+        size.judged,
+    );
+    findings.exactly("deliveries that did not come", alone.missing + beside.missing, 0);
+    findings.note("the large one's deliveries meanwhile", drained);
+    findings.hold(
+        "the large one was still busy",
+        drained < size.queued,
+        true,
+        drained < size.queued || !size.judged,
+    );
+    Ok(findings)
+}

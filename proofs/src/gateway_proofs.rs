@@ -1,0 +1,140 @@
+//! `cargo xtask prove kills`, `powercut`, ...: the proofs on a running gateway, in full or at a part.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use breakerbox_proofs::gateway::findings::Findings;
+use breakerbox_proofs::gateway::{
+    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, powercut, quota, sigterm,
+};
+use breakerbox_testkit::gateway::Settings;
+use clap::{Args, Subcommand};
+
+#[derive(Subcommand)]
+pub(crate) enum Proof {
+    /// The gateway: kill -9 under load, 100 times
+    Kills(Seeded),
+    /// The gateway: the power is cut under load, 100 times
+    Powercut(Seeded),
+    /// The gateway: SIGTERM under load
+    Sigterm(Seeded),
+    /// The gateway: a dead endpoint, thousands of them, or a neighbour with a million events, and nobody else notices
+    Isolation(Isolation),
+    /// The gateway: a million parked deliveries cost nothing
+    Backlog(Part),
+    /// The gateway: an endpoint that recovers with 100,000 parked is not drowned
+    RecoveryDrain(Part),
+    /// The gateway: hostile receivers and hostile clients
+    Hostile(Part),
+    /// The gateway: a full disk, and a tenant with too much waiting
+    Diskfull(Part),
+}
+
+#[derive(Args)]
+pub(crate) struct Seeded {
+    /// What chance chooses; the same seed chooses the same
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How often, instead of as often as is promised
+    #[arg(long)]
+    times: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct Part {
+    /// Only about a twentieth, as the tests do
+    #[arg(long)]
+    small: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Isolation {
+    #[command(flatten)]
+    part: Part,
+    /// Only what has this in its name: one, crowd, neighbours
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// A proof that is ready to be made.
+type Tried<'a> = Box<dyn FnOnce() -> Result<Findings> + 'a>;
+
+impl Proof {
+    pub(crate) fn run(self) -> Result<()> {
+        let program = std::env::current_exe()?;
+        let proofs = self.proofs(&program);
+        let mut faults = Vec::new();
+        for proof in proofs {
+            let findings = proof()?;
+            println!("{findings}");
+            faults.extend(findings.faults());
+        }
+        if !faults.is_empty() {
+            bail!("promises were broken:\n{}", faults.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn proofs(self, program: &Path) -> Vec<Tried<'_>> {
+        match self {
+            Self::Kills(Seeded { seed, times }) => {
+                let mut size = kills::Size::FULL;
+                size.kills = times.unwrap_or(size.kills);
+                vec![Box::new(move || kills::prove(&Settings::new(program), size, seed))]
+            }
+            Self::Powercut(Seeded { seed, times }) => {
+                let mut size = powercut::Size::FULL;
+                size.cuts = times.unwrap_or(size.cuts);
+                vec![Box::new(move || powercut::prove(&Settings::new(program), size, seed))]
+            }
+            Self::Sigterm(Seeded { seed, times }) => {
+                let mut size = sigterm::Size::FULL;
+                size.stops = times.unwrap_or(size.stops);
+                vec![Box::new(move || sigterm::prove(&Settings::new(program), size, seed))]
+            }
+            Self::Isolation(Isolation { part, only }) => {
+                let mut proofs: Vec<(&str, Tried<'_>)> = vec![
+                    ("one", {
+                        let size = part.of(isolation::Size::FULL, isolation::Size::SMALL);
+                        Box::new(move || isolation::prove(program, size))
+                    }),
+                    ("crowd", {
+                        let size = part.of(crowd::Size::FULL, crowd::Size::SMALL);
+                        Box::new(move || crowd::prove(program, size))
+                    }),
+                    ("neighbours", {
+                        let size = part.of(neighbours::Size::FULL, neighbours::Size::SMALL);
+                        Box::new(move || neighbours::prove(program, size))
+                    }),
+                ];
+                proofs.retain(|(name, _)| name.contains(&*only));
+                proofs.into_iter().map(|(_, proof)| proof).collect()
+            }
+            Self::Backlog(part) => {
+                let size = part.of(backlog::Size::FULL, backlog::Size::SMALL);
+                vec![Box::new(move || backlog::prove(program, size))]
+            }
+            Self::RecoveryDrain(part) => {
+                let size = part.of(drain::Size::FULL, drain::Size::SMALL);
+                vec![Box::new(move || drain::prove(program, size))]
+            }
+            Self::Hostile(part) => {
+                let size = part.of(hostile::Size::FULL, hostile::Size::SMALL);
+                vec![
+                    Box::new(move || hostile::prove(program, size)),
+                    Box::new(move || clients::prove(program)),
+                ]
+            }
+            Self::Diskfull(part) => {
+                let size = part.of(disk::Size::FULL, disk::Size::SMALL);
+                vec![Box::new(move || disk::prove(program, size)), Box::new(move || quota::prove(program))]
+            }
+        }
+    }
+}
+
+impl Part {
+    fn of<T>(&self, full: T, small: T) -> T {
+        if self.small { small } else { full }
+    }
+}

@@ -1,0 +1,85 @@
+//! The gateway, tried as its owner has it, at about a twentieth. `cargo xtask prove` runs the same in full.
+//!
+//! Times are not judged here: the machine may be busy. What must hold at any speed is.
+
+use std::time::Duration;
+
+use breakerbox_proofs::gateway::findings::Findings;
+use breakerbox_proofs::gateway::{
+    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, powercut, quota, sigterm,
+};
+use breakerbox_testkit::gateway::Settings;
+
+use crate::program;
+
+fn holds(findings: &Findings) {
+    assert!(findings.faults().is_empty(), "{findings}");
+}
+
+#[test]
+fn a_gateway_that_keeps_nothing_does_not_pass() {
+    let careless = Settings::new(program()).command("careless");
+    let size = kills::Size { patience: Duration::from_secs(2), ..kills::Size::SMALL };
+    let findings = kills::prove(&careless, size, 1).unwrap();
+    assert!(findings.faults().iter().any(|fault| fault.contains(": lost: ")), "{findings}");
+}
+
+#[test]
+fn kill_9_loses_nothing() {
+    holds(&kills::prove(&Settings::new(program()), kills::Size::SMALL, 1).unwrap());
+}
+
+#[test]
+fn a_power_cut_loses_nothing() {
+    holds(&powercut::prove(&Settings::new(program()), powercut::Size::SMALL, 1).unwrap());
+}
+
+#[test]
+fn sigterm_ends_well() {
+    holds(&sigterm::prove(&Settings::new(program()), sigterm::Size::SMALL, 1).unwrap());
+}
+
+#[test]
+fn a_dead_endpoint_is_left_alone() {
+    holds(&isolation::prove(program(), isolation::Size::SMALL).unwrap());
+}
+
+#[test]
+fn a_crowd_of_dead_endpoints_is_not_noticed() {
+    holds(&crowd::prove(program(), crowd::Size::SMALL).unwrap());
+}
+
+#[test]
+fn a_large_neighbour_is_not_noticed() {
+    holds(&neighbours::prove(program(), neighbours::Size::SMALL).unwrap());
+}
+
+#[test]
+fn what_is_parked_costs_nothing() {
+    holds(&backlog::prove(program(), backlog::Size::SMALL).unwrap());
+}
+
+#[test]
+fn an_endpoint_that_recovers_is_not_drowned() {
+    holds(&drain::prove(program(), drain::Size::SMALL).unwrap());
+}
+
+#[test]
+fn hostile_receivers_are_survived() {
+    holds(&hostile::prove(program(), hostile::Size::SMALL).unwrap());
+}
+
+#[test]
+fn hostile_clients_are_told_what_is_wrong() {
+    holds(&clients::prove(program()).unwrap());
+}
+
+#[test]
+fn a_full_disk_refuses_and_goes_on() {
+    holds(&disk::prove(program(), disk::Size::SMALL).unwrap());
+}
+
+#[test]
+fn a_tenant_with_too_much_waiting_is_told_so() {
+    holds(&quota::prove(program()).unwrap());
+}
