@@ -52,6 +52,12 @@ impl Timestamp {
         self.0.div_ceil(1_000)
     }
 
+    /// The point so long before this one; the origin, if there is none.
+    #[must_use]
+    pub fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
+    }
+
     /// How long ago `earlier` was; zero if it is not in the past.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

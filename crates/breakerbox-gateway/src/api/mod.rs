@@ -98,7 +98,6 @@ pub async fn serve_router(
 }
 
 /// All routes of the API.
-#[must_use]
 pub fn router(services: Services) -> Router {
     let limits = &services.limits;
     let api = Api(Arc::new(Reach {

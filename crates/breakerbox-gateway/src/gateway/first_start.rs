@@ -14,15 +14,13 @@ pub struct FirstStart {
 }
 
 /// Makes what is missing in an empty database. None: it was not empty.
-pub(super) async fn prepare(
-    records: &dyn Records,
-    settings: TenantSettings,
-) -> Result<Option<FirstStart>, RecordsError> {
+pub(super) async fn prepare(records: &dyn Records) -> Result<Option<FirstStart>, RecordsError> {
     let keys = records.api_keys(None, &PageOf::first(1)).await?;
     if !keys.items.is_empty() {
         return Ok(None);
     }
     let tenant: TenantId = DEFAULT_TENANT.parse().expect("it is a name for a tenant");
+    let settings = TenantSettings::new("Default");
     match records.create_tenant(NewTenant { id: tenant.clone(), settings, secret: None }).await {
         Ok(_) | Err(RecordsError::Exists { .. }) => {}
         Err(error) => return Err(error),

@@ -36,7 +36,6 @@ pub use self::first_start::FirstStart;
 pub use self::start_error::StartError;
 use crate::api::{self, Connections, Services};
 use crate::config::Config;
-use crate::objects::TenantSettings;
 use crate::queue::sqlite::{Database, FreeSpace, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use crate::queue::{Defaults, Queue};
 use crate::secrets::KeySource;
@@ -135,7 +134,7 @@ impl Gateway {
         directory.watch(Watch::over(&dispatch));
         taker.is(&dispatch);
 
-        let first_start = first_start::prepare(&*records, tenant_settings(config)).await?;
+        let first_start = first_start::prepare(&*records).await?;
         dispatch.find_waiting().await?;
         let (stop, stopped) = watch::channel(false);
         let watcher = health::Watcher {
@@ -205,7 +204,7 @@ impl Gateway {
 
 fn send_settings(config: &Config) -> Result<SendSettings, StartError> {
     let egress = &config.egress;
-    let proxy = egress.proxy.as_ref().map(|url| Proxy::new(url)).transpose()?;
+    let proxy = egress.proxy.as_ref().map(Proxy::new).transpose()?;
     Ok(SendSettings {
         addresses: AddressPolicy::allowing(egress.allow.clone()),
         proxy,
@@ -228,12 +227,9 @@ fn defaults(config: &Config) -> Defaults {
         max_in_flight: delivery.max_in_flight,
         retry: delivery.retry.clone(),
         expires_after: delivery.expires_after,
+        backlog: config.limits.backlog,
         policy: Some(config.policy.to_json()),
     }
-}
-
-fn tenant_settings(config: &Config) -> TenantSettings {
-    TenantSettings { backlog: config.limits.backlog, ..TenantSettings::new("Default") }
 }
 
 fn limits(config: &Config) -> api::Limits {

@@ -82,7 +82,7 @@ pub struct TenantSettings {
     /// How answers are read where this tenant differs.
     pub rulings: Rulings,
     /// How much may wait.
-    pub backlog: Backlog,
+    pub backlog: Option<Backlog>,
     /// How many events it may submit.
     pub ingest_rate: Option<RateLimit>,
     /// After how long waiting work is given up, unless endpoint or event say otherwise.
@@ -100,7 +100,7 @@ impl TenantSettings {
             circuit_by: CircuitBy::default(),
             retry: None,
             rulings: Rulings::default(),
-            backlog: Backlog::default(),
+            backlog: None,
             ingest_rate: None,
             expires_after: None,
         }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::Timestamp;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::warn;
 
@@ -70,9 +69,7 @@ impl Dispatch {
         loop {
             ticks.tick().await;
             self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
-            let before = Timestamp::from_micros(
-                self.now().as_micros().saturating_sub(u64::try_from(history.as_micros()).unwrap_or(u64::MAX)),
-            );
+            let before = self.now().before(history);
             self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
             self.lanes().tidy(IDLE_LANES);
             let known = self.lanes().known();

@@ -109,7 +109,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             404 => path.contains('{') || has_body || has_query,
             408 | 413 | 415 => has_body,
             422 => has_body || path.starts_with("/v1/circuits") && changes,
-            409 => changes && !submits || submits,
+            409 => changes || submits,
             412 => if_match,
             507 => changes,
             _ => true,

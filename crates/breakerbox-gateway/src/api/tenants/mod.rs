@@ -20,7 +20,7 @@ use super::listing::{Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{Scope, Tenant, TenantId};
+use crate::objects::{Scope, Tenant, TenantId, TenantSettings};
 use crate::queue::records::{NewTenant, Page, PageOf};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -72,7 +72,7 @@ async fn create(
     Json(mut body): Json<TenantBody>,
 ) -> Answer<impl IntoResponse> {
     caller.needs_all_tenants("creating a tenant")?;
-    let settings = body.take_settings().onto(view::fresh(&body.id.0))?;
+    let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()))?;
     let id = body.id.0;
     let new = NewTenant { id, settings, secret: body.secret.map(|secret| secret.0) };
     let tenant = api.services.records.create_tenant(new).await?;

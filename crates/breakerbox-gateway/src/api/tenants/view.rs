@@ -36,9 +36,9 @@ pub(in crate::api) struct TenantView {
     /// How answers are read where this tenant differs.
     #[schema(value_type = Object)]
     rulings: Rulings,
-    /// How much of its work may wait.
+    /// How much of its work may wait; null: the gateway's.
     #[schema(inline)]
-    backlog: BacklogView,
+    backlog: Option<BacklogView>,
     /// How fast it may submit events; null: as fast as it likes.
     #[schema(inline)]
     ingest_rate: Option<RateView>,
@@ -136,7 +136,9 @@ impl From<Tenant> for TenantView {
             policy: settings.policy,
             retry: settings.retry,
             rulings: settings.rulings,
-            backlog: BacklogView { count: settings.backlog.count, bytes: settings.backlog.bytes },
+            backlog: settings
+                .backlog
+                .map(|backlog| BacklogView { count: backlog.count, bytes: backlog.bytes }),
             ingest_rate: settings.ingest_rate.map(RateView::from),
             expires_after: settings.expires_after.map(format_duration),
             created_at: Moment(tenant.created_at),
@@ -213,26 +215,11 @@ impl TenantChange {
         settings.retry = self.retry.onto(settings.retry);
         settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
         let backlog = self.backlog.try_map(checked_backlog)?;
-        settings.backlog = backlog.onto(Some(settings.backlog)).unwrap_or_default();
+        settings.backlog = backlog.onto(settings.backlog);
         let rate = self.ingest_rate.try_map(|rate| rate.checked("ingest_rate"))?;
         settings.ingest_rate = rate.onto(settings.ingest_rate);
         settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
         Ok(settings)
-    }
-}
-
-/// The settings of a tenant about which nothing was said.
-pub(super) fn fresh(id: &TenantId) -> TenantSettings {
-    TenantSettings {
-        name: id.to_string(),
-        enabled: true,
-        policy: None,
-        circuit_by: CircuitBy::default(),
-        retry: None,
-        rulings: Rulings::default(),
-        backlog: Backlog::default(),
-        ingest_rate: None,
-        expires_after: None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cli::failure::{Failure, with_sources};
 use crate::cli::output::Output;
 use crate::cli::serve;
 use crate::config::Config;
-use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scopes, TenantId};
+use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use crate::queue::Defaults;
 use crate::queue::records::{ApiKeys, NewApiKey, PageOf, RecordsError};
 use crate::queue::sqlite::{Database, OpenError, Options, SqliteRecords};
@@ -106,7 +106,7 @@ fn shown(key: &ApiKey) -> Value {
     json!({
         "id": key.id.to_string(),
         "name": key.name,
-        "scopes": key.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>(),
+        "scopes": key.scopes.iter().map(Scope::name).collect::<Vec<_>>(),
         "tenant": key.tenant.as_ref().map(TenantId::as_str),
         "created_at": written(key.created_at),
         "expires_at": moment(key.expires_at),

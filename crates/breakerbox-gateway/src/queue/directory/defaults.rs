@@ -5,7 +5,9 @@ use std::time::Duration;
 use breakerbox_core::{Policy, PolicyBuilder};
 use serde_json::{Map, Value};
 
+use crate::config::PROBE_MARGIN;
 use crate::delivery::RetrySchedule;
+use crate::objects::Backlog;
 use crate::queue::records::RecordsError;
 
 /// What holds where neither endpoint nor tenant say anything.
@@ -19,6 +21,8 @@ pub struct Defaults {
     pub retry: RetrySchedule,
     /// After how long waiting work is given up.
     pub expires_after: Option<Duration>,
+    /// How much of a tenant's work may wait.
+    pub backlog: Backlog,
     /// The policy of all circuits, as JSON with the names of the policy file.
     pub policy: Option<Value>,
 }
@@ -30,6 +34,7 @@ impl Default for Defaults {
             max_in_flight: 64,
             retry: RetrySchedule::default(),
             expires_after: None,
+            backlog: Backlog::default(),
             policy: None,
         }
     }
@@ -41,10 +46,12 @@ impl Default for Defaults {
 /// ```
 /// use breakerbox_gateway::queue::PolicyLayers;
 /// use serde_json::json;
+/// use std::time::Duration;
 ///
 /// let (gateway, tenant) = (json!({ "window": "1m", "failures": 7 }), json!({ "window": "5m" }));
-/// let policy = PolicyLayers::default().over(Some(&gateway)).over(Some(&tenant)).build()?;
+/// let policy = PolicyLayers::default().over(Some(&gateway)).over(Some(&tenant)).build(Duration::from_secs(15))?;
 /// assert_eq!((policy.window().as_secs(), policy.failures()), (300, Some(7)));
+/// assert_eq!(policy.probe_timeout(), Duration::from_secs(17), "a probe gets the time of a request, and 2 s");
 /// # Ok::<(), breakerbox_gateway::queue::RecordsError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -70,17 +77,26 @@ impl PolicyLayers {
         self
     }
 
-    /// The policy that follows.
+    /// The policy that follows for requests with this time limit: unless a layer says otherwise, a probe gets as long and
+    /// [`PROBE_MARGIN`].
     ///
     /// # Errors
     /// [`RecordsError::Policy`], which names the field.
-    pub fn build(self) -> Result<Policy, RecordsError> {
+    pub fn build(self, timeout: Duration) -> Result<Policy, RecordsError> {
         if self.wrong {
             return Err(RecordsError::Policy("must be an object with the names of the policy file".into()));
         }
         let wrong = |error: &dyn std::fmt::Display| RecordsError::Policy(error.to_string());
+        let says_how_long = self.names.contains_key("probe_timeout") || self.preset_says_how_long();
         let builder: PolicyBuilder =
             serde_json::from_value(Value::Object(self.names)).map_err(|error| wrong(&error))?;
+        let builder = if says_how_long { builder } else { builder.probe_timeout(timeout + PROBE_MARGIN) };
         builder.build().map_err(|error| wrong(&error))
+    }
+
+    fn preset_says_how_long(&self) -> bool {
+        let preset = self.names.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok());
+        let policy = preset.and_then(|preset| Policy::builder().preset(preset).build().ok());
+        policy.is_some_and(|policy| policy.probe_timeout() != Policy::default().probe_timeout())
     }
 }

@@ -60,13 +60,13 @@ impl TenantEntry {
             row,
             enabled: settings.enabled,
             circuit_by: settings.circuit_by,
-            policy: Arc::new(layers.clone().build()?),
+            policy: Arc::new(layers.clone().build(defaults.timeout)?),
             has_own_policy: settings.policy.is_some(),
             retry: Arc::new(settings.retry.as_ref().unwrap_or(&defaults.retry).clone()),
             timeout: defaults.timeout,
             max_in_flight: defaults.max_in_flight,
             rulings: Arc::new(settings.rulings.clone()),
-            backlog: settings.backlog,
+            backlog: settings.backlog.unwrap_or(defaults.backlog),
             ingest_rate: settings.ingest_rate,
             expires_after: settings.expires_after.or(defaults.expires_after),
             secrets: Arc::new(tenant.secrets.clone()),
@@ -128,10 +128,13 @@ impl EndpointEntry {
         defaults: &Defaults,
     ) -> Result<Self, RecordsError> {
         let settings = &endpoint.settings;
-        // It must be a good policy even where it does not count now: the tenant's circuit_by may change.
-        let own = match &settings.policy {
-            Some(policy) => Some(Arc::new(tenant.layers.clone().over(Some(policy)).build()?)),
-            None => None,
+        let timeout = settings.timeout.unwrap_or(defaults.timeout);
+        // It must be a good policy even where it does not count now: the tenant's circuit_by may change. A time limit of its
+        // own makes for probes of its own.
+        let own = if settings.policy.is_some() || settings.timeout.is_some() {
+            Some(Arc::new(tenant.layers.clone().over(settings.policy.as_ref()).build(timeout)?))
+        } else {
+            None
         };
         let own = own.filter(|_| tenant.circuit_by == CircuitBy::Endpoint);
         let retry = settings.retry.as_ref().map(|retry| Arc::new(retry.clone()));
@@ -143,7 +146,7 @@ impl EndpointEntry {
             policy: own.unwrap_or_else(|| Arc::clone(&tenant.policy)),
             filter: settings.filter.clone(),
             headers: settings.headers.clone(),
-            timeout: settings.timeout.unwrap_or(defaults.timeout),
+            timeout,
             max_in_flight: settings.max_in_flight.unwrap_or(defaults.max_in_flight),
             rate: settings.rate,
             retry: retry.unwrap_or_else(|| Arc::clone(&tenant.retry)),

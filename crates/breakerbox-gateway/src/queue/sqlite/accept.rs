@@ -26,7 +26,7 @@ const BYTES_EACH: u64 = 1_024;
 
 /// The lowest id of what is remembered.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
-    let since = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_micros() as u64));
+    let since = now.before(REMEMBERED);
     Id::first_at(since).number()
 }
 

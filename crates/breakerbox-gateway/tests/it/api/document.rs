@@ -37,7 +37,10 @@ fn routed(site: &Site) -> BTreeSet<String> {
     let shown = format!("{:?}", api::router(site.services.clone()));
     let quoted = shown.split('"').skip(1).step_by(2);
     // Besides, it knows what it says to all others.
-    quoted.filter(|text| text.starts_with('/') && *text != "/" && !text.contains("axum")).map(str::to_owned).collect()
+    quoted
+        .filter(|text| text.starts_with('/') && *text != "/" && !text.contains("axum"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]

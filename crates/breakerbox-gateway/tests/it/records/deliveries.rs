@@ -234,7 +234,9 @@ pub(crate) async fn a_resent_delivery_lives_as_long_as_its_endpoint_says(world: 
 }
 
 pub(crate) async fn a_resend_needs_room_and_an_endpoint(world: &mut World) {
-    let tenant = world.tenant_with("acme", |settings| settings.backlog.count = 2).await;
+    let tenant = world
+        .tenant_with("acme", |settings| settings.backlog = Some(Backlog { count: 2, ..Backlog::default() }))
+        .await;
     let endpoint = world.endpoint("acme", "https://a.example/").await;
     let failed = world.event("acme", "a.b").await;
     world.fail_all(endpoint.lane()).await;
@@ -245,7 +247,7 @@ pub(crate) async fn a_resend_needs_room_and_an_endpoint(world: &mut World) {
     let refused = world.records.resend_delivery(id).await;
     assert!(matches!(refused, Err(RecordsError::BacklogFull { waiting: 2, .. })), "{refused:?}");
     let mut settings = tenant_settings("acme");
-    settings.backlog = Backlog { count: 100, bytes: 20 };
+    settings.backlog = Some(Backlog { count: 100, bytes: 20 });
     world.records.change_tenant(&tenant.id, settings, None).await.unwrap();
     let refused = world.records.resend_delivery(id).await;
     assert!(matches!(refused, Err(RecordsError::BacklogFull { bytes: 14, .. })), "{refused:?}");

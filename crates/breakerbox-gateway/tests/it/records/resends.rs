@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_gateway::objects::{
-    ApiKeyId, Endpoint, EventId, Id, JobId, Priority, Resend, ResendState, StateName,
+    ApiKeyId, Backlog, Endpoint, EventId, Id, JobId, Priority, Resend, ResendState, StateName,
 };
 use breakerbox_gateway::queue::RecordsError;
 use breakerbox_gateway::queue::records::{DeliveryFilter, NewResend, PageOf};
@@ -118,7 +118,7 @@ pub(crate) async fn a_job_waits_for_room_and_lets_others_pass(world: &mut World)
     let full = dead_letters(world, "full", 5).await;
     dead_letters(world, "other", 5).await;
     let mut settings = super::world::tenant_settings("full");
-    settings.backlog.count = 3;
+    settings.backlog = Some(Backlog { count: 3, ..Backlog::default() });
     world.records.change_tenant(&full.tenant, settings, None).await.unwrap();
     let stuck = world.records.create_resend(of_tenant("full")).await.unwrap();
     let passes = world.records.create_resend(of_tenant("other")).await.unwrap();

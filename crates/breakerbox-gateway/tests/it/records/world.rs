@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::{Clock, ManualClock};
-use breakerbox_core::{CircuitBy, Timestamp};
+use breakerbox_core::Timestamp;
 use breakerbox_gateway::delivery::{CustomHeaders, Rulings};
 use breakerbox_gateway::objects::{
     Attempt, Backlog, Delivery, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason, Filter, LaneId,
@@ -188,17 +188,7 @@ async fn open(
 }
 
 pub(crate) fn tenant_settings(name: &str) -> TenantSettings {
-    TenantSettings {
-        name: name.to_owned(),
-        enabled: true,
-        policy: None,
-        circuit_by: CircuitBy::Endpoint,
-        retry: None,
-        rulings: Rulings::default(),
-        backlog: Backlog::default(),
-        ingest_rate: None,
-        expires_after: None,
-    }
+    TenantSettings::new(name)
 }
 
 pub(crate) fn endpoint_settings(url: &str) -> EndpointSettings {

@@ -27,7 +27,7 @@ struct KeptTenant {
     retry: Option<RetrySchedule>,
     #[serde(default)]
     rulings: Rulings,
-    backlog: Backlog,
+    backlog: Option<Backlog>,
     ingest_rate: Option<RateLimit>,
     expires_after_us: Option<u64>,
 }
