@@ -105,7 +105,7 @@ fn indexes_hold_what_is_unfinished_and_nothing_else() {
         let sql = "SELECT sum(ncell) FROM dbstat WHERE name = ?1";
         connection.query_row(sql, [index], |row| row.get::<_, i64>(0)).unwrap()
     };
-    for index in ["waiting", "leased", "expiring", "dead_letters"] {
+    for index in ["waiting", "leased", "expiring", "dead_letters", "all_dead_letters"] {
         assert_eq!(pages(index), 0, "{index}: what is delivered is in none of them");
     }
 }

@@ -128,7 +128,8 @@ impl Rig for SqliteRig {
         let (id, registry) = (tenant(name), Arc::clone(&self.registry));
         let added = self.database.write(move |writing| {
             writing.connection().execute(
-                "INSERT INTO tenants (id, settings, secrets, created_at) VALUES (?1, '{}', x'', 0)",
+                "INSERT INTO tenants (id, settings, sealed, revision, created_at, changed_at)
+                 VALUES (?1, '{}', x'', 1, 0, 0)",
                 [id.as_str()],
             )?;
             let row = writing.connection().last_insert_rowid();
@@ -147,7 +148,8 @@ impl Rig for SqliteRig {
         let added = self.database.write(move |writing| {
             let endpoint = EndpointId(writing.next_id());
             writing.connection().execute(
-                "INSERT INTO endpoints (id, tenant, settings, secrets, created_at) VALUES (?1, ?2, '{}', x'', 0)",
+                "INSERT INTO endpoints (id, tenant, settings, sealed, revision, created_at, changed_at)
+                 VALUES (?1, ?2, '{}', x'', 1, 0, 0)",
                 [endpoint.number(), row],
             )?;
             let route = EndpointRoute { lane: endpoint.into(), expires_after };
