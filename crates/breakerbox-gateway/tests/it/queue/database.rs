@@ -248,6 +248,8 @@ async fn a_full_disk_is_said_and_leaves_nothing_and_passes() {
     limit("1000000").await.unwrap();
     assert_eq!(rig.accept(vec![event("a"), large]).await.taken.len(), 2, "without a restart");
     assert_eq!(rig.settle(&before, Next::Delivered).await, Settled::Done, "its lease still holds");
+    let (kept, counted) = rig.backlog("acme").await;
+    assert_eq!((kept, counted.count), (counted, 2), "what was rolled back is forgotten");
 }
 
 #[tokio::test]
