@@ -69,3 +69,100 @@ impl Household {
         self.endpoints.retain(|endpoint| endpoint.id != id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::{CircuitBy, Timestamp};
+
+    use super::*;
+    use crate::objects::{
+        Backlog, Endpoint, EndpointSettings, Filter, Id, Revision, Secret, SigningSecrets, Tenant,
+        TenantSettings,
+    };
+    use crate::queue::Directory;
+
+    fn tenant() -> Tenant {
+        let settings = TenantSettings {
+            name: String::new(),
+            enabled: true,
+            policy: None,
+            circuit_by: CircuitBy::Endpoint,
+            retry: None,
+            rulings: crate::delivery::Rulings::default(),
+            backlog: Backlog::default(),
+            ingest_rate: None,
+            expires_after: None,
+        };
+        Tenant {
+            id: "acme".parse().unwrap(),
+            settings,
+            secrets: SigningSecrets::new(Secret::random(), Timestamp::ZERO),
+            created_at: Timestamp::ZERO,
+            changed_at: Timestamp::ZERO,
+            revision: Revision::FIRST,
+        }
+    }
+
+    fn endpoint(number: i64, pattern: &str) -> Endpoint {
+        let settings = EndpointSettings {
+            url: "https://a.example/".parse().unwrap(),
+            description: String::new(),
+            filter: Filter::any_of([pattern]).unwrap(),
+            headers: crate::delivery::CustomHeaders::default(),
+            timeout: None,
+            max_in_flight: None,
+            rate: None,
+            retry: None,
+            policy: None,
+            expires_after: None,
+        };
+        Endpoint {
+            id: EndpointId(Id::from_number(number).unwrap()),
+            tenant: "acme".parse().unwrap(),
+            settings,
+            disabled: None,
+            secrets: SigningSecrets::new(Secret::random(), Timestamp::ZERO),
+            created_at: Timestamp::ZERO,
+            changed_at: Timestamp::ZERO,
+            revision: Revision::FIRST,
+        }
+    }
+
+    #[test]
+    fn who_looks_meanwhile_sees_what_was_and_types_are_forgotten() {
+        let directory = Directory::default();
+        let entry = directory.resolve_tenant(tenant(), 1).unwrap();
+        directory.put_household(directory.resolve_household(entry).unwrap());
+        let put = |number, pattern| {
+            directory.put_endpoint(directory.resolve_endpoint(endpoint(number, pattern)).unwrap());
+        };
+        let name = "acme".parse().unwrap();
+        let kind: EventType = "a.b".parse().unwrap();
+        let numbers = |found: Arc<[Arc<EndpointEntry>]>| {
+            found.iter().map(|endpoint| endpoint.id.number()).collect::<Vec<_>>()
+        };
+        let now = || numbers(directory.fan_out(&name, &kind).unwrap());
+        put(2, "a.b");
+        put(1, "a.*");
+        put(3, "c");
+        assert_eq!(now(), [1, 2], "by age");
+        let before = directory.household(&name).unwrap();
+        put(3, "a.b");
+        put(2, "c");
+        assert_eq!(now(), [1, 3]);
+        assert_eq!(numbers(before.for_type(&kind)), [1, 2]);
+        directory.remove_endpoint(EndpointId(Id::from_number(1).unwrap()));
+        assert_eq!(now(), [3]);
+    }
+
+    #[test]
+    fn invented_types_do_not_fill_the_memory() {
+        let directory = Directory::default();
+        let entry = directory.resolve_tenant(tenant(), 1).unwrap();
+        let household = directory.resolve_household(entry).unwrap();
+        for number in 0..5_000 {
+            let _ = household.for_type(&format!("t{number}").parse().unwrap());
+            assert!(household.by_type.lock().unwrap().len() <= REMEMBERED_TYPES);
+        }
+    }
+}

@@ -81,6 +81,14 @@ fn apply(connection: &mut Connection, number: u32, sql: &str) -> rusqlite::Resul
     transaction.commit()
 }
 
+/// An empty database of the newest schema, to look at plans.
+#[cfg(test)]
+pub(super) fn in_memory() -> Connection {
+    let mut connection = Connection::open_in_memory().expect("memory is there");
+    migrate(&mut connection, Path::new("memory")).expect("the schema is right");
+    connection
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

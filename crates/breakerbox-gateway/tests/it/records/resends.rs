@@ -147,6 +147,12 @@ pub(crate) async fn a_job_can_be_stopped(world: &mut World) {
     assert_eq!(world.records.cancel_resend(id).await.unwrap(), stopped);
     assert_eq!(finish(world, 2).await, (0, 0));
     assert_eq!(world.backlog("acme").await, 2, "what waits by then waits");
+    world.clock.advance(Duration::from_secs(31 * 86_400));
+    let running = world.records.create_resend(of_tenant("acme")).await.unwrap();
+    assert!(world.records.resend(id).await.is_err(), "nobody asks for it any more");
+    world.clock.advance(Duration::from_secs(31 * 86_400));
+    world.records.create_resend(of_tenant("acme")).await.unwrap();
+    assert_eq!(job(world, running.id).await.state, ResendState::Running, "one that runs stays");
     let missing = world.records.cancel_resend(JobId(Id::from_number(7).unwrap())).await;
     assert!(matches!(missing, Err(RecordsError::Missing { what: "job", .. })), "{missing:?}");
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -26,6 +27,10 @@ const KIND: &str = "resend";
 
 /// How many rows a step looks at.
 const LOOKS: usize = 20_000;
+/// How long a finished job is remembered.
+const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
+/// How many finished jobs are forgotten when one is created.
+const FORGOTTEN_AT_ONCE: u32 = 16;
 /// How many jobs a step tries, if their tenants' backlogs are full.
 const TURNS: usize = 8;
 
@@ -221,6 +226,15 @@ impl Resends for SqliteRecords {
                 let until = filter.until.map_or(now, |until| until.min(now));
                 let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
                 let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
+                let before =
+                    Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
+                writing
+                    .connection()
+                    .prepare_cached(
+                        "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs NOT INDEXED
+                             WHERE id < ?1 AND finished_at IS NOT NULL ORDER BY id LIMIT ?2)",
+                    )?
+                    .execute(params![Id::first_at(before).number(), FORGOTTEN_AT_ONCE])?;
                 let job = JobId(writing.next_id());
                 writing
                     .connection()

@@ -35,6 +35,9 @@ impl SqliteRecords {
                 let known = records.known_tenant(&id)?;
                 let mut tenant = known.source.clone();
                 alter(&mut tenant, writing)?;
+                if tenant == known.source {
+                    return Ok(tenant);
+                }
                 tenant.revision = tenant.revision.next();
                 tenant.changed_at = writing.now();
                 let entry = records.directory.resolve_tenant(tenant.clone(), known.row)?;
