@@ -13,6 +13,7 @@ use super::error::Wrong;
 use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
 use crate::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
+use crate::send::Proxy;
 
 /// What was said, before anybody knows what it should be.
 #[derive(Clone, PartialEq, Debug)]
@@ -276,8 +277,7 @@ pub(super) const PROXY: Read<Url> = Read {
     expects: "the URL of an HTTP proxy, such as \"http://proxy.internal:3128\"",
     parse: |text| {
         let url = Url::parse(text).ok()?;
-        let plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-        (matches!(url.scheme(), "http" | "https") && url.has_host() && plain).then_some(url)
+        (Proxy::new(&url).is_ok() && url.fragment().is_none()).then_some(url)
     },
     show: |url| url.as_str().trim_end_matches('/').into(),
 };

@@ -173,6 +173,10 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
             "breakerbox.toml: line 1: egress.allow: item 1: \"10.1.2.3/8\" is not a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
         ),
         (
+            "egress.proxy = 'https://x:1'",
+            "breakerbox.toml: line 1: egress.proxy: \"https://x:1\" is not the URL of an HTTP proxy, such as \"http://proxy.internal:3128\", or \"off\"",
+        ),
+        (
             "egress.proxy = 'socks5://x:1'",
             "breakerbox.toml: line 1: egress.proxy: \"socks5://x:1\" is not the URL of an HTTP proxy, such as \"http://proxy.internal:3128\", or \"off\"",
         ),
