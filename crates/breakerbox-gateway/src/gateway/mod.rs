@@ -209,6 +209,8 @@ fn send_settings(config: &Config) -> Result<SendSettings, StartError> {
         addresses: AddressPolicy::allowing(egress.allow.clone()),
         proxy,
         trust: Trust { files: egress.ca_files.clone(), ..Trust::default() },
+        response_read: usize::try_from(config.delivery.response_read).unwrap_or(usize::MAX),
+        response_kept: usize::try_from(config.delivery.response_kept).unwrap_or(usize::MAX),
         ..SendSettings::default()
     })
 }
@@ -248,5 +250,20 @@ fn limits(config: &Config) -> api::Limits {
             grace: API_GRACE,
             ..Connections::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_about_answers_reaches_the_sender() {
+        let mut config = Config::default();
+        (config.delivery.response_read, config.delivery.response_kept) = (7_000, 70);
+        config.egress.allow = vec!["10.0.0.0/8".parse().unwrap()];
+        let settings = send_settings(&config).unwrap();
+        assert_eq!((settings.response_read, settings.response_kept), (7_000, 70));
+        assert!(settings.addresses.check([10, 0, 0, 7].into()).is_ok());
     }
 }

@@ -185,7 +185,7 @@ async fn a_slow_handshake_ends_at_its_deadline() {
     // The one says nothing, the other a byte now and then.
     let silent = Served::by(|tcp| async move {
         let _open = tcp;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
     .await;
     let dripping = Served::by(|mut tcp| async move {
