@@ -16,7 +16,7 @@ pub(super) struct Paging {
     /// At most so many; 50 if nothing is said.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     pub(super) limit: Option<Text<Limit>>,
-    /// The `next` of the page before.
+    /// The `next` of the page before; empty or absent: the first page.
     pub(super) cursor: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct PagingOfTenant {
     /// At most so many; 50 if nothing is said.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before.
+    /// The `next` of the page before; empty or absent: the first page.
     cursor: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl std::str::FromStr for Limit {
 impl From<Paging> for PageOf {
     fn from(paging: Paging) -> Self {
         let limit = paging.limit.map_or(Self::default().limit, |limit| limit.0.0);
-        Self { after: paging.cursor.map(Cursor), limit }
+        Self { after: paging.cursor.filter(|cursor| !cursor.is_empty()).map(Cursor), limit }
     }
 }
 

@@ -102,7 +102,7 @@ pub fn router(services: Services) -> Router {
     let limits = &services.limits;
     let api = Api(Arc::new(Reach {
         budget: Budget::new(limits.bodies, limits.body_timeout),
-        failures: Failures::default(),
+        failures: Failures::new(limits.auth_failures),
         rates: IngestRates::default(),
         test_sends: Semaphore::new(TEST_SENDS),
         services,

@@ -89,6 +89,8 @@ pub struct Limits {
     pub bodies: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// How many requests without a valid key an address may make in a minute.
+    pub auth_failures: u32,
     /// Whether `/metrics` needs no key.
     pub open_metrics: bool,
     /// Connections and their times.
@@ -103,6 +105,7 @@ impl Default for Limits {
             batch_bytes: 4 * 1024 * 1024,
             bodies: 64 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
+            auth_failures: 30,
             open_metrics: false,
             connections: Connections::default(),
         }

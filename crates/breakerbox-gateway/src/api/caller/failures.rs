@@ -6,16 +6,18 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many failures an address may have in a minute.
-const ALLOWED: u32 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many addresses are remembered. Beyond that the one whose minute began first is forgotten.
 const REMEMBERED: usize = 4_096;
 
 /// Failures by address.
-#[derive(Debug, Default)]
-pub(in crate::api) struct Failures(Mutex<HashMap<IpAddr, Count>>);
+#[derive(Debug)]
+pub(in crate::api) struct Failures {
+    /// How many an address may have in a minute.
+    allowed: u32,
+    counts: Mutex<HashMap<IpAddr, Count>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -24,17 +26,22 @@ struct Count {
 }
 
 impl Failures {
+    /// So many in a minute.
+    pub(in crate::api) fn new(allowed: u32) -> Self {
+        Self { allowed, counts: Mutex::default() }
+    }
+
     /// How long this address has to wait; none: it need not.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get(&counted(address))?;
         let left = MINUTE.checked_sub(now.duration_since(count.since))?;
-        (count.failures >= ALLOWED).then_some(left)
+        (count.failures >= self.allowed).then_some(left)
     }
 
     /// One more.
     pub(super) fn count(&self, address: IpAddr, now: Instant) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let address = counted(address);
         if counts.len() >= REMEMBERED && !counts.contains_key(&address) {
             counts.retain(|_, count| now.duration_since(count.since) < MINUTE);
@@ -66,13 +73,15 @@ fn counted(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const ALLOWED: u32 = 30;
+
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
     #[test]
     fn who_guesses_waits_out_the_minute() {
-        let failures = Failures::default();
+        let failures = Failures::new(ALLOWED);
         let start = Instant::now();
         let guesser = address("192.0.2.1");
         for _ in 0..ALLOWED {
@@ -92,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_counts_as_one() {
-        let failures = Failures::default();
+        let failures = Failures::new(ALLOWED);
         let now = Instant::now();
         for host in 0..u16::try_from(ALLOWED).unwrap() {
             failures.count(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, host, 0, 0, 1).into(), now);
@@ -103,11 +112,11 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let failures = Failures::default();
+        let failures = Failures::new(ALLOWED);
         let now = Instant::now();
         for number in 0..20_000_u32 {
             failures.count(std::net::Ipv4Addr::from(number).into(), now);
         }
-        assert_eq!(failures.0.lock().unwrap().len(), REMEMBERED);
+        assert_eq!(failures.counts.lock().unwrap().len(), REMEMBERED);
     }
 }

@@ -51,7 +51,7 @@ struct Which {
     /// At most so many; 50 if nothing is said.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before.
+    /// The `next` of the page before; empty or absent: the first page.
     cursor: Option<String>,
 }
 
@@ -74,9 +74,10 @@ async fn list(
 ) -> Answer<axum::Json<Listed<CircuitView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let status = which.state.map(Status::from);
+    let cursor = which.cursor.filter(|cursor| !cursor.is_empty());
     // A tenant's keys begin with its name and a space, except that of the whole tenant, which is its name.
     let mut items = Vec::new();
-    if let (Some(tenant), None) = (&tenant, &which.cursor) {
+    if let (Some(tenant), None) = (&tenant, &cursor) {
         let whole: Arc<str> = tenant.as_str().into();
         let record = stored(&api, &[Arc::clone(&whole)]).await?.pop().flatten();
         let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
@@ -85,7 +86,7 @@ async fn list(
     let query = ListQuery {
         prefix: tenant.as_ref().map(|tenant| format!("{tenant} ")).unwrap_or_default(),
         status,
-        after: which.cursor.map(Cursor),
+        after: cursor.map(Cursor),
         limit: which.limit.map_or(50, |limit| limit.0.0),
     };
     let page = api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;

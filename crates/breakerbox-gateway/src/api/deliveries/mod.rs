@@ -57,7 +57,7 @@ struct Which {
     /// At most so many; 50 if nothing is said.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before.
+    /// The `next` of the page before; empty or absent: the first page.
     cursor: Option<String>,
 }
 

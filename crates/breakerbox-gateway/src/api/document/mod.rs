@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use serde_json::{Map, Value};
 use utoipa::PartialSchema;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
@@ -72,7 +73,56 @@ pub(super) fn completed(mut document: OpenApi) -> OpenApi {
             complete(path, method, operation);
         }
     }
-    document
+    tidied(document)
+}
+
+/// Sets right what the macros can't say: a parameter is there or not, and never `null`; and a described enum is no object.
+fn tidied(document: OpenApi) -> OpenApi {
+    let Ok(mut value) = serde_json::to_value(&document) else { return document };
+    for item in value["paths"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+                without_null(&mut parameter["schema"]);
+            }
+        }
+    }
+    without_objects(&mut value);
+    serde_json::from_value(value).unwrap_or(document)
+}
+
+fn without_null(schema: &mut Value) {
+    if let Some(types) = schema["type"].as_array_mut() {
+        types.retain(|one| one != "null");
+        if let [only] = &types[..] {
+            schema["type"] = only.clone();
+        }
+    }
+    if let Some(choices) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
+        choices.retain(|one| one["type"] != "null");
+        if let [only] = &choices[..] {
+            *schema = only.clone();
+        }
+    }
+}
+
+/// An enum with a description is written as all of the enum and an object with a description.
+fn without_objects(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(without_objects),
+        Value::Object(fields) => {
+            for part in fields.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
+                let says_nothing = |part: &Map<String, Value>| {
+                    part.keys().all(|name| name == "type" || name == "description")
+                        && part["type"] == "object"
+                };
+                if let Some(part) = part.as_object_mut().filter(|part| says_nothing(part)) {
+                    part.remove("type");
+                }
+            }
+            fields.values_mut().for_each(without_objects);
+        }
+        _ => {}
+    }
 }
 
 /// The operations of a path, with their methods.

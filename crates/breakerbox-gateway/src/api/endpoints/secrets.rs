@@ -72,7 +72,7 @@ pub(in crate::api) struct NewSecret {
     secret: Option<Text<Secret>>,
     /// For how long requests are signed with the one before too, from `0s` to `30d`; a day if nothing is said.
     #[serde(default)]
-    #[schema(example = "24h")]
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     overlap: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::api::circuits::{CircuitId, StateView};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
-use crate::api::reading::fields::{Change, Moment, Span, Text};
+use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::tenants::{RateView, checked_name, checked_policy};
 use crate::delivery::{CustomHeaders, RetrySchedule};
 use crate::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
@@ -164,14 +164,14 @@ bodies! {
         #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
         headers: [Change<CustomHeaders>],
         /// How long a request may take, from `100ms` to `5m`.
-        #[schema(value_type = Option<String>, example = "15s")]
+        #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
         timeout: [Change<Span>],
         /// How many requests at once.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
         /// How many requests in a second.
         #[schema(value_type = Option<RateView>, inline)]
-        rate: [Change<RateView>],
+        rate: [Change<Object<RateView>>],
         /// The waits between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
@@ -179,7 +179,7 @@ bodies! {
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
         /// After how long waiting work is given up, such as `72h`.
-        #[schema(value_type = Option<String>, example = "72h")]
+        #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
     }
 }
@@ -204,7 +204,7 @@ impl EndpointChange {
         settings.headers = self.headers.onto(Some(settings.headers)).unwrap_or_default();
         settings.timeout = self.timeout.try_map(checked_timeout)?.onto(settings.timeout);
         settings.max_in_flight = self.max_in_flight.try_map(checked_in_flight)?.onto(settings.max_in_flight);
-        settings.rate = self.rate.try_map(|rate| rate.checked("rate"))?.onto(settings.rate);
+        settings.rate = self.rate.try_map(|rate| rate.0.checked("rate"))?.onto(settings.rate);
         settings.retry = self.retry.onto(settings.retry);
         settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
         settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);

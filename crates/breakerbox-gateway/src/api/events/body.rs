@@ -16,7 +16,7 @@ use url::Url;
 use utoipa::ToSchema;
 
 use crate::api::problem::{Answer, Code, Problem};
-use crate::api::reading::fields::{Moment, Span, Text};
+use crate::api::reading::fields::{Moment, Object, Span, Text};
 use crate::api::reading::{explained, fault_in_fields, not_json};
 use crate::objects::{EventType, NewEvent, Priority, TenantId};
 use crate::queue::TenantEntry;
@@ -65,7 +65,8 @@ pub(super) type EventBody<'a> = Fields<&'a RawValue>;
 impl<'a> EventBody<'a> {
     /// Reads the body of a request.
     pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
-        serde_json::from_slice(body).map_err(|error| wrong(body, &error))
+        let read = serde_json::from_slice::<Object<Self>>(body);
+        read.map(|event| event.0).map_err(|error| wrong(body, &error))
     }
 
     /// The tenant that it names.
@@ -132,13 +133,14 @@ pub(super) struct BatchBody<'a> {
     #[serde(default)]
     tenant: Option<Text<TenantId>>,
     #[serde(borrow)]
-    events: Vec<EventBody<'a>>,
+    events: Vec<Object<EventBody<'a>>>,
 }
 
 impl<'a> BatchBody<'a> {
     /// Reads the body of a request.
     pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
-        let batch: Self = serde_json::from_slice(body).map_err(|error| wrong_batch(body, &error, most))?;
+        let read = serde_json::from_slice::<Object<Self>>(body);
+        let batch = read.map_err(|error| wrong_batch(body, &error, most))?.0;
         let count = batch.events.len();
         if !(1..=most).contains(&count) {
             return Err(Problem::invalid(
@@ -146,7 +148,7 @@ impl<'a> BatchBody<'a> {
                 format_args!("must be 1 to {most} events, but are {count}"),
             ));
         }
-        if let Some(at) = batch.events.iter().position(|event| event.tenant.is_some()) {
+        if let Some(at) = batch.events.iter().position(|event| event.0.tenant.is_some()) {
             let why = "goes beside `events`: all events of a batch are of one tenant";
             return Err(Problem::invalid("tenant", why).within(&format!("events[{at}]")));
         }
@@ -167,8 +169,9 @@ impl<'a> BatchBody<'a> {
     ) -> Answer<Vec<NewEvent>> {
         // Each payload has memory of its own: one that waits must not keep the whole batch in memory.
         let no_body = Bytes::new();
-        let event = |(at, event): (usize, EventBody<'_>)| {
+        let event = |(at, event): (usize, Object<EventBody<'_>>)| {
             event
+                .0
                 .into_event(&no_body, tenant, limit, now)
                 .map_err(|problem| problem.within(&format!("events[{at}]")))
         };
@@ -219,7 +222,7 @@ fn wrong(body: &[u8], error: &serde_json::Error) -> Problem {
     }
     let Ok(mut fields) = serde_json::from_slice::<std::collections::BTreeMap<Cow<'_, str>, &RawValue>>(body)
     else {
-        return explained::<Fields<IgnoredAny>>(b"null", error);
+        return explained::<Object<Fields<IgnoredAny>>>(b"null", error);
     };
     fields.remove("payload");
     // What it says does not matter, only that it is a text.
@@ -262,9 +265,9 @@ fn wrong_batch(body: &[u8], error: &serde_json::Error, most: usize) -> Problem {
         #[allow(dead_code)]
         tenant: Option<Text<TenantId>>,
     }
-    let Ok(parts) = serde_json::from_slice::<Parts<'_>>(body) else {
+    let Ok(parts) = serde_json::from_slice::<Object<Parts<'_>>>(body) else {
         let outline = serde_json::from_slice::<std::collections::BTreeMap<Cow<'_, str>, &RawValue>>(body);
-        let Ok(mut fields) = outline else { return explained::<Outline>(b"null", error) };
+        let Ok(mut fields) = outline else { return explained::<Object<Outline>>(b"null", error) };
         let events = fields.remove("events").map(|events| events.get().trim_start().starts_with('['));
         if events == Some(false) {
             return Problem::invalid("events", "must be a list");
@@ -285,8 +288,8 @@ fn wrong_batch(body: &[u8], error: &serde_json::Error, most: usize) -> Problem {
         return explained
             .unwrap_or_else(|| Problem::invalid("events", format_args!("must be 1 to {most} events")));
     };
-    for (at, event) in parts.events.0.iter().take(most).enumerate() {
-        if let Err(error) = serde_json::from_str::<EventBody<'_>>(event.get()) {
+    for (at, event) in parts.0.events.0.iter().take(most).enumerate() {
+        if let Err(error) = serde_json::from_str::<Object<EventBody<'_>>>(event.get()) {
             return wrong(event.get().as_bytes(), &error).within(&format!("events[{at}]"));
         }
     }
@@ -353,7 +356,7 @@ pub(super) struct EventSchema {
     #[schema(format = "date-time")]
     not_before: Option<String>,
     /// Given up after so long, such as `1h`.
-    #[schema(example = "1h")]
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1h")]
     expires_after: Option<String>,
 }
 

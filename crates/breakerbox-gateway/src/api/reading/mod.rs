@@ -29,6 +29,7 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::fields::Object;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 
@@ -47,7 +48,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     async fn from_request(request: Request, api: &Api) -> Answer<Self> {
         is_json(request.headers())?;
         let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
-        from_json(&bytes).map(Self)
+        from_json::<Object<T>>(&bytes).map(|object| Self(object.0))
     }
 }
 
@@ -64,7 +65,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
             return Ok(Self(T::default()));
         }
         media_type?;
-        from_json(&bytes).map(Self)
+        from_json::<Option<Object<T>>>(&bytes).map(|object| Self(object.unwrap_or_default().0))
     }
 }
 

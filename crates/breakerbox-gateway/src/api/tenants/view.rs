@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
-use crate::api::reading::fields::{Change, Moment, Span, Text};
+use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::delivery::{RetrySchedule, Rulings};
 use crate::objects::{Backlog, RateLimit, Secret, Tenant, TenantId, TenantSettings};
 
@@ -180,12 +180,12 @@ bodies! {
         rulings: [Change<Rulings>],
         /// How much of its work may wait. Needs an admin key.
         #[schema(value_type = Option<BacklogView>, inline)]
-        backlog: [Change<BacklogView>],
+        backlog: [Change<Object<BacklogView>>],
         /// How fast it may submit events. Needs an admin key.
         #[schema(value_type = Option<RateView>, inline)]
-        ingest_rate: [Change<RateView>],
+        ingest_rate: [Change<Object<RateView>>],
         /// After how long waiting work is given up, such as `72h`.
-        #[schema(value_type = Option<String>, example = "72h")]
+        #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
     }
 }
@@ -214,9 +214,9 @@ impl TenantChange {
         settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
         settings.retry = self.retry.onto(settings.retry);
         settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
-        let backlog = self.backlog.try_map(checked_backlog)?;
+        let backlog = self.backlog.try_map(|backlog| checked_backlog(backlog.0))?;
         settings.backlog = backlog.onto(settings.backlog);
-        let rate = self.ingest_rate.try_map(|rate| rate.checked("ingest_rate"))?;
+        let rate = self.ingest_rate.try_map(|rate| rate.0.checked("ingest_rate"))?;
         settings.ingest_rate = rate.onto(settings.ingest_rate);
         settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
         Ok(settings)

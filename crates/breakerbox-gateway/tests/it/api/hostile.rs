@@ -30,7 +30,7 @@ fn check_headers(said: &Said) {
 #[tokio::test]
 async fn bodies_that_can_not_be_read() {
     let site = Site::start().await;
-    let table: [(&str, &str, &[u8], u16, &str); 13] = [
+    let table: [(&str, &str, &[u8], u16, &str); 18] = [
         ("/v1/events", "application/json", b"", 400, "invalid_json"),
         ("/v1/events", "application/json", b"{", 400, "invalid_json"),
         ("/v1/events", "application/json", b"\xff\xfe", 400, "invalid_json"),
@@ -49,6 +49,24 @@ async fn bodies_that_can_not_be_read() {
         ("/v1/events", "application/x-www-form-urlencoded", b"{}", 415, "unsupported_media_type"),
         ("/v1/endpoints", "application/json", b"{\"url\":", 400, "invalid_json"),
         ("/v1/endpoints", "application/json", b"7", 422, "invalid_field"),
+        // What could be taken for fields in their order.
+        ("/v1/resends", "application/json", b"[null,null,null]", 422, "invalid_field"),
+        (
+            "/v1/events",
+            "application/json",
+            b"[null,\"a\",1,null,null,null,null,null,null]",
+            422,
+            "invalid_field",
+        ),
+        ("/v1/events/batch", "application/json", b"[null,[]]", 422, "invalid_field"),
+        (
+            "/v1/events/batch",
+            "application/json",
+            b"{\"events\":[[null,\"a\",1,null,null,null,null,null,null]]}",
+            422,
+            "invalid_field",
+        ),
+        ("/v1/tenants", "application/json", b"{\"id\":\"x\",\"backlog\":[1,1]}", 422, "invalid_field"),
         ("/v1/keys", "", b"{}", 415, "unsupported_media_type"),
     ];
     for (path, media_type, body, status, code) in table {

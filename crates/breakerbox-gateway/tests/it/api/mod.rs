@@ -5,6 +5,7 @@ mod document;
 mod everyday;
 mod hostile;
 mod orders;
+mod schemathesis;
 mod site;
 mod slow;
 mod tenancy;

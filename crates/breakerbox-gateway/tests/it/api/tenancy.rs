@@ -22,10 +22,10 @@ fn operations() -> Vec<(Method, String, String)> {
 }
 
 /// Ids that belong to one tenant, for each parameter of a path.
-struct Things(Vec<(&'static str, String)>);
+pub(super) struct Things(Vec<(&'static str, String)>);
 
 impl Things {
-    async fn of(site: &Site, tenant: &str) -> Self {
+    pub(super) async fn of(site: &Site, tenant: &str) -> Self {
         let endpoint = site.endpoint(tenant).await;
         let event = site.event(tenant).await;
         let found = site.get(&format!("/v1/deliveries?event={event}"), &site.admin).await.expect(200).json();
@@ -47,7 +47,7 @@ impl Things {
         ])
     }
 
-    fn fill(&self, path: &str) -> String {
+    pub(super) fn fill(&self, path: &str) -> String {
         self.0.iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
     }
 }

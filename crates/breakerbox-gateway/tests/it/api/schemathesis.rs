@@ -1,0 +1,55 @@
+//! Clients made from the document itself, right and wrong ones: everything it says must be so.
+//! `cargo xtask fuzz-api` brings the program that makes them, and runs this.
+
+use std::process::Command;
+
+use breakerbox_gateway::api::Limits;
+use breakerbox_gateway::objects::Scope;
+use http::Method;
+
+use super::site::Site;
+use super::tenancy::Things;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs schemathesis; cargo xtask fuzz-api"]
+async fn everything_is_as_the_document_says() {
+    let program = std::env::var_os("BREAKERBOX_SCHEMATHESIS").expect("the path of schemathesis");
+    let arguments = std::env::var("BREAKERBOX_SCHEMATHESIS_ARGUMENTS").unwrap_or_default();
+    // Some of its clients have no key, and all have one address.
+    let site = Site::with(Limits { auth_failures: u32::MAX, ..Limits::default() }).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("schemathesis.toml"), settings(&Things::of(&site, "default").await))
+        .unwrap();
+    let key = site.key(&[Scope::Admin], None).await;
+    let mut run = Command::new(program);
+    run.current_dir(folder.path())
+        .arg("run")
+        .arg(format!("http://{}/openapi.json", site.address))
+        .args(["--header", &format!("Authorization: Bearer {key}")])
+        .args(arguments.split_whitespace());
+    let status = tokio::task::spawn_blocking(move || run.status()).await.unwrap().unwrap();
+    assert!(status.success(), "{status}");
+    // It is still there.
+    site.ask(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
+}
+
+/// Names of things that are there, or it would mostly hear that nothing is. What it deletes it must make itself.
+fn settings(things: &Things) -> String {
+    let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n");
+    for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "key"] {
+        settings += &format!("\"path.{name}\" = \"{}\"\n", things.fill(&format!("{{{name}}}")));
+    }
+    for (path, name, id) in [
+        ("/v1/endpoints/{endpoint}", "endpoint", "ep_0000000000007"),
+        ("/v1/tenants/{tenant}", "tenant", "never"),
+    ] {
+        settings += &format!(
+            "[[operations]]\ninclude-path = \"{path}\"\ninclude-method = \"DELETE\"\n\
+             parameters = {{ \"path.{name}\" = \"{id}\" }}\n"
+        );
+    }
+    // What fits the document can still make no sense: a time range that ends before it begins.
+    settings
+        + "[checks.positive_data_acceptance]\n\
+           expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"413\", \"422\", \"429\", \"503\"]\n"
+}
