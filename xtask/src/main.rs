@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod fuzz_api;
 mod packages;
 mod prove;
 mod steps;
@@ -43,6 +44,8 @@ enum Command {
     },
     /// Feed a fuzz target with hostile input for a while (needs cargo-fuzz)
     Fuzz(fuzz::Arguments),
+    /// Try the gateway's API with clients made from its own document (needs Python)
+    FuzzApi(fuzz_api::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,5 +67,6 @@ fn run() -> anyhow::Result<()> {
         Command::Sim { what } => prove::run(&[&["sim".to_owned()], &what[..]].concat()),
         Command::Bench { what } => bench::run(&what),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::FuzzApi(arguments) => fuzz_api::run(&arguments),
     }
 }

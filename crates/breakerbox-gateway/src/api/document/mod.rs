@@ -67,18 +67,17 @@ pub(super) fn frame() -> OpenApi {
 }
 
 /// The document with what holds for all routes.
-pub(super) fn completed(mut document: OpenApi) -> OpenApi {
+pub(super) fn completed(mut document: OpenApi) -> Value {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             complete(path, method, operation);
         }
     }
-    tidied(document)
+    tidied(serde_json::to_value(&document).unwrap_or_default())
 }
 
 /// Sets right what the macros can't say: a parameter is there or not, and never `null`; and a described enum is no object.
-fn tidied(document: OpenApi) -> OpenApi {
-    let Ok(mut value) = serde_json::to_value(&document) else { return document };
+fn tidied(mut value: Value) -> Value {
     for item in value["paths"].as_object_mut().into_iter().flat_map(Map::values_mut) {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
             for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
@@ -87,7 +86,7 @@ fn tidied(document: OpenApi) -> OpenApi {
         }
     }
     without_objects(&mut value);
-    serde_json::from_value(value).unwrap_or(document)
+    value
 }
 
 fn without_null(schema: &mut Value) {
@@ -200,8 +199,8 @@ fn problems(status: u16) -> Described {
 }
 
 /// The document and its page.
-pub(super) fn routes(document: &OpenApi) -> Router<Api> {
-    let json: Arc<str> = document.to_json().unwrap_or_default().into();
+pub(super) fn routes(document: &Value) -> Router<Api> {
+    let json: Arc<str> = document.to_string().into();
     let html: Arc<str> = page::page(document).into();
     Router::new()
         .route(

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
 
 use crate::api::problem::Code;
 
@@ -15,8 +14,7 @@ pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 /// The page.
-pub(super) fn page(document: &OpenApi) -> String {
-    let document = serde_json::to_value(document).unwrap_or_default();
+pub(super) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(256 * 1024);
     let info = &document["info"];
     let _ = write!(
@@ -40,7 +38,7 @@ pub(super) fn page(document: &OpenApi) -> String {
     }
     html.push_str("<li><a href=\"#problems\">problems</a></li></ul></nav>");
     for tag in &tags {
-        section(&mut html, &document, tag);
+        section(&mut html, document, tag);
     }
     problems(&mut html);
     html.push_str("</main></body></html>");

@@ -3,6 +3,7 @@
 mod accepting;
 mod document;
 mod everyday;
+mod guide;
 mod hostile;
 mod orders;
 mod schemathesis;

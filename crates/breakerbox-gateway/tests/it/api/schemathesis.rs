@@ -44,7 +44,7 @@ fn settings(things: &Things) -> String {
         ("/v1/tenants/{tenant}", "tenant", "never"),
     ] {
         settings += &format!(
-            "[[operations]]\ninclude-path = \"{path}\"\ninclude-method = \"DELETE\"\n\
+            "[[operations]]\ninclude-name = \"DELETE {path}\"\n\
              parameters = {{ \"path.{name}\" = \"{id}\" }}\n"
         );
     }

@@ -9,7 +9,7 @@ use super::site::Site;
 
 /// Every operation of the document: method, path, scope.
 fn operations() -> Vec<(Method, String, String)> {
-    let document = serde_json::to_value(api::document()).unwrap();
+    let document = api::document();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -1,0 +1,60 @@
+//! `cargo xtask fuzz-api`: clients made from the API's own OpenAPI document, right and wrong ones, by schemathesis.
+//!
+//! It takes minutes and needs Python, so it is no part of `cargo xtask test`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::steps::{cargo, step, succeed};
+
+/// The version that was tried.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+/// Where it lives: nothing else on this machine is touched.
+const HOME: &str = "target/schemathesis";
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// For how long, after the first round
+    #[arg(long, default_value_t = 120)]
+    seconds: u32,
+    /// How many requests for each operation in a round
+    #[arg(long, default_value_t = 20)]
+    examples: u32,
+    /// The same clients again
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let program = Path::new(HOME).join("bin/schemathesis");
+    if !program.exists() {
+        step("schemathesis", || {
+            succeed(Command::new("python3").args(["-m", "venv", HOME]))
+                .context("python3 with venv is missing")?;
+            let pip = Path::new(HOME).join("bin/pip");
+            succeed(Command::new(pip).args(["install", "--quiet", SCHEMATHESIS]))
+        })?;
+    }
+    let mut options = format!(
+        "--checks all --phases examples,coverage,fuzzing --continue-on-failure --max-examples {} --max-time {} \
+         --warnings off",
+        arguments.examples, arguments.seconds
+    );
+    if let Some(seed) = arguments.seed {
+        options += &format!(" --seed {seed}");
+    }
+    let mut test = cargo(&["test", "--package", "breakerbox-gateway", "--test", "it", "--locked"]);
+    test.args([
+        "--",
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "api::schemathesis::everything_is_as_the_document_says",
+    ]);
+    test.env("BREAKERBOX_SCHEMATHESIS", std::fs::canonicalize(program)?);
+    succeed(test.env("BREAKERBOX_SCHEMATHESIS_ARGUMENTS", options))
+}
