@@ -15,6 +15,7 @@ mod fake_api;
 mod hostile;
 mod hostile_receivers;
 mod hostile_tls;
+mod https;
 mod listen;
 mod metrics;
 mod program;

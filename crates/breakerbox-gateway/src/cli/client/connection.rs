@@ -38,18 +38,17 @@ pub(super) async fn send(
 ) -> Result<Response<Incoming>, ConnectionError> {
     let host = url.host().ok_or_else(|| ConnectionError::Name(url.to_string()))?;
     let port = url.port_or_known_default().unwrap_or(80);
+    let trust = (url.scheme() == "https").then(trust).transpose()?;
     let connected = match host {
         Host::Domain(name) => TcpStream::connect((name, port)).await,
         Host::Ipv4(address) => TcpStream::connect((address, port)).await,
         Host::Ipv6(address) => TcpStream::connect((address, port)).await,
     };
     let stream = connected.map_err(ConnectionError::Connect)?;
-    if url.scheme() != "https" {
-        return exchange(stream, request).await;
-    }
+    let Some(trust) = trust else { return exchange(stream, request).await };
     let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let server = ServerName::try_from(name.clone()).map_err(|_| ConnectionError::Name(name))?;
-    let stream = TlsConnector::from(trust()?).connect(server, stream).await.map_err(ConnectionError::Tls)?;
+    let stream = TlsConnector::from(trust).connect(server, stream).await.map_err(ConnectionError::Tls)?;
     exchange(stream, request).await
 }
 
