@@ -250,6 +250,7 @@ fn limits(config: &Config) -> api::Limits {
             grace: API_GRACE,
             ..Connections::default()
         },
+        ..api::Limits::default()
     }
 }
 

@@ -72,27 +72,16 @@ impl Household {
 
 #[cfg(test)]
 mod tests {
-    use breakerbox_core::{CircuitBy, Timestamp};
+    use breakerbox_core::Timestamp;
 
     use super::*;
     use crate::objects::{
-        Backlog, Endpoint, EndpointSettings, Filter, Id, Revision, Secret, SigningSecrets, Tenant,
-        TenantSettings,
+        Endpoint, EndpointSettings, Filter, Id, Revision, Secret, SigningSecrets, Tenant, TenantSettings,
     };
     use crate::queue::Directory;
 
     fn tenant() -> Tenant {
-        let settings = TenantSettings {
-            name: String::new(),
-            enabled: true,
-            policy: None,
-            circuit_by: CircuitBy::Endpoint,
-            retry: None,
-            rulings: crate::delivery::Rulings::default(),
-            backlog: Backlog::default(),
-            ingest_rate: None,
-            expires_after: None,
-        };
+        let settings = TenantSettings::new("Acme");
         Tenant {
             id: "acme".parse().unwrap(),
             settings,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::delivery::{CustomHeaders, Rulings};
+use breakerbox_gateway::delivery::CustomHeaders;
 use breakerbox_gateway::objects::{
     Attempt, Backlog, Delivery, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason, Filter, LaneId,
     NewBatch, NewEvent, Priority, Tenant, TenantId, TenantSettings,
