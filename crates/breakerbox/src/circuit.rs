@@ -344,8 +344,8 @@ impl Circuit {
     /// Tells the observers, and the store, what settling a permit changed.
     pub(crate) fn settled(&self, reported: Reported) -> Settling {
         let Reported { settled, tell } = reported;
-        let settling = if self.shared.is_strict() {
-            self.shared.tell_strictly(&self.cell, tell, settled.settlement)
+        let settling = if self.shared.is_strict() || matches!(tell, Tell::Swap(_)) {
+            self.shared.tell_and_hear(&self.cell, tell, settled.settlement)
         } else {
             self.shared.tell(&self.cell, tell);
             Settling::Known(settled.settlement)

@@ -101,8 +101,9 @@ impl<'c> Permit<'c> {
     }
 
     /// Settles as [`call`](Circuit::call) does: with the time since the permit was given out, and a probe that ends after its
-    /// deadline has failed. Where circuits are shared [strictly](crate::Consistency::Strict), the future waits until the
-    /// store has counted it, at most for its time limit; whoever drops it only does not wait.
+    /// deadline has failed. The future waits until the store has heard it, at most for its time limit: a probe's outcome where
+    /// circuits are shared, so that the next probe may begin; every outcome where they are shared
+    /// [strictly](crate::Consistency::Strict). Whoever drops it only does not wait.
     pub fn settle_store(self, judgement: Judgement) -> impl Future<Output = Settlement> + use<> {
         call::settle(self, judgement).settled()
     }

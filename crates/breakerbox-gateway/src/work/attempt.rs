@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::{Epoch, OutcomeKind, Status};
+use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use tracing::{debug, error, warn};
@@ -12,7 +12,7 @@ use super::destination::Destination;
 use super::dispatch::Dispatch;
 use super::gates::Pass;
 use crate::delivery::lanes::{Ended, Sleep};
-use crate::delivery::{Fate, Fault, Reply, Tried};
+use crate::delivery::{Fate, Fault, Reply, Ruling, Tried};
 use crate::objects::{Attempt, FailReason};
 use crate::queue::{EndpointEntry, Leased, Next, Settle, Settled};
 use crate::send::Incoming;
@@ -46,12 +46,13 @@ impl Dispatch {
         };
         let tenant = &destination.tenant;
         let ruling = tenant.rulings.of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
-        let outcome = breakerbox::Outcome {
-            kind: ruling.circuit,
-            latency: incoming.latency,
-            retry_after: ruling.retry_after,
-        };
-        pass.permit.settle(outcome);
+        let Ruling { circuit: kind, retry_after, .. } = ruling;
+        if is_probe {
+            // Only when its store has heard it may the next probe begin.
+            pass.permit.settle_store(judgement(kind, retry_after)).await;
+        } else {
+            pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
+        }
         if let Some(throttle) = pass.throttle {
             throttle.settle(ruling.throttle);
         }
@@ -179,6 +180,15 @@ impl Dispatch {
             Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
             Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
         }
+    }
+}
+
+const fn judgement(kind: OutcomeKind, retry_after: Option<Duration>) -> Judgement {
+    match (kind, retry_after) {
+        (OutcomeKind::Success, _) => Judgement::SUCCESS,
+        (OutcomeKind::Ignored, _) => Judgement::IGNORED,
+        (OutcomeKind::Failure, None) => Judgement::FAILURE,
+        (OutcomeKind::Failure, Some(wait)) => Judgement::failure_with_retry_after(wait),
     }
 }
 

@@ -50,8 +50,9 @@ impl Shared {
         self.times.shared == Some(Consistency::Strict)
     }
 
-    /// Sees to it that the store hears what it should, and says when it has.
-    pub(crate) fn tell_strictly(
+    /// Sees to it that the store hears what it should, and says when it has. Local-first there is one thing to wait for: what
+    /// a probe turned out to be, after which the next one may begin.
+    pub(crate) fn tell_and_hear(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         tell: Tell,
@@ -63,6 +64,9 @@ impl Shared {
                 self.in_background(async move { shared.tell_one(&cell, epoch, &outcome).await })
             }
             Tell::Swap(proposal) => {
+                if !self.is_strict() {
+                    self.tell(cell, Tell::Later);
+                }
                 let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
                 self.in_background(async move { shared.swap_result(&cell, &proposal, settlement).await })
             }

@@ -105,6 +105,7 @@ async fn a_recovery_is_probed_by_one_and_drained_step_by_step() {
     assert!((3..=4).contains(&at_closing), "three probes, one after the other: {at_closing}");
     site.until(60 * SECOND, |site| site.queue.waiting() == 0).await;
     let times = site.seen("ill", |receiver| receiver.requests[before..].to_vec());
+    assert!(times[2] - times[0] < SECOND, "the next probe begins when the one before is over: {times:?}");
     let in_first = |limit: Duration| times.iter().filter(|at| **at < times[3] + limit).count() - 3;
     assert!(in_first(20 * MILLISECOND) <= 2, "one at first: {}", in_first(20 * MILLISECOND));
     assert!(in_first(70 * MILLISECOND) <= 16, "then growth: {}", in_first(70 * MILLISECOND));

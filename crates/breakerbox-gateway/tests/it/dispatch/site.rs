@@ -20,6 +20,7 @@ use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
 use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::Instant;
 
 use super::memory_queue::MemoryQueue;
@@ -107,7 +108,6 @@ pub(super) struct Site {
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) directory: Arc<Directory>,
     pub(super) breakers: Breakerbox,
-    pub(super) metrics: Arc<Metrics>,
     pub(super) written: Arc<Written>,
     couriers: Arc<Couriers>,
     started: Instant,
@@ -129,14 +129,16 @@ impl Site {
         let directory = Arc::new(Directory::new(Defaults::default()));
         let queue = Arc::new(MemoryQueue::new(Arc::clone(&directory)));
         let written = Arc::<Written>::default();
-        let metrics = Arc::new(Metrics::new());
         let couriers = Arc::new(Couriers { started, answers: Mutex::default(), seen: Mutex::default() });
         let heard: Arc<std::sync::OnceLock<std::sync::Weak<Dispatch>>> = Arc::default();
         let hears = Arc::clone(&heard);
+        // Circuits are in a database, and a database takes its time.
+        let store = FaultyStore::new(Arc::new(MemoryStore::with_clock(Virtual(started))));
+        store.delay(MILLISECOND / 2);
         let breakers = Breakerbox::builder()
             .policy(policy)
             .clock(Virtual(started))
-            .store(MemoryStore::with_clock(Virtual(started)))
+            .store(store)
             .observer(move |change| {
                 if let Some(dispatch) = hears.get().and_then(std::sync::Weak::upgrade) {
                     dispatch.circuit_changed(change);
@@ -151,7 +153,7 @@ impl Site {
             breakers: breakers.clone(),
             throttles: Some(Throttle::builder().clock(Virtual(started)).build_keyed(10_000)),
             courier: couriers.clone(),
-            metrics: Arc::clone(&metrics),
+            metrics: Arc::new(Metrics::new()),
         };
         let dispatch = Dispatch::new(parts, settings);
         heard.set(Arc::downgrade(&dispatch)).unwrap();
@@ -160,7 +162,7 @@ impl Site {
         queue.is_taken_by(taker);
         assert!(directory.watch(Watch::over(&dispatch)));
         tokio::spawn(Arc::clone(&dispatch).run());
-        Self { queue, dispatch, directory, breakers, metrics, written, couriers, started }
+        Self { queue, dispatch, directory, breakers, written, couriers, started }
     }
 
     pub(super) fn tenant(&self, name: &str) -> TenantId {
