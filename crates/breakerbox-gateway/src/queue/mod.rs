@@ -13,8 +13,12 @@
 //! **Durability.** When a method returns `Ok`, what it did survives a power cut. Accepting is one transaction: the events, a
 //! delivery for each endpoint, the idempotency key.
 //!
-//! **Leases.** A delivery that is claimed belongs to its claimer until the lease ends. Whoever settles shows the lease; if it
-//! is not current any more, nothing is changed ([`Settled::Fenced`]). Leases of an earlier start of the same file are void.
+//! **Leases.** A delivery that is claimed belongs to its claimer until the lease has ended and was reclaimed. Whoever settles
+//! shows the lease; if it is not current any more, nothing is changed ([`Settled::Fenced`]). Leases of an earlier start of the
+//! same file are void, and their numbers never come again.
+//!
+//! **Answers that nobody waits for.** Whoever drops the future of an accept or a claim does not undo it. What was leased or
+//! woken for them comes back with the next [`reclaim`](Queue::reclaim).
 //!
 //! **Cost.** A claim costs the same however much is parked, in the future, or finished.
 
@@ -193,7 +197,7 @@ pub enum QueueError {
 /// What to lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// What is due in a lane at one priority, the oldest first.
+    /// What is due in a lane at one priority, the longest due first. What has expired is given up and not leased.
     Due {
         /// Where.
         lane: LaneId,
@@ -204,8 +208,9 @@ pub enum Claim {
         /// For how long.
         lease: Duration,
     },
-    /// One delivery to probe with: the first due one, by priority and age, that has not failed a probe in this outage; else the
-    /// one that is due next, pulled forward.
+    /// One delivery to probe with. The first due one, by priority and age, that has not failed a probe in this outage; else the
+    /// next due one of which that is true, pulled forward, so that a poison payload that backs off is not probed with again
+    /// and again; else whichever is due first.
     Probe {
         /// Where.
         lane: LaneId,

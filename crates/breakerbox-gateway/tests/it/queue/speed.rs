@@ -1,7 +1,9 @@
 //! How fast the writer is, and what it spends. Not a test: run it by hand, with
-//! `cargo test --release -p breakerbox-gateway --test it -- --ignored --nocapture queue::speed`.
+//! `cargo test --release -p breakerbox-gateway --test it -- --ignored --nocapture
+//! --test-threads=1 queue::speed`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,16 +19,16 @@ use super::sqlite::SqliteRig;
 
 const TASKS: usize = 32;
 
-/// Time on the processor of the threads of this name, in nanoseconds.
+/// Time on the processor of the thread of this name, in nanoseconds. There must be one: with two measurements in one process
+/// each would count the other's work.
 fn spent(name: &str) -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|entry| entry.path());
-    let named =
-        tasks.filter(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    let spent = named.filter_map(|path| {
-        let stat = fs::read_to_string(path.join("schedstat")).ok()?;
-        stat.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    spent.sum()
+    let is_named =
+        |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let named: Vec<_> = tasks.filter(is_named).collect();
+    assert_eq!(named.len(), 1, "{name}: run one measurement at a time, with --test-threads=1");
+    let stat = fs::read_to_string(named[0].join("schedstat")).unwrap();
+    stat.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -86,6 +88,7 @@ async fn accepted_and_settled() {
     drop(unsettled.acquire_many(1_024).await.unwrap());
     let elapsed = start.elapsed();
     let (writer, copier) = (spent("queue-writer") - writer, spent("queue-checkpoin") - copier);
+    assert!(u128::from(writer) <= elapsed.as_nanos(), "one thread can't be busier than all the time");
     took.sort();
     let events = took.len() as u64;
     assert_eq!(settled.load(Ordering::Relaxed), events);
@@ -141,10 +144,11 @@ async fn drained() {
         }
         while settles.join_next().await.is_some() {}
     }
-    let spent = spent("queue-writer") - before;
+    let (spent, elapsed) = (spent("queue-writer") - before, start.elapsed());
+    assert!(u128::from(spent) <= elapsed.as_nanos(), "one thread can't be busier than all the time");
     println!(
         "claimed and settled: {:.0}/s; writer {:.1} us each",
-        count as f64 / start.elapsed().as_secs_f64(),
+        count as f64 / elapsed.as_secs_f64(),
         spent as f64 / 1e3 / count as f64
     );
 }
