@@ -252,6 +252,10 @@ async fn idle_records_go_from_the_file_and_the_others_stay() {
     site.restart().await;
     assert!(site.record("short").await.is_none() && site.record("long").await.is_some());
     site.clock.advance(2 * hour);
+    assert!(
+        site.record("long").await.is_none(),
+        "what was left of its time is counted from the start before"
+    );
     site.restart().await;
     assert!(site.record("long").await.is_none() && site.record("for ever").await.is_some());
 }
