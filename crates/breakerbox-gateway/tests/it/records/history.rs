@@ -18,7 +18,11 @@ fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     };
     let change = Change {
         from: Status::Closed,
-        to: [Status::Open, Status::HalfOpen, Status::Disabled][epoch as usize % 3],
+        to: match epoch % 3 {
+            0 => Status::Open,
+            1 => Status::HalfOpen,
+            _ => Status::Disabled,
+        },
         at,
         epoch: Epoch(epoch),
         cause,

@@ -25,9 +25,10 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn filters()
--> impl Strategy<Value = (Option<usize>, Option<usize>, Option<usize>, Option<StateName>, Option<(u64, u64)>)>
-{
+/// What is asked: the places of tenant, endpoint and type, a state, and from and until in seconds.
+type Asked = (Option<usize>, Option<usize>, Option<usize>, Option<StateName>, Option<(u64, u64)>);
+
+fn filters() -> impl Strategy<Value = Asked> {
     (
         proptest::option::of(0..2_usize),
         proptest::option::of(0..4_usize),
