@@ -78,11 +78,12 @@ pub(super) fn completed(mut document: OpenApi) -> Value {
 
 /// Sets right what the macros can't say: a parameter is there or not, and never `null`; and a described enum is no object.
 fn tidied(mut value: Value) -> Value {
-    for item in value["paths"].as_object_mut().into_iter().flat_map(Map::values_mut) {
-        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
-            for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
-                without_null(&mut parameter["schema"]);
-            }
+    let paths = value.get_mut("paths").and_then(Value::as_object_mut);
+    let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
+    for operation in items.flat_map(Map::values_mut) {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
+            parameter.get_mut("schema").into_iter().for_each(without_null);
         }
     }
     without_objects(&mut value);
@@ -90,7 +91,7 @@ fn tidied(mut value: Value) -> Value {
 }
 
 fn without_null(schema: &mut Value) {
-    if let Some(types) = schema["type"].as_array_mut() {
+    if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
         types.retain(|one| one != "null");
         if let [only] = &types[..] {
             schema["type"] = only.clone();
@@ -149,7 +150,6 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     let (has_query, has_header) = (any("in", "query"), any("in", "header"));
     let if_match = any("name", "if-match");
     let is_open = path == "/healthz" || path == "/readyz";
-    let submits = path.starts_with("/v1/events") && method == "post";
     let changes = matches!(method, "post" | "patch" | "delete");
     for status in [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503, 507] {
         let can_be = match status {
@@ -158,9 +158,8 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             404 => path.contains('{') || has_body || has_query,
             408 | 413 | 415 => has_body,
             422 => has_body || path.starts_with("/v1/circuits") && changes,
-            409 => changes || submits,
+            409 | 507 => changes,
             412 => if_match,
-            507 => changes,
             _ => true,
         };
         if can_be {

@@ -92,6 +92,7 @@ fn every_operation_says_enough() {
             }
         }
     }
+    assert!(!document.to_string().contains(":null"), "nothing is there without a value");
     // References lead somewhere.
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
