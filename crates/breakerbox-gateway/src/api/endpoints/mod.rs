@@ -130,7 +130,7 @@ async fn show(
     request_body = EndpointChange,
     params(
         ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -169,7 +169,7 @@ struct DeletedView {
     tag = "endpoints",
     params(
         ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "It is gone", body = DeletedView)),
     security(("api_key" = ["manage"])),

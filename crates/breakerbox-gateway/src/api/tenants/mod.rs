@@ -108,7 +108,7 @@ async fn show(
     request_body = TenantChange,
     params(
         ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -140,7 +140,7 @@ async fn change(
     tag = "tenants",
     params(
         ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", pattern = "^\"[1-9][0-9]{0,17}\"$|^\\*$"),
+        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 204, description = "It is gone")),
     security(("api_key" = ["admin"])),
