@@ -7,7 +7,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use super::failure::Failure;
+use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
 use crate::config::{self, Config, Loaded, Sources};
@@ -75,6 +75,9 @@ fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
 fn start(loaded: &Loaded) -> Result<(), Failure> {
     let config = &loaded.config;
     telemetry::log::start(&config.log);
+    for name in &loaded.unknown_variables {
+        warn!("the variable {name} is no setting, and means nothing here");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -83,7 +86,7 @@ fn start(loaded: &Loaded) -> Result<(), Failure> {
 }
 
 async fn serve(config: &Config) -> Result<(), Failure> {
-    let failed = |error: StartError| Failure::Environment(described(&error));
+    let failed = |error: StartError| Failure::Environment(with_sources(&error));
     let gateway = Gateway::start(config).await.map_err(failed)?;
     print(&welcome(&gateway, config))?;
     told_to_stop().await.map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
@@ -128,18 +131,4 @@ Add an endpoint, and send it an event:
 More keys: breakerbox keys create. The API: {url}/docs
 "
     )
-}
-
-/// An error with what caused it.
-fn described(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -169,6 +169,18 @@ fn listings_go_through_all_pages_and_stop_where_they_are_told() {
 }
 
 #[test]
+fn an_empty_page_is_not_the_last_and_a_full_listing_asks_for_no_more() {
+    let api = FakeApi::start(|asked| match asked.path.contains("cursor=") {
+        false => Answer::ok(json!({"items": [], "next": "on"})),
+        true => Answer::ok(json!({"items": [{"id": "a"}, {"id": "b"}], "next": "further"})),
+    });
+    let ended = against(&api, &["tenants", "list", "--limit", "2", "--quiet"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "a\nb\n"), "{}", ended.stderr);
+    let asked: Vec<_> = api.asked().iter().map(Asked::line).collect();
+    assert_eq!(asked, ["GET /v1/tenants?limit=2", "GET /v1/tenants?limit=2&cursor=on"]);
+}
+
+#[test]
 fn filters_become_a_query() {
     let api = answering(json!({"items": [], "next": null}));
     let ended =

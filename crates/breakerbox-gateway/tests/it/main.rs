@@ -26,3 +26,4 @@ mod replay_errors;
 mod replay_output;
 mod sending;
 mod signatures;
+mod try_it_out;

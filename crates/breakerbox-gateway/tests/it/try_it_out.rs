@@ -1,0 +1,180 @@
+//! The guide's tour with real processes: a gateway, a receiver, and every command between them. What the commands ask and
+//! what the API answers must be the same words.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::program::{Ended, Program};
+
+/// A process that is killed when this is dropped.
+struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(arguments: &[&str], folder: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_breakerbox"))
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// The first word of its output that begins so.
+    fn word(&mut self, beginning: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "it ended without saying {beginning}");
+            let trimmed = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+            if let Some(word) = line.split([' ', '"', ',', '\n']).find(|word| word.starts_with(beginning)) {
+                return trimmed(word);
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Tour {
+    url: String,
+    key: String,
+}
+
+impl Tour {
+    fn run(&self, arguments: &[&str]) -> Ended {
+        let program = Program::new(arguments).args(&["--json"]);
+        program.env("BREAKERBOX_URL", &self.url).env("BREAKERBOX_API_KEY", &self.key).run()
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ended = self.run(arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
+        if ended.stdout.trim().is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&ended.stdout).unwrap()
+        }
+    }
+
+    /// Asks until it is as it should be.
+    #[track_caller]
+    fn until(&self, arguments: &[&str], is_so: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let answer = self.json(arguments);
+            if is_so(&answer) {
+                return answer;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{arguments:?}: {answer}");
+        }
+    }
+}
+
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}: {value}"))
+}
+
+#[test]
+fn the_tour_of_the_guide() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8", "--log-level", "off"];
+    let mut gateway = Running::start(&arguments, folder.path());
+    let url = gateway.word("http://");
+    let key = gateway.word("bbx_");
+    let tour = Tour { url, key };
+
+    // A receiver, and an endpoint for it.
+    let mut secretless = Running::start(&["listen", "--listen", "127.0.0.1:0", "--json"], folder.path());
+    let destination = format!("{}/", secretless.word("http://"));
+    let endpoint = tour.json(&["endpoints", "create", &destination, "--type", "invoice.*", "timeout=5s"]);
+    let (endpoint_id, secret) = (text(&endpoint, "/id").to_owned(), text(&endpoint, "/secret").to_owned());
+    assert_eq!(text(&tour.json(&["endpoints", "secrets", &endpoint_id]), "/secrets/0/secret"), secret);
+
+    // An event arrives.
+    let event = tour.json(&["send", "invoice.paid", "{\"amount\": 1200}", "--priority", "high"]);
+    assert_eq!(event["deliveries"], 1);
+    let of_event = ["deliveries", "list", "--event", text(&event, "/id")];
+    let delivered = tour.until(&of_event, |found| found.pointer("/0/state") == Some(&"delivered".into()));
+    let delivery = text(&delivered, "/0/id");
+    assert_eq!(tour.json(&["deliveries", "attempts", delivery])[0]["status"], 200);
+    assert_eq!(text(&tour.json(&["deliveries", "show", delivery]), "/type"), "invoice.paid");
+    tour.json(&["deliveries", "resend", delivery]);
+    tour.json(&["deliveries", "resend-all", "--endpoint", &endpoint_id]);
+    assert_eq!(tour.json(&["endpoints", "test", &endpoint_id])["ok"], true);
+
+    // Circuits, by their endpoint.
+    let forced = tour.json(&["circuits", "force-open", &endpoint_id, "--reason", "a tour"]);
+    assert_eq!((text(&forced, "/state"), text(&forced, "/mode/reason")), ("open", "a tour"));
+    let circuit = text(&forced, "/id");
+    tour.until(&["circuits", "list", "--state", "open"], |found| {
+        found.pointer("/0/id") == Some(&circuit.into())
+    });
+    let waiting = tour.json(&["send", "invoice.paid"]);
+    // It may have been leased when it was accepted, and is handed back then.
+    let of_waiting = ["deliveries", "list", "--event", text(&waiting, "/id")];
+    let parked = tour.until(&of_waiting, |found| found.pointer("/0/parked") == Some(&true.into()));
+    tour.json(&["deliveries", "cancel", text(&parked, "/0/id")]);
+    for (order, state) in [
+        ("force-closed", "closed"),
+        ("disable", "disabled"),
+        ("enable", "open"),
+        ("release", "open"),
+        ("reset", "closed"),
+    ] {
+        let shown = tour.json(&["circuits", order, circuit, "--reason", "a tour"]);
+        assert_eq!(text(&shown, "/state"), state, "{order}");
+    }
+    assert_eq!(text(&tour.json(&["circuits", "show", circuit]), "/state"), "closed");
+    tour.until(&["circuits", "history", circuit], |found| {
+        found.pointer("/0/cause") == Some(&"reset".into())
+            && found.pointer("/0/reason") == Some(&"a tour".into())
+    });
+
+    // Endpoints and tenants.
+    assert_eq!(tour.json(&["endpoints", "change", &endpoint_id, "max_in_flight=8"])["max_in_flight"], 8);
+    assert_eq!(tour.json(&["endpoints", "disable", &endpoint_id])["disabled_because"], "owner");
+    assert_eq!(tour.json(&["endpoints", "enable", &endpoint_id])["enabled"], true);
+    assert_eq!(
+        tour.json(&["endpoints", "rotate", &endpoint_id])["secrets"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(tour.json(&["tenants", "create", "acme", "name=Acme"])["name"], "Acme");
+    let changed = tour.json(&["tenants", "change", "acme", "policy={\"window\":\"5m\"}", "retry=[\"1s\"]"]);
+    assert_eq!(changed["policy"]["window"], "5m");
+    assert_eq!(tour.json(&["tenants", "disable", "acme"])["enabled"], false);
+    assert_eq!(tour.json(&["tenants", "enable", "acme"])["enabled"], true);
+    assert_eq!(text(&tour.json(&["tenants", "show", "acme"]), "/id"), "acme");
+    tour.json(&["tenants", "secrets", "acme"]);
+    assert_eq!(tour.json(&["tenants", "list"]).as_array().map(Vec::len), Some(2));
+
+    // Keys: one that may only send, and then not even that.
+    let arguments =
+        ["keys", "create", "--name", "ci", "--scope", "send", "--tenant", "acme", "--expires-after", "1h"];
+    let created = tour.json(&arguments);
+    let sender = Tour { url: tour.url.clone(), key: text(&created, "/key").into() };
+    assert_eq!(sender.json(&["send", "a"])["deliveries"], 0);
+    assert_eq!(sender.run(&["tenants", "list"]).code, 4);
+    assert_eq!(tour.json(&["keys", "list", "--tenant", "acme"])[0]["name"], "ci");
+    assert!(tour.json(&["keys", "revoke", text(&created, "/id")])["revoked_at"].is_string());
+    assert_eq!(sender.run(&["send", "a"]).code, 4);
+    assert_eq!(tour.run(&["endpoints", "create", "gopher://x"]).code, 2);
+
+    tour.json(&["tenants", "delete", "acme"]);
+    assert!(tour.json(&["endpoints", "delete", &endpoint_id])["cancelled"].is_number());
+}
