@@ -169,6 +169,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Connections to the API at once.
     pub connections: u32,
+    /// Requests in a minute from one address without a valid API key.
+    pub auth_failures: u32,
     /// How much of one tenant's work may wait.
     pub backlog: Backlog,
     /// Free disk space below which nothing more is accepted, in bytes.
@@ -185,6 +187,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
             connections: 4_096,
+            auth_failures: 30,
             backlog: Backlog::default(),
             reserve: 512 << 20,
         }

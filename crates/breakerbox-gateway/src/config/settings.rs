@@ -198,6 +198,12 @@ pub static SETTINGS: &[Setting] = &[
         "Connections to the API at once. Each needs a file descriptor."
     ),
     setting!(
+        "limits.auth_failures",
+        limits.auth_failures,
+        count(1, 1_000_000),
+        "Requests in a minute from one address without a valid API key; more are answered 429."
+    ),
+    setting!(
         "limits.backlog_count",
         limits.backlog.count,
         Count { least: 1, most: 1_000_000_000_000_u64 },

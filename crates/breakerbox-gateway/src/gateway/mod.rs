@@ -244,13 +244,13 @@ fn limits(config: &Config) -> api::Limits {
         bodies: size(limits.bodies),
         body_timeout: limits.body_timeout,
         open_metrics: config.metrics.public,
+        auth_failures: limits.auth_failures,
         connections: Connections {
             most: limits.connections as usize,
             header_timeout: limits.header_timeout,
             grace: API_GRACE,
             ..Connections::default()
         },
-        ..api::Limits::default()
     }
 }
 

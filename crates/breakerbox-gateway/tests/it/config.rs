@@ -39,6 +39,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("limits.body_timeout", "\"5s\"", "5s"),
     ("limits.header_timeout", "\"5s\"", "5s"),
     ("limits.connections", "100", "100"),
+    ("limits.auth_failures", "5", "5"),
     ("limits.backlog_count", "10_000_000_000", "10000000000"),
     ("limits.backlog_bytes", "\"1TiB\"", "1TiB"),
     ("limits.reserve", "\"1GiB\"", "1GiB"),
