@@ -2,11 +2,9 @@
 
 use breakerbox_core::Timestamp;
 
+use super::pace::Pace;
 use super::{Ended, Sleep};
 use crate::objects::{Priority, TenantId};
-
-/// How many requests at once a lane begins with.
-const FIRST_LIMIT: u32 = 2;
 
 /// Of so many turns, each level that waits gets one.
 const ROUND: u8 = 16;
@@ -28,8 +26,7 @@ pub(super) struct Lane {
     pub(super) look: bool,
     levels: [Level; 4],
     in_flight: u32,
-    limit: u32,
-    max: u32,
+    pace: Pace,
     proven: bool,
     turn: u8,
 }
@@ -70,16 +67,14 @@ impl Lane {
             look: false,
             levels: [Level::default(); 4],
             in_flight: 0,
-            limit: FIRST_LIMIT.min(max.max(1)),
-            max: max.max(1),
+            pace: Pace::new(max),
             proven: false,
             turn: 0,
         }
     }
 
     pub(super) fn set_max(&mut self, max: u32) {
-        self.max = max.max(1);
-        self.limit = self.limit.min(self.max);
+        self.pace.set_max(max);
     }
 
     /// Whether its latest outcome was a success.
@@ -103,7 +98,7 @@ impl Lane {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
             && self.claims == 0
-            && self.in_flight < self.limit
+            && self.in_flight < self.pace.limit()
             && !self.levels.iter().any(is_due)
     }
 
@@ -116,7 +111,7 @@ impl Lane {
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0
-            && self.in_flight < self.limit
+            && self.in_flight < self.pace.limit()
             && (self.levels.iter().any(|level| level.is_due(now)) || (self.look && self.has_waiting()))
     }
 
@@ -219,13 +214,13 @@ impl Lane {
         match how {
             Ended::Success => {
                 self.proven = true;
-                self.limit = (self.limit + 1).min(self.max);
+                self.pace.success();
             }
             Ended::Failure => {
                 self.proven = false;
-                self.limit = (self.limit / 2).max(FIRST_LIMIT).min(self.max);
+                self.pace.failure(self.in_flight);
             }
-            Ended::Neither => {}
+            Ended::Neither => self.pace.neither(),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! | part | what it decides |
 //! | --- | --- |
 //! | [`Lanes`] | everything together: what arrived, who sleeps, who has a turn |
-//! | `lane` | one lane: how many at once, which priority next |
+//! | `lane` | one lane: what waits, which priority next |
+//! | `pace` | how many of a lane at once |
 //! | `ring` | among tenants and their lanes: who is next |
 //! | [`Slots`] | how many in all, and for whom the last ones are |
 //!
@@ -21,6 +22,7 @@
 //! is in no ring, and nobody looks at its rows.
 
 mod lane;
+mod pace;
 mod ring;
 mod slots;
 #[cfg(test)]

@@ -1,0 +1,110 @@
+//! How many requests a lane may have in flight: more with each success, half as many when the endpoint has had enough.
+//!
+//! Up to where it was too much the last time the limit grows with each success, beyond that by one for each whole round. An
+//! endpoint that turns away what is too much does so at once, many times in a row, and that would open its circuit: so it is
+//! approached slowly once it is known where that begins. Requests that were under way when the limit fell say nothing new.
+
+/// How many at first, and at the least.
+const FIRST: u32 = 2;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    limit: u32,
+    max: u32,
+    /// Half of what was too much; from here on it grows slowly.
+    careful_from: u32,
+    /// Successes since the limit last changed, while it grows slowly.
+    round: u32,
+    /// Of those in flight when the limit last fell, so many are still to end.
+    excused: u32,
+}
+
+impl Pace {
+    pub(super) fn new(max: u32) -> Self {
+        let max = max.max(1);
+        Self { limit: FIRST.min(max), max, careful_from: u32::MAX, round: 0, excused: 0 }
+    }
+
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.max = max.max(1);
+        self.limit = self.limit.min(self.max);
+    }
+
+    pub(super) const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(super) fn success(&mut self) {
+        self.excused = self.excused.saturating_sub(1);
+        self.round += 1;
+        if self.limit < self.careful_from || self.round >= self.limit {
+            self.limit = (self.limit + 1).min(self.max);
+            self.round = 0;
+        }
+    }
+
+    /// So many others are in flight.
+    pub(super) fn failure(&mut self, in_flight: u32) {
+        if self.excused > 0 {
+            self.excused -= 1;
+            return;
+        }
+        self.limit = (self.limit / 2).max(FIRST).min(self.max);
+        self.careful_from = self.limit;
+        self.round = 0;
+        self.excused = in_flight;
+    }
+
+    /// One ended that says nothing about the endpoint.
+    pub(super) fn neither(&mut self) {
+        self.excused = self.excused.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An endpoint that takes so many at once: each round is sent together, and what is too much is turned away at once.
+    fn rounds(pace: &mut Pace, takes: u32, count: u32) -> Vec<(u32, u32)> {
+        let round = |_| {
+            let sent = pace.limit();
+            let refused = sent.saturating_sub(takes);
+            (0..refused).for_each(|n| pace.failure(sent - 1 - n));
+            (0..sent - refused).for_each(|_| pace.success());
+            (sent, refused)
+        };
+        (0..count).map(round).collect()
+    }
+
+    #[test]
+    fn doubles_with_each_round_until_it_is_too_much() {
+        let mut pace = Pace::new(64);
+        let sent: Vec<_> = rounds(&mut pace, 1_000, 7).into_iter().map(|round| round.0).collect();
+        assert_eq!(sent, [2, 4, 8, 16, 32, 64, 64]);
+    }
+
+    #[test]
+    fn once_it_was_too_much_it_is_never_much_too_much_again() {
+        let mut pace = Pace::new(64);
+        let rounds = rounds(&mut pace, 10, 200);
+        let refused: Vec<_> = rounds.iter().map(|round| round.1).collect();
+        assert_eq!(refused.iter().max(), Some(&6), "16 were tried once");
+        assert!(refused[4..].iter().all(|refused| *refused <= 1), "{refused:?}");
+        let sent: u32 = rounds[20..].iter().map(|round| round.0 - round.1).sum();
+        assert!(sent > 180 * 7, "most of what it takes is used: {sent}");
+    }
+
+    #[test]
+    fn it_never_leaves_its_bounds() {
+        let mut pace = Pace::new(1);
+        assert_eq!(pace.limit(), 1);
+        pace.success();
+        assert_eq!(pace.limit(), 1);
+        pace.set_max(8);
+        (0..20).for_each(|_| pace.success());
+        assert_eq!(pace.limit(), 8);
+        (0..20).for_each(|_| pace.failure(0));
+        assert_eq!(pace.limit(), FIRST);
+    }
+}
