@@ -29,7 +29,8 @@ const SECRET: &str = "the-victims-own-words";
 pub fn prove(program: &Path) -> Result<Findings> {
     let receiver = Receiver::start()?;
     let limit = format!("{}s", TO_ARRIVE.as_secs());
-    let mut gateway = Settings::new(program).flag("--limits-request-timeout", limit).start()?;
+    let settings = Settings::new(program).flag("--limits-header-timeout", &limit);
+    let mut gateway = settings.flag("--limits-body-timeout", &limit).start()?;
     let api = gateway.api().clone();
     let mut findings = Findings::new("hostile clients");
     let victim = victim(&api, &receiver)?;
@@ -125,7 +126,7 @@ fn victim(api: &Api, receiver: &Receiver) -> Result<Victim> {
 
 fn key(api: &Api, tenant: &str, scopes: &[&str]) -> Result<String> {
     let made = api.post("/v1/keys", &json!({"name": "a key", "tenant": tenant, "scopes": scopes}))?;
-    let key = made.get("key").or(made.get("secret")).and_then(Value::as_str);
+    let key = made.get("key").and_then(Value::as_str);
     key.map(str::to_owned).with_context(|| format!("a new key is shown once: {made}"))
 }
 

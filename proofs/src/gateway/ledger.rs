@@ -71,7 +71,7 @@ pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[S
     ledger.delivered = (accepted.len() - missing.len()) * paths.len();
     for event in missing {
         let (status, answer) = api.ask(&reqwest::Method::GET, &deliveries_of(&event.id), None)?;
-        let deliveries = answer.pointer("/data").or(answer.pointer("/deliveries")).and_then(Value::as_array);
+        let deliveries = answer.get("items").and_then(Value::as_array);
         let states: Vec<_> = deliveries.into_iter().flatten().map(state).collect();
         if status != 200 || states.len() < paths.len() {
             ledger.lost.push(format!("{} has {} deliveries: {status} {answer}", event.id, states.len()));

@@ -107,11 +107,9 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
 
 /// The power is cut while the folder is made. Afterwards it must start as if nothing had been.
 fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
-    let mut gateway = gateway.clone().start()?;
-    gateway.kill()?;
-    for entry in fs::read_dir(gateway.data())? {
-        fs::remove_file(entry?.path())?;
-    }
+    let mut gateway = gateway.clone().prepare()?;
+    // What is not there can't be watched.
+    fs::create_dir_all(gateway.data())?;
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
     // It may be ready before so many operations: then it was not cut, which is no use and no harm.

@@ -64,8 +64,18 @@ impl Settings {
     /// # Errors
     /// If it does not start, or prints no admin key.
     pub fn start(self) -> Result<Gateway, GatewayError> {
+        let mut gateway = self.prepare()?;
+        gateway.start_again()?;
+        Ok(gateway)
+    }
+
+    /// One that was never started.
+    ///
+    /// # Errors
+    /// If there is no folder or no port for it.
+    pub fn prepare(self) -> Result<Gateway, GatewayError> {
         let own = tempfile::Builder::new().prefix("gateway").tempdir()?;
-        let mut gateway = Gateway {
+        Ok(Gateway {
             data: self.folder.clone().unwrap_or_else(|| own.path().join("data")),
             log: own.path().join("log"),
             address: quiet_address()?,
@@ -73,9 +83,7 @@ impl Settings {
             api: None,
             settings: self,
             _own: own,
-        };
-        gateway.start_again()?;
-        Ok(gateway)
+        })
     }
 }
 
