@@ -26,8 +26,7 @@ const BYTES_EACH: u64 = 1_024;
 
 /// The lowest id of what is remembered.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
-    let since = now.before(REMEMBERED);
-    Id::first_at(since).number()
+    Id::first_at(now.before(REMEMBERED)).number()
 }
 
 pub(super) struct Accept {

@@ -47,7 +47,7 @@ struct Until {
 
 impl Until {
     fn of(keep: &Retention, now: Timestamp) -> Self {
-        Self { finished: micros(back(now, keep.finished)), failed: micros(back(now, keep.failed)) }
+        Self { finished: micros(now.before(keep.finished)), failed: micros(now.before(keep.failed)) }
     }
 
     fn is_over(self, state: i64, finished_at: Option<i64>) -> bool {
@@ -75,7 +75,7 @@ impl Sweep {
         }
         let until = Until::of(&keep, now);
         // Nothing younger can have been finished long enough ago.
-        let end = Id::first_at(back(now, keep.finished.min(keep.failed))).number();
+        let end = Id::first_at(now.before(keep.finished.min(keep.failed))).number();
         let after = self.position;
         let found =
             database.read(move |connection| Ok::<_, QueueError>(look(connection, after, end, until, limit)?));
@@ -226,7 +226,7 @@ fn forget_lanes(
     after: i64,
     limit: usize,
 ) -> rusqlite::Result<i64> {
-    let unused = back(writing.now, keep.finished.max(keep.failed) + Duration::from_secs(2 * 86_400));
+    let unused = writing.now.before(keep.finished.max(keep.failed) + Duration::from_secs(2 * 86_400));
     let looked = writing
         .connection
         .prepare_cached(
