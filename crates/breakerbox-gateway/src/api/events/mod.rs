@@ -201,3 +201,16 @@ fn answer(accepted: &impl Serialize, repeated: bool) -> Response {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_body_tell_requests_apart() {
+        let of = |path, body: &'static str| fingerprint("k".to_owned(), path, &body.into()).fingerprint;
+        assert_eq!(of("/v1/events", "{}"), of("/v1/events", "{}"));
+        assert_ne!(of("/v1/events", "{}"), of("/v1/events/batch", "{}"));
+        assert_ne!(of("/v1/events", "{}"), of("/v1/events", "{ }"));
+    }
+}
