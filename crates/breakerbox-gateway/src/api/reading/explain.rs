@@ -82,11 +82,16 @@ impl de::Error for Fault {
     }
 
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Code::InvalidField, format!("must be {expected}, but is {}", kind_of(found)))
+        Self::new(Code::InvalidField, format!("must be {}, but is {}", plain(expected), kind_of(found)))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Code::InvalidField, format!("must be {expected}, but is {found}"))
+        let found = match found {
+            de::Unexpected::Unsigned(number) => number.to_string(),
+            de::Unexpected::Signed(number) => number.to_string(),
+            other => kind_of(other).to_owned(),
+        };
+        Self::new(Code::InvalidField, format!("must be {}, but is {found}", plain(expected)))
     }
 
     fn invalid_length(found: usize, expected: &dyn de::Expected) -> Self {
@@ -114,6 +119,21 @@ impl de::Error for Fault {
 /// Whether a path leads to this field or into it.
 fn is_within(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// What is expected, in words: derived types name Rust's.
+fn plain(expected: &dyn de::Expected) -> String {
+    let named = expected.to_string();
+    match named.as_str() {
+        "u32" => "a whole number from 0 to 4294967295".to_owned(),
+        "u64" => "a whole number from 0 on".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        _ => named,
+    }
 }
 
 /// Values are not repeated: they may be secrets, and they may be long.
@@ -271,7 +291,7 @@ mod tests {
             (
                 json!({"name": "a", "inner": [{"count": 1}, {"count": "x"}]}),
                 "inner[1].count",
-                "must be u32, but is a text",
+                "must be a whole number from 0 to 4294967295, but is a text",
             ),
             (json!({"nam": "a"}), "nam", "there is no such field; did you mean `name`?"),
             (json!({"name": "a", "zzz": 1}), "zzz", "there is no such field; there are `name` and `inner`"),
@@ -283,7 +303,11 @@ mod tests {
                 "must be `left` or `right`",
             ),
             (json!({"name": "a", "inner": [{"count": 1, "way": 3}]}), "inner[0].way", "must be a text"),
-            (json!({"name": "a", "inner": [{"count": -1}]}), "inner[0].count", "must be u32, but is `-1`"),
+            (
+                json!({"name": "a", "inner": [{"count": -1}]}),
+                "inner[0].count",
+                "must be a whole number from 0 to 4294967295, but is -1",
+            ),
         ];
         for (value, field, why) in table {
             let problem =
