@@ -99,6 +99,13 @@ impl Builder {
         self
     }
 
+    /// No other process shares this store. Then nobody else's successes can be on their way, and a trip takes place at once: in
+    /// a fleet, local-first, it waits for a second and a half for them.
+    pub fn alone(mut self) -> Self {
+        self.settings.is_alone = true;
+        self
+    }
+
     /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
     pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
         self.settings.on_loss = on_loss;

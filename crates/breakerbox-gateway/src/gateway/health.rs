@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use crate::api::{Health, HealthReport};
 use crate::queue::records::Records;
-use crate::queue::sqlite::{Database, FreeSpace};
+use crate::queue::sqlite::{Database, FreeSpace, SqliteCircuits};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 use crate::work::Dispatch;
@@ -37,6 +37,7 @@ impl Health for Report {
 pub(super) struct Watcher {
     pub(super) database: Database,
     pub(super) breakers: Breakerbox,
+    pub(super) circuits: Arc<SqliteCircuits>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) records: Arc<dyn Records>,
@@ -67,7 +68,7 @@ impl Watcher {
     async fn look(&self) -> Vec<String> {
         let mut degraded = Vec::new();
         let parked = self.look_at_dispatch();
-        self.look_at_circuits(&mut degraded);
+        self.look_at_circuits(&mut degraded).await;
         self.look_at_backlog(parked, &mut degraded).await;
         self.look_at_disk(&mut degraded);
         degraded
@@ -83,7 +84,12 @@ impl Watcher {
         seen.parked
     }
 
-    fn look_at_circuits(&self, degraded: &mut Vec<String>) {
+    async fn look_at_circuits(&self, degraded: &mut Vec<String>) {
+        match self.circuits.write_rest().await {
+            Ok(0) => {}
+            Ok(unwritten) => degraded.push(format!("circuits: {unwritten} records are not on disk yet")),
+            Err(error) => degraded.push(format!("circuits: records can't be written: {error}")),
+        }
         let mut by_state = [0_i64; CircuitState::ALL.len()];
         self.breakers.for_each(|circuit| by_state[CircuitState::from(circuit.status()).place()] += 1);
         for (state, count) in CircuitState::ALL.iter().zip(by_state) {

@@ -36,7 +36,9 @@ pub use self::first_start::FirstStart;
 pub use self::start_error::StartError;
 use crate::api::{self, Connections, Services};
 use crate::config::Config;
-use crate::queue::sqlite::{Database, FreeSpace, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
+use crate::queue::sqlite::{
+    Database, FreeSpace, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords,
+};
 use crate::queue::{Defaults, Queue};
 use crate::secrets::KeySource;
 use crate::send::{AddressPolicy, Proxy, SendSettings, Sender, Trust};
@@ -74,13 +76,16 @@ impl Gateway {
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
         let sender = Sender::new(&send_settings(config)?)?;
 
-        let options = Options { reserve: config.limits.reserve, ..Options::default() };
+        let metrics = Arc::new(Metrics::new());
+        let counted = Arc::clone(&metrics);
+        let on_commit: OnCommit = Arc::new(move |writes, took| counted.committed(writes, took));
+        let options =
+            Options { reserve: config.limits.reserve, on_commit: Some(on_commit), ..Options::default() };
         let database = Database::open(&config.data, options)?;
         let sealed = SqliteRecords::anything_sealed(&database).await?;
         let keyring = key_source(config).keyring(sealed)?;
         let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)).await?);
         let directory = Arc::clone(records.directory());
-        let metrics = Arc::new(Metrics::new());
         let taker = Arc::new(Taker::default());
         let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), taker.clone()));
 
@@ -93,6 +98,7 @@ impl Gateway {
                 .policy(config.policy.build(config.delivery.timeout)?)
                 .max_circuits(config.circuits.max as usize)
                 .store(Arc::clone(&circuits) as Arc<dyn Store>)
+                .alone()
                 .observer(move |heard| {
                     scribe.note(heard);
                     metrics.transitions.of(heard.change.to).inc();
@@ -140,6 +146,7 @@ impl Gateway {
         let watcher = health::Watcher {
             database: database.clone(),
             breakers: breakers.clone(),
+            circuits: Arc::clone(&circuits),
             dispatch: Arc::clone(&dispatch),
             metrics: Arc::clone(&metrics),
             records: records.clone(),

@@ -5,6 +5,7 @@ use breakerbox_core::Status;
 
 use crate::delivery::{Fault, Reply};
 use crate::objects::FailReason;
+use crate::queue::{AcceptError, QueueError};
 
 /// One of a small set of words.
 pub trait Label: Copy + 'static {
@@ -172,6 +173,19 @@ impl From<Reply> for Class {
                 Fault::Reset => Self::Reset,
                 Fault::Protocol => Self::Protocol,
             },
+        }
+    }
+}
+
+impl From<&AcceptError> for Refused {
+    fn from(error: &AcceptError) -> Self {
+        match error {
+            AcceptError::UnknownTenant(_) | AcceptError::Url(_) => Self::Invalid,
+            AcceptError::BacklogFull { .. } => Self::BacklogFull,
+            AcceptError::KeyReused => Self::KeyReused,
+            AcceptError::DiskReserve { .. } | AcceptError::Queue(QueueError::DiskFull) => Self::DiskReserve,
+            AcceptError::Queue(QueueError::Busy) => Self::Overloaded,
+            AcceptError::Queue(_) => Self::Unavailable,
         }
     }
 }

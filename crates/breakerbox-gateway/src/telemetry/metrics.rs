@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeMetric, text};
 use prometheus_client::metrics::counter::Counter;
@@ -62,7 +63,7 @@ pub struct Metrics {
     pub request_seconds: Histogram,
     /// From being accepted to being delivered.
     pub delivery_seconds: Histogram,
-    /// From being accepted, or due again, to the request.
+    /// From being accepted to the first request.
     pub wait_seconds: Histogram,
     /// How often a gate refused a lane.
     pub refusals: ByLabel<Gate, Counter>,
@@ -116,8 +117,6 @@ pub struct Metrics {
     pub pruned: Counter,
     /// Deliveries that were given up because they waited for too long.
     pub expired: Counter,
-    /// Requests to the API that are under way.
-    pub api_requests: Gauge,
     registry: Arc<Registry>,
 }
 
@@ -147,7 +146,7 @@ impl Metrics {
             probes: counter(r, "probes", "Requests that probed a circuit"),
             request_seconds: seconds(r, "request", "How long a request took", &REQUEST),
             delivery_seconds: seconds(r, "delivery", "From being accepted to being delivered", &DELIVERY),
-            wait_seconds: seconds(r, "wait", "From being accepted, or due again, to the request", &DELIVERY),
+            wait_seconds: seconds(r, "wait", "From being accepted to the first request", &DELIVERY),
             refusals: by_label(r, "lane_refusals", "How often a gate refused a lane"),
             claims: counter(r, "claims", "How often lanes were claimed from"),
             claimed: counter(r, "claimed_deliveries", "Deliveries that were claimed"),
@@ -178,10 +177,17 @@ impl Metrics {
             wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
             pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),
             expired: counter(r, "expired_deliveries", "Deliveries that waited for too long"),
-            api_requests: gauge(r, "api_requests_in_flight", "Requests to the API that are under way"),
             registry: Arc::default(),
         };
         Self { registry: Arc::new(registry), ..metrics }
+    }
+
+    /// A transaction was committed.
+    pub fn committed(&self, writes: usize, took: Duration) {
+        self.commits.inc();
+        self.commit_seconds.observe(took.as_secs_f64());
+        #[allow(clippy::cast_precision_loss, reason = "there are never so many")]
+        self.commit_writes.observe(writes as f64);
     }
 
     /// What `/metrics` shows. Others may not add to it.

@@ -37,6 +37,9 @@ impl Dispatch {
             self.give_up_expired(leased, started_at).await;
             return;
         }
+        if leased.attempts == 0 {
+            self.metrics.wait_seconds.observe(started_at.since(leased.created_at).as_secs_f64());
+        }
         let is_probe = pass.permit.is_probe();
         let timeout = destination.timeout();
         let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));

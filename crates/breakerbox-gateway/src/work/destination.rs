@@ -229,17 +229,24 @@ impl Destinations {
     }
 
     /// A lane's endpoint changed: whoever asks next gets what holds now.
-    pub(super) fn forget(&self, lane: LaneId) {
+    pub(super) fn forget(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {
             self.buckets.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, *bucket);
         }
+        gone
     }
 
     /// A lane and its endpoint are gone for good.
-    pub(super) fn drop_lane(&self, lane: LaneId) {
-        self.forget(lane);
+    pub(super) fn drop_lane(&self, lane: LaneId) -> Option<Arc<Destination>> {
+        let gone = self.forget(lane);
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        gone
+    }
+
+    /// Whether an endpoint has this circuit.
+    pub(super) fn has_circuit(&self, key: &str) -> bool {
+        self.directory.endpoints().iter().any(|endpoint| *endpoint.circuit == *key)
     }
 
     /// A tenant changed: the same for its dynamic lanes.

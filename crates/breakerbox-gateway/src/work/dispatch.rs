@@ -76,6 +76,8 @@ pub struct Dispatch {
     pub(super) outages: Mutex<HashMap<Arc<str>, Epoch>>,
     /// Keys of the circuits of dynamic lanes.
     pub(super) dynamic: Mutex<HashMap<LaneId, Arc<str>>>,
+    /// Circuits of endpoints that were deleted.
+    pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
     pub(super) unsettled: Semaphore,
     stopping: AtomicBool,
@@ -120,6 +122,7 @@ impl Dispatch {
             lanes: Mutex::new(Lanes::new(settings.slots)),
             outages: Mutex::default(),
             dynamic: Mutex::default(),
+            orphans: Mutex::default(),
             woken: Notify::new(),
             unsettled: Semaphore::new(settings.max_unsettled),
             stopping: AtomicBool::new(false),

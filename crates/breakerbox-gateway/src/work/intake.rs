@@ -24,7 +24,14 @@ pub trait Intake: Send + Sync + 'static {
 #[async_trait]
 impl Intake for Arc<Dispatch> {
     async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
-        let mut accepted = self.queue.accept(batch).await?;
+        let events = batch.events.len() as u64;
+        let accepted = self.queue.accept(batch).await;
+        let mut accepted = accepted.inspect_err(|error| {
+            self.metrics.events_refused.of(error).inc_by(events);
+        })?;
+        if !accepted.repeated {
+            self.metrics.events_accepted.inc_by(events);
+        }
         self.arrived(&accepted.woken);
         self.metrics.handed_over.inc_by(accepted.taken.len() as u64);
         for leased in std::mem::take(&mut accepted.taken) {

@@ -1,15 +1,17 @@
 //! Upkeep: what is done now and then, in bounded pieces. Leases that ended are reclaimed, what waited for too long is given
 //! up, finished work is pruned, resends go on behind live traffic, and lanes are looked for that nobody knows of.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use breakerbox::{Attribution, Command};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
 use crate::objects::LaneId;
 use crate::queue::{Batch, QueueError, Retention};
+use crate::telemetry::labels::Outcome;
 
 /// How many rows one piece of upkeep concerns at the most.
 const PIECE: usize = 500;
@@ -58,8 +60,27 @@ impl Dispatch {
         loop {
             ticks.tick().await;
             self.piece_by_piece("reclaim", || self.queue.reclaim(PIECE)).await;
-            self.piece_by_piece("expire", || self.queue.expire(PIECE)).await;
-            self.piece_by_piece("cancel", || self.chores.cancel_orphans(PIECE)).await;
+            let expired = self.piece_by_piece("expire", || self.queue.expire(PIECE)).await;
+            self.metrics.expired.inc_by(expired);
+            self.metrics.deliveries.of(Outcome::Expired).inc_by(expired);
+            let cancelled = self.piece_by_piece("cancel", || self.chores.cancel_orphans(PIECE)).await;
+            self.metrics.deliveries.of(Outcome::Cancelled).inc_by(cancelled);
+            self.forget_orphans().await;
+        }
+    }
+
+    /// The circuit of a deleted endpoint would stay open for ever: nobody is left who could probe it.
+    async fn forget_orphans(&self) {
+        let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
+        for key in keys {
+            if self.destinations.has_circuit(&key) {
+                continue;
+            }
+            let by = Attribution::new("gateway", "its endpoint was deleted");
+            let (Ok(circuit), Ok(by)) = (self.breakers.circuit(&key), by) else { continue };
+            if let Err(error) = circuit.obey_store(Command::Reset, &by).await {
+                warn!(circuit = %key, %error, "its endpoint was deleted, and it can't be reset");
+            }
         }
     }
 
@@ -68,7 +89,8 @@ impl Dispatch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
+            let pruned = self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
+            self.metrics.pruned.inc_by(pruned);
             let before = self.now().before(history);
             self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
             self.lanes().tidy(IDLE_LANES);
@@ -95,21 +117,24 @@ impl Dispatch {
         }
     }
 
-    async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F)
+    /// Does what there is to do; answers how many rows it concerned.
+    async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F) -> u64
     where
         F: Future<Output = Result<Batch, QueueError>>,
     {
+        let mut done = 0;
         loop {
             match piece().await {
                 Ok(batch) => {
                     self.arrived(&batch.woken);
+                    done += batch.done;
                     if !batch.more {
-                        return;
+                        return done;
                     }
                 }
                 Err(error) => {
                     warn!(%error, what, "upkeep failed; trying again later");
-                    return;
+                    return done;
                 }
             }
             sleep(BETWEEN_PIECES).await;

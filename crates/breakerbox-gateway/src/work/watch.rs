@@ -35,7 +35,7 @@ impl Watcher for Watch {
             }
             Changed::TenantGone(tenant) => dispatch.destinations.forget_dynamic(tenant),
             Changed::Endpoint(endpoint) => {
-                dispatch.destinations.forget(endpoint.lane());
+                drop(dispatch.destinations.forget(endpoint.lane()));
                 let mut lanes = dispatch.lanes();
                 if lanes.knows(endpoint.lane()) {
                     lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
@@ -43,7 +43,9 @@ impl Watcher for Watch {
                 lanes.wake(endpoint.lane(), now);
             }
             Changed::EndpointGone(lane) => {
-                dispatch.destinations.drop_lane(lane);
+                let gone = dispatch.destinations.drop_lane(lane);
+                let keys = gone.map(|destination| Arc::from(destination.key()));
+                dispatch.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
                 dispatch.lanes().sleep(lane, Sleep::Disabled, now);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),

@@ -65,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
+    /// Nobody else uses the store.
+    pub(crate) is_alone: bool,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             reread_every: Duration::from_secs(2),
             on_loss: OnStoreLoss::Local,
             consistency: Consistency::LocalFirst,
+            is_alone: false,
         }
     }
 }
@@ -110,6 +113,8 @@ impl Fleet {
         let confirm = match self.settings.consistency {
             // Whatever anybody counted is in the store.
             Consistency::Strict => Duration::ZERO,
+            // There is nobody else.
+            _ if self.settings.is_alone => Duration::ZERO,
             // Told after so long, and then on its way.
             _ => HANDED_IN + self.settings.store_timeout,
         };

@@ -67,8 +67,10 @@ impl PolicyLayers {
         match layer {
             None | Some(Value::Null) => {}
             Some(Value::Object(names)) => {
-                if names.contains_key("preset") {
-                    self.names.clear();
+                if let Some(preset) = preset(names) {
+                    // When an endpoint is given up for good is the gateway's affair, unless the preset has a word on it.
+                    let disables = preset.disable_after() != Policy::default().disable_after();
+                    self.names.retain(|name, _| name.starts_with("disable_") && !disables);
                 }
                 self.names.extend(names.iter().map(|(name, value)| (name.clone(), value.clone())));
             }
@@ -95,8 +97,12 @@ impl PolicyLayers {
     }
 
     fn preset_says_how_long(&self) -> bool {
-        let preset = self.names.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok());
-        let policy = preset.and_then(|preset| Policy::builder().preset(preset).build().ok());
-        policy.is_some_and(|policy| policy.probe_timeout() != Policy::default().probe_timeout())
+        preset(&self.names).is_some_and(|policy| policy.probe_timeout() != Policy::default().probe_timeout())
     }
+}
+
+/// The policy of the preset that is named, if one is. A name that is none is refused when the policy is built.
+fn preset(names: &Map<String, Value>) -> Option<Policy> {
+    let preset = names.get("preset")?.as_str()?.parse().ok()?;
+    Policy::builder().preset(preset).build().ok()
 }

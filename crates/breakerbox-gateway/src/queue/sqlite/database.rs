@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use breakerbox::{Clock, WallClock};
 use breakerbox_core::Timestamp;
@@ -28,6 +29,9 @@ use crate::queue::QueueError;
 /// The file's name in a folder.
 const FILE: &str = "breakerbox.db";
 
+/// Who hears of commits.
+pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
+
 /// How a file is opened.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -38,6 +42,8 @@ pub struct Options {
     pub reserve: u64,
     /// Who says how many bytes are free; none: the file system.
     pub free_space: Option<FreeSpace>,
+    /// Hears of each commit: how many jobs it had, and how long it took. It must not wait.
+    pub on_commit: Option<OnCommit>,
     /// How many threads read.
     pub readers: usize,
     /// How many jobs may wait for the writer.
@@ -50,6 +56,7 @@ impl Default for Options {
             clock: Arc::new(WallClock),
             reserve: 512 << 20,
             free_space: None,
+            on_commit: None,
             readers: 2,
             waiting_jobs: 4_096,
         }
@@ -94,6 +101,7 @@ impl Database {
             line: Arc::clone(&line),
             clock: Arc::clone(&options.clock),
             checkpoints,
+            on_commit: options.on_commit,
         };
         let thread = thread::Builder::new().name("queue-writer".to_owned()).spawn(move || {
             writer.run();

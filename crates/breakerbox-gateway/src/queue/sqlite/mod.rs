@@ -44,7 +44,7 @@ mod upkeep;
 mod writer;
 
 pub use circuits::SqliteCircuits;
-pub use database::{Database, Options};
+pub use database::{Database, OnCommit, Options};
 pub use disk::FreeSpace;
 pub use error::OpenError;
 pub use migrations::{NEWEST, Schema};

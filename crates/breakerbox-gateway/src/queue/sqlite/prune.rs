@@ -242,8 +242,3 @@ fn forget_lanes(
     let is_end = looked.len() < limit;
     Ok(looked.last().filter(|_| !is_end).map_or(-1, |(lane, _)| *lane))
 }
-
-fn back(now: Timestamp, by: Duration) -> Timestamp {
-    let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-    Timestamp::from_micros(now.as_micros().saturating_sub(by))
-}

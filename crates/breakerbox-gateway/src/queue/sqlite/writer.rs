@@ -10,12 +10,14 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, ErrorCode};
 
 use super::checkpoints::Checkpoints;
+use super::database::OnCommit;
 use super::job::{Job, text_of};
 use super::ledger::Ledger;
 use super::line::Line;
@@ -75,6 +77,7 @@ pub(super) struct Writer {
     pub(super) line: Arc<Line>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) checkpoints: Checkpoints,
+    pub(super) on_commit: Option<OnCommit>,
 }
 
 /// What broke a transaction.
@@ -103,8 +106,12 @@ impl Writer {
     /// One transaction with as many of the group as go into it, and their answers.
     fn transact(&mut self, group: &mut VecDeque<Box<dyn Job>>, ran: &mut Vec<Box<dyn Job>>) {
         let mut hooks = Vec::new();
+        let began = Instant::now();
         let broken = match self.attempt(group, ran, &mut hooks) {
             Ok(()) => {
+                if let Some(hear) = &self.on_commit {
+                    hear(ran.len(), began.elapsed());
+                }
                 self.ledger.settled();
                 for hook in hooks {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {

@@ -72,6 +72,15 @@ async fn a_dead_endpoint_is_parked_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_trip_takes_place_at_once() {
+    let site = site();
+    let acme = site.tenant("acme");
+    site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
+    site.submit(&acme, "dead", 9, Priority::Medium).await;
+    site.until(200 * MILLISECOND, |site| site.circuit("dead").record().trips == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trip_a_failed_probe_and_a_closing_write_a_few_rows_however_much_is_parked() {
     let mut written = Vec::new();
     for parked in [10, 1_000] {

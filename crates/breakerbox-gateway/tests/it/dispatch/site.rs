@@ -139,6 +139,7 @@ impl Site {
             .policy(policy)
             .clock(Virtual(started))
             .store(store)
+            .alone()
             .observer(move |change| {
                 if let Some(dispatch) = hears.get().and_then(std::sync::Weak::upgrade) {
                     dispatch.circuit_changed(change);

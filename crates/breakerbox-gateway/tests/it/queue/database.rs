@@ -172,7 +172,7 @@ impl HandOver for Panics {
         _tenant: &TenantId,
         _key: Option<&Arc<str>>,
     ) -> Option<Duration> {
-        assert!(self.taken.fetch_add(1, Ordering::SeqCst) % 2 == 0, "on purpose");
+        assert!(self.taken.fetch_add(1, Ordering::SeqCst).is_multiple_of(2), "on purpose");
         Some(LEASE)
     }
 

@@ -92,15 +92,15 @@ async fn accepted_and_settled() {
     took.sort();
     let events = took.len() as u64;
     assert_eq!(settled.load(Ordering::Relaxed), events);
-    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
     println!(
         "{events} events, {:.0}/s; writer {:.1} us each, checkpoints {:.1} us each; accept p50 {:?} p99 {:?} max {:?}",
         events as f64 / elapsed.as_secs_f64(),
         writer as f64 / 1e3 / events as f64,
         copier as f64 / 1e3 / events as f64,
-        at(0.5),
-        at(0.99),
-        at(1.0),
+        at(50),
+        at(99),
+        at(100),
     );
     for name in ["breakerbox.db", "breakerbox.db-wal"] {
         let bytes = fs::metadata(rig.database.path().with_file_name(name)).map_or(0, |file| file.len());
