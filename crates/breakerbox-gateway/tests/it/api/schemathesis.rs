@@ -33,9 +33,10 @@ async fn everything_is_as_the_document_says() {
     site.ask(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
 }
 
-/// Names of things that are there, or it would mostly hear that nothing is. What it deletes it must make itself.
+/// Names of things that are there, or it would mostly hear that nothing is. What it deletes it must make itself. A cursor or
+/// a revision of its own making would only be refused.
 fn settings(things: &Things) -> String {
-    let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n");
+    let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n\"header.if-match\" = \"*\"\n");
     for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "key"] {
         settings += &format!("\"path.{name}\" = \"{}\"\n", things.fill(&format!("{{{name}}}")));
     }
