@@ -9,13 +9,13 @@ use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
-use prometheus_client::registry::Registry;
 
 use super::serve::Connections;
 use crate::objects::EventType;
 use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
+use crate::telemetry::Metrics;
 use crate::work::Intake;
 
 /// What the API stands on.
@@ -36,7 +36,7 @@ pub struct Services {
     /// How the gateway is doing.
     pub health: Arc<dyn Health>,
     /// What `/metrics` shows.
-    pub metrics: Arc<Registry>,
+    pub metrics: Arc<Metrics>,
     /// The queue's time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// How much is too much.

@@ -85,11 +85,8 @@ async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) 
     responses((status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text")),
     security(("api_key" = ["read"])),
 )]
-async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Answer<Response> {
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &api.services.metrics)
-        .map_err(|error| Problem::internal("writing metrics", &error))?;
-    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Response {
+    ([(CONTENT_TYPE, OPEN_METRICS)], api.services.metrics.encode()).into_response()
 }
 
 /// Whoever may see metrics: they are of all tenants.

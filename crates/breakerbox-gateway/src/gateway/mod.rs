@@ -168,7 +168,7 @@ impl Gateway {
             circuit_store: circuits,
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
             health,
-            metrics: metrics.registry(),
+            metrics,
             clock: Arc::new(move || queue.now()),
             limits: limits(config),
         };

@@ -3,9 +3,9 @@
 
 use breakerbox_core::Status;
 
+use crate::api::Code;
 use crate::delivery::{Fault, Reply};
 use crate::objects::FailReason;
-use crate::queue::{AcceptError, QueueError};
 
 /// One of a small set of words.
 pub trait Label: Copy + 'static {
@@ -177,15 +177,17 @@ impl From<Reply> for Class {
     }
 }
 
-impl From<&AcceptError> for Refused {
-    fn from(error: &AcceptError) -> Self {
-        match error {
-            AcceptError::UnknownTenant(_) | AcceptError::Url(_) => Self::Invalid,
-            AcceptError::BacklogFull { .. } => Self::BacklogFull,
-            AcceptError::KeyReused => Self::KeyReused,
-            AcceptError::DiskReserve { .. } | AcceptError::Queue(QueueError::DiskFull) => Self::DiskReserve,
-            AcceptError::Queue(QueueError::Busy) => Self::Overloaded,
-            AcceptError::Queue(_) => Self::Unavailable,
+impl From<Code> for Refused {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::BacklogFull => Self::BacklogFull,
+            Code::RateLimited => Self::RateLimited,
+            Code::DiskReserve => Self::DiskReserve,
+            Code::BodyTooLarge | Code::PayloadTooLarge => Self::TooLarge,
+            Code::IdempotencyKeyReused => Self::KeyReused,
+            Code::Overloaded => Self::Overloaded,
+            Code::Unavailable | Code::Internal => Self::Unavailable,
+            _ => Self::Invalid,
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -117,7 +116,7 @@ pub struct Metrics {
     pub pruned: Counter,
     /// Deliveries that were given up because they waited for too long.
     pub expired: Counter,
-    registry: Arc<Registry>,
+    registry: Registry,
 }
 
 /// What a process says of itself when it starts.
@@ -140,7 +139,7 @@ impl Metrics {
         r.register("build_info", "The version that runs; always 1", build);
         let metrics = Self {
             events_accepted: counter(r, "events_accepted", "Events that were accepted"),
-            events_refused: by_label(r, "events_refused", "Events that were not accepted"),
+            events_refused: by_label(r, "events_refused", "Requests with events that were refused"),
             deliveries: by_label(r, "deliveries", "Deliveries that were settled, by what became of them"),
             attempts: by_label(r, "attempts", "Requests that were made, by what came of them"),
             probes: counter(r, "probes", "Requests that probed a circuit"),
@@ -177,9 +176,9 @@ impl Metrics {
             wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
             pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),
             expired: counter(r, "expired_deliveries", "Deliveries that waited for too long"),
-            registry: Arc::default(),
+            registry: Registry::default(),
         };
-        Self { registry: Arc::new(registry), ..metrics }
+        Self { registry, ..metrics }
     }
 
     /// A transaction was committed.
@@ -188,12 +187,6 @@ impl Metrics {
         self.commit_seconds.observe(took.as_secs_f64());
         #[allow(clippy::cast_precision_loss, reason = "there are never so many")]
         self.commit_writes.observe(writes as f64);
-    }
-
-    /// What `/metrics` shows. Others may not add to it.
-    #[must_use]
-    pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
     }
 
     /// Everything in the text format of OpenMetrics, which Prometheus reads.

@@ -25,10 +25,7 @@ pub trait Intake: Send + Sync + 'static {
 impl Intake for Arc<Dispatch> {
     async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
         let events = batch.events.len() as u64;
-        let accepted = self.queue.accept(batch).await;
-        let mut accepted = accepted.inspect_err(|error| {
-            self.metrics.events_refused.of(error).inc_by(events);
-        })?;
+        let mut accepted = self.queue.accept(batch).await?;
         if !accepted.repeated {
             self.metrics.events_accepted.inc_by(events);
         }

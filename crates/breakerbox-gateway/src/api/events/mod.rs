@@ -25,7 +25,7 @@ use self::body::{BatchBody, EventBody};
 pub(super) use self::rates::IngestRates;
 use self::view::EventView;
 use super::Api;
-use super::caller::{Allowed, Read, Send};
+use super::caller::{Allowed, Caller, Read, Send};
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Named, is_json, read_body};
 use crate::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
@@ -84,6 +84,10 @@ async fn submit(
     Allowed(caller, _): Allowed<Send>,
     request: Request,
 ) -> Answer<Response> {
+    counted(&api, take_in(&api, &caller, request).await)
+}
+
+async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
     is_json(request.headers())?;
     let key = idempotency_key(request.headers())?;
     let limits = &api.services.limits;
@@ -91,12 +95,12 @@ async fn submit(
     let (body, _room) = read_body(request, &api.budget, limit).await?;
     let event = EventBody::read(&body)?;
     let tenant = caller.tenant_for(event.tenant())?;
-    let tenant = known(&api, &tenant)?;
+    let tenant = known(api, &tenant)?;
     let now = api.now();
     let event = event.into_event(&body, &tenant, limits.payload, now)?;
     api.rates.take(&tenant, 1, now)?;
     let idempotency = key.map(|key| fingerprint(key, "/v1/events", &body));
-    let accepted = accept(&api, &tenant.id, vec![event], idempotency).await?;
+    let accepted = accept(api, &tenant.id, vec![event], idempotency).await?;
     let first = accepted.events.first().copied().map(AcceptedView::from);
     Ok(answer(&first, accepted.repeated))
 }
@@ -118,18 +122,22 @@ async fn submit_batch(
     Allowed(caller, _): Allowed<Send>,
     request: Request,
 ) -> Answer<Response> {
+    counted(&api, take_batch_in(&api, &caller, request).await)
+}
+
+async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
     is_json(request.headers())?;
     let key = idempotency_key(request.headers())?;
     let limits = &api.services.limits;
     let (body, _room) = read_body(request, &api.budget, limits.batch_bytes).await?;
     let batch = BatchBody::read(&body, limits.batch_events)?;
     let tenant = caller.tenant_for(batch.tenant())?;
-    let tenant = known(&api, &tenant)?;
+    let tenant = known(api, &tenant)?;
     let now = api.now();
     let events = batch.into_events(&tenant, limits.payload, now)?;
     api.rates.take(&tenant, events.len(), now)?;
     let idempotency = key.map(|key| fingerprint(key, "/v1/events/batch", &body));
-    let accepted = accept(&api, &tenant.id, events, idempotency).await?;
+    let accepted = accept(api, &tenant.id, events, idempotency).await?;
     let events = accepted.events.into_iter().map(AcceptedView::from).collect();
     Ok(answer(&AcceptedBatchView { events }, accepted.repeated))
 }
@@ -157,6 +165,13 @@ async fn show(
 
 fn known(api: &Api, tenant: &TenantId) -> Answer<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
+}
+
+/// Requests that were refused are counted, by why.
+fn counted<T>(api: &Api, answer: Answer<T>) -> Answer<T> {
+    answer.inspect_err(|problem| {
+        api.services.metrics.events_refused.of(problem.code()).inc();
+    })
 }
 
 async fn accept(

@@ -150,7 +150,7 @@ impl Site {
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
-            metrics: Metrics::new().registry(),
+            metrics: Arc::new(Metrics::new()),
             clock: Arc::new(move || database.now()),
             limits,
         };
