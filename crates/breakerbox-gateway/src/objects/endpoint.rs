@@ -63,6 +63,25 @@ pub struct EndpointSettings {
     pub expires_after: Option<Duration>,
 }
 
+impl EndpointSettings {
+    /// Those of an endpoint of which nothing is known but where it is: it gets all events.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self {
+            url,
+            description: String::new(),
+            filter: Filter::ALL,
+            headers: CustomHeaders::default(),
+            timeout: None,
+            max_in_flight: None,
+            rate: None,
+            retry: None,
+            policy: None,
+            expires_after: None,
+        }
+    }
+}
+
 /// Why an endpoint is not sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DisabledBecause {

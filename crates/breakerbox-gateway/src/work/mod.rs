@@ -2,7 +2,8 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Dispatch`] | the heart: gives lanes their turns, asks the gates, claims, sends, settles |
+//! | [`Dispatch`] | the heart: what is known of lanes and destinations; run, wake, stop |
+//! | `turns` | lanes get their turns, gates are asked, rows are claimed |
 //! | `destination` | what the requests of one lane need: URL, headers, signer, circuit, throttle, rate |
 //! | `gates` | asked for a lane before a row is claimed: enabled, rate, throttle, circuit |
 //! | `attempt` | one request from its making to its settlement |
@@ -24,6 +25,7 @@ mod destination;
 mod dispatch;
 mod gates;
 mod intake;
+mod turns;
 mod upkeep;
 mod watch;
 

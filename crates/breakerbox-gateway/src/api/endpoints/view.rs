@@ -214,18 +214,7 @@ impl EndpointChange {
 
 /// The settings of an endpoint about which nothing was said but where it is.
 pub(super) fn fresh(url: &str) -> Answer<EndpointSettings> {
-    Ok(EndpointSettings {
-        url: destination(url)?,
-        description: String::new(),
-        filter: Filter::ALL,
-        headers: CustomHeaders::default(),
-        timeout: None,
-        max_in_flight: None,
-        rate: None,
-        retry: None,
-        policy: None,
-        expires_after: None,
-    })
+    Ok(EndpointSettings::new(destination(url)?))
 }
 
 /// A URL that something can be sent to. Whether its address may be called is seen when it is called.

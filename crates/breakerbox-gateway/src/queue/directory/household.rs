@@ -94,16 +94,8 @@ mod tests {
 
     fn endpoint(number: i64, pattern: &str) -> Endpoint {
         let settings = EndpointSettings {
-            url: "https://a.example/".parse().unwrap(),
-            description: String::new(),
             filter: Filter::any_of([pattern]).unwrap(),
-            headers: crate::delivery::CustomHeaders::default(),
-            timeout: None,
-            max_in_flight: None,
-            rate: None,
-            retry: None,
-            policy: None,
-            expires_after: None,
+            ..EndpointSettings::new("https://a.example/".parse().unwrap())
         };
         Endpoint {
             id: EndpointId(Id::from_number(number).unwrap()),

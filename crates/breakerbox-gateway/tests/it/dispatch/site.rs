@@ -201,16 +201,8 @@ impl Site {
         let number = self.directory.endpoints().len();
         let at = Timestamp::ZERO;
         let settings = EndpointSettings {
-            url: format!("https://{host}.example/").parse().unwrap(),
-            description: String::new(),
             filter: Filter::any_of([host, "all"]).unwrap(),
-            headers: Default::default(),
-            timeout: None,
-            max_in_flight: None,
-            rate: None,
-            retry: None,
-            policy: None,
-            expires_after: None,
+            ..EndpointSettings::new(format!("https://{host}.example/").parse().unwrap())
         };
         Endpoint {
             id: EndpointId(Id::from_number(i64::try_from(number + 1).unwrap()).unwrap()),

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::delivery::CustomHeaders;
 use breakerbox_gateway::objects::{
-    Attempt, Backlog, Delivery, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason, Filter, LaneId,
+    Attempt, Backlog, Delivery, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason, LaneId,
     NewBatch, NewEvent, Priority, Tenant, TenantId, TenantSettings,
 };
 use breakerbox_gateway::queue::records::{DeliveryFilter, NewEndpoint, NewTenant, PageOf};
@@ -192,18 +191,7 @@ pub(crate) fn tenant_settings(name: &str) -> TenantSettings {
 }
 
 pub(crate) fn endpoint_settings(url: &str) -> EndpointSettings {
-    EndpointSettings {
-        url: url.parse().unwrap(),
-        description: String::new(),
-        filter: Filter::ALL,
-        headers: CustomHeaders::default(),
-        timeout: None,
-        max_in_flight: None,
-        rate: None,
-        retry: None,
-        policy: None,
-        expires_after: None,
-    }
+    EndpointSettings::new(url.parse().unwrap())
 }
 
 pub(crate) fn event(kind: &str) -> NewEvent {
