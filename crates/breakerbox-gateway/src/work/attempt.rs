@@ -21,6 +21,9 @@ use crate::telemetry::labels::Outcome;
 /// How long to wait before a settlement that failed is tried again.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 
+/// How many are given up when one is found that has expired.
+const EXPIRED_AT_ONCE: usize = 100;
+
 impl Dispatch {
     /// Makes the attempt of a delivery that has passed all gates, to its end.
     pub(super) async fn attempt(
@@ -34,7 +37,7 @@ impl Dispatch {
         if leased.expires_at.is_some_and(|expires_at| expires_at <= started_at) {
             drop(pass);
             self.ended(&destination, Ended::Neither, None);
-            self.give_up_expired(leased, started_at).await;
+            self.give_up_expired(leased).await;
             return;
         }
         if leased.attempts == 0 {
@@ -162,19 +165,20 @@ impl Dispatch {
         }
     }
 
-    async fn give_up_expired(&self, leased: Leased, now: Timestamp) {
-        let attempt = Attempt {
-            started_at: now,
-            latency: Duration::ZERO,
-            status: None,
-            fault: None,
-            detail: Some("not sent: it had waited for too long".into()),
-            response: Bytes::new(),
-            probe: false,
+    /// Its time was over before it was sent: it is given back, and given up like all that waited for too long.
+    async fn give_up_expired(&self, leased: Leased) {
+        let given_up = match self.queue.hand_back(leased.id, leased.lease).await {
+            Ok(_) => self.queue.expire(EXPIRED_AT_ONCE).await,
+            Err(error) => Err(error),
         };
-        let next = Next::Failed(FailReason::Expired);
-        let settle = Settle { id: leased.id, lease: leased.lease, attempt, next };
-        self.settle(&leased, settle).await;
+        match given_up {
+            Ok(batch) => {
+                self.metrics.expired.inc_by(batch.done);
+                self.metrics.deliveries.of(FailReason::Expired).inc_by(batch.done);
+                self.arrived(&batch.woken);
+            }
+            Err(error) => warn!(delivery = %leased.id, %error, "can't give up what has expired; later"),
+        }
     }
 
     async fn disable_gone(&self, destination: &Destination) {

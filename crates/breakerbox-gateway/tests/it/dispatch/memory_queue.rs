@@ -254,7 +254,15 @@ impl Queue for MemoryQueue {
     }
 
     async fn expire(&self, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+        let now = self.now();
+        let mut done = 0;
+        for row in self.held().rows.values_mut() {
+            if !row.done && row.lease.is_none() && row.expires_at.is_some_and(|at| at <= now) {
+                row.done = true;
+                done += 1;
+            }
+        }
+        Ok(Batch { done, ..Batch::default() })
     }
 
     async fn prune(&self, _: &Retention, _: usize) -> Result<Batch, QueueError> {

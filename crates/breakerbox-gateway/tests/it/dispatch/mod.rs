@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox::{Attribution, Command, Policy, Status};
 use breakerbox_gateway::delivery::{Fault, Reply};
 use breakerbox_gateway::objects::{DisabledBecause, FailReason, Priority, RateLimit};
-use breakerbox_gateway::queue::Next;
+use breakerbox_gateway::queue::{Next, Queue};
 use breakerbox_gateway::work::Settings;
 
 use self::site::{MILLISECOND, Site, answered, ok};
@@ -226,6 +226,20 @@ async fn the_most_important_go_first() {
     assert!((1..=2).contains(&low_among_first), "each level gets its turn, and no more: {low_among_first}");
     let high: Vec<_> = order.iter().filter(|payload| payload.starts_with(b"high")).collect();
     assert!(high.is_sorted_by_key(|payload| payload.len()), "and the oldest of them first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_is_not_sent() {
+    let site = site();
+    let acme = site.tenant("acme");
+    site.answers("slow", |_| (2 * SECOND, ok()));
+    let mut endpoint = site.settings(&acme, "slow");
+    endpoint.settings.max_in_flight = Some(1);
+    site.put(endpoint);
+    let expires_at = site.queue.now() + 3 * SECOND;
+    site.submit_until(&acme, "slow", 5, Some(expires_at)).await;
+    site.until(20 * SECOND, |site| site.queue.waiting() == 0).await;
+    assert_eq!(site.requests("slow"), 2, "at once, and after two seconds");
 }
 
 #[tokio::test(start_paused = true)]

@@ -231,6 +231,28 @@ impl Site {
 
     /// Submits events of a type, one by one.
     pub(super) async fn submit(&self, tenant: &TenantId, kind: &str, count: usize, priority: Priority) {
+        self.submit_all(tenant, kind, count, priority, None).await;
+    }
+
+    /// Events that are given up then.
+    pub(super) async fn submit_until(
+        &self,
+        tenant: &TenantId,
+        kind: &str,
+        count: usize,
+        expires_at: Option<Timestamp>,
+    ) {
+        self.submit_all(tenant, kind, count, Priority::Medium, expires_at).await;
+    }
+
+    async fn submit_all(
+        &self,
+        tenant: &TenantId,
+        kind: &str,
+        count: usize,
+        priority: Priority,
+        expires_at: Option<Timestamp>,
+    ) {
         for number in 0..count {
             let event = NewEvent {
                 kind: kind.parse().unwrap(),
@@ -239,7 +261,7 @@ impl Site {
                 priority,
                 url: None,
                 not_before: None,
-                expires_at: None,
+                expires_at,
             };
             let batch = NewBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
             self.dispatch.submit(batch).await.unwrap();
