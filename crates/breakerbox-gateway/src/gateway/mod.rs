@@ -84,6 +84,7 @@ impl Gateway {
         let database = Database::open(&config.data, options)?;
         let sealed = SqliteRecords::anything_sealed(&database).await?;
         let keyring = key_source(config).keyring(sealed)?;
+        let is_rotating = keyring.has_older();
         let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)).await?);
         let directory = Arc::clone(records.directory());
         let taker = Arc::new(Taker::default());
@@ -154,12 +155,15 @@ impl Gateway {
             reserve: config.limits.reserve,
         };
         let health = Arc::new(health::Report::default());
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
             tokio::spawn(writing.run(records.clone())),
             tokio::spawn(watcher.run(Arc::clone(&health))),
         ];
+        if is_rotating {
+            tasks.push(tokio::spawn(reseal(Arc::clone(&records))));
+        }
         let services = Services {
             records: records.clone(),
             directory,
@@ -206,6 +210,20 @@ impl Gateway {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.database.close().await;
         all_ended
+    }
+}
+
+/// Seals everything with the newest master key, and says when the older ones are not needed any more.
+async fn reseal(records: Arc<SqliteRecords>) {
+    match records.reseal().await {
+        Ok(done) => info!(
+            rows = done.looked_at,
+            sealed_anew = done.resealed,
+            "everything is sealed with the newest master key; the older ones can be taken away"
+        ),
+        Err(error) => {
+            warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
+        }
     }
 }
 

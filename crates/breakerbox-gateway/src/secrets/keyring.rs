@@ -84,6 +84,12 @@ impl Keyring {
         self.newest.id
     }
 
+    /// Whether there are others, so that something may be sealed with one of them.
+    #[must_use]
+    pub const fn has_older(&self) -> bool {
+        !self.older.is_empty()
+    }
+
     /// Seals a value for its owner, with the newest key.
     ///
     /// # Panics

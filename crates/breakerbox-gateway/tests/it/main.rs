@@ -12,6 +12,7 @@ mod data_folder;
 mod dispatch;
 mod docs;
 mod fake_api;
+mod gateway;
 mod hostile;
 mod hostile_receivers;
 mod hostile_tls;

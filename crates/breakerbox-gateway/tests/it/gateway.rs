@@ -1,0 +1,76 @@
+//! A whole gateway in this process: what a start makes, what it refuses, and how a master key is followed by another.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use breakerbox_gateway::config::Config;
+use breakerbox_gateway::gateway::{Gateway, StartError};
+use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
+use breakerbox_gateway::secrets::{KeySource, MasterKey};
+
+fn config(folder: &Path) -> Config {
+    Config { data: folder.join("data"), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() }
+}
+
+async fn started(config: &Config) -> Gateway {
+    Gateway::start(config).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_start_lets_somebody_in_and_later_ones_do_not_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let first = started(&config).await;
+    assert!(first.first_start().is_some());
+    let second = Gateway::start(&config).await;
+    assert!(matches!(second, Err(StartError::Open(_))), "one process for each folder");
+    assert!(first.stop().await);
+    let again = started(&config).await;
+    assert!(again.first_start().is_none());
+    assert!(again.stop().await);
+}
+
+#[tokio::test]
+async fn without_its_master_key_it_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    assert!(started(&config).await.stop().await);
+    std::fs::remove_file(config.master_key_file()).unwrap();
+    let refused = Gateway::start(&config).await;
+    assert!(matches!(refused, Err(StartError::Secrets(_))), "what it sealed would be lost");
+    assert!(!config.master_key_file().exists(), "and no other key is made in its place");
+}
+
+#[tokio::test]
+async fn a_new_master_key_takes_the_place_of_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    assert!(started(&config).await.stop().await);
+    let file = config.master_key_file();
+    let old = std::fs::read_to_string(&file).unwrap();
+    let new = MasterKey::random().reveal();
+    std::fs::write(&file, format!("{new}\n{old}")).unwrap();
+
+    let give_up_at = Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(started(&config).await.stop().await);
+        if opens_with(&config, &new).await {
+            break;
+        }
+        // It was stopped before everything was sealed anew, and goes on at the next start.
+        assert!(Instant::now() < give_up_at, "nothing was sealed anew");
+    }
+    std::fs::write(&file, new).unwrap();
+    assert!(started(&config).await.stop().await);
+}
+
+/// Whether all that is sealed can be opened with this key alone.
+async fn opens_with(config: &Config, key: &str) -> bool {
+    let database = Database::open(&config.data, Options::default()).unwrap();
+    let keyring = KeySource::Variable(key.to_owned()).keyring(true).unwrap();
+    let records = SqliteRecords::open(database.clone(), keyring, Default::default()).await;
+    let opens = records.is_ok();
+    drop(records);
+    database.close().await;
+    opens
+}
