@@ -126,8 +126,9 @@ impl Proof {
                 ]
             }
             Self::Diskfull(part) => {
-                let size = part.of(disk::Size::FULL, disk::Size::SMALL);
-                vec![Box::new(move || disk::prove(program, size)), Box::new(move || quota::prove(program))]
+                let sizes = part.of(disk::Size::FULL, disk::Size::SMALL);
+                let disks = sizes.map(|size| Box::new(move || disk::prove(program, size)) as Tried<'_>);
+                disks.into_iter().chain([Box::new(move || quota::prove(program)) as Tried<'_>]).collect()
             }
         }
     }

@@ -45,13 +45,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn round(site: &Site, time: Duration) -> Result<Round> {
-    let commit = floor::commit(site.gateway.data())?;
+    let before_it = floor::commit(site.gateway.data())?;
     site.receiver.forget();
     let before = site.delivered();
     let pace = Pace::Open { per_second: PER_SECOND };
     let report = Load { pace, time, connections: 16, ..site.gateway.api().load(&Site::event()) }.run()?;
     ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
     ensure!(site.wait_until_delivered(before + report.successes()), "not everything was delivered");
+    // A disk that somebody else keeps busy for a moment would only make the target easier.
+    let commit = before_it.min(floor::commit(site.gateway.data())?);
     let whole = site.receiver.latencies(0);
     Ok(Round {
         commit,

@@ -9,7 +9,7 @@ use breakerbox_testkit::load::{Load, NUMBER, Pace};
 use breakerbox_testkit::receiver::{Manner, RefusingPort};
 use serde_json::json;
 
-use super::findings::{Findings, Millis};
+use super::findings::Findings;
 use super::site::{Site, create_all};
 
 /// How much is tried.
@@ -93,14 +93,10 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
         size.refusing,
         size.healthy
     ));
-    findings.note("events to the healthy ones", beside.report.successes());
+    findings.note("events to the healthy ones", beside.events);
     findings.note("events to the dead ones", report.successes());
     findings.exactly("events that were refused", report.failures(), 0);
-    findings.note("healthy p50 without the dead ones", Millis(alone.p50));
-    findings.note("healthy p50 with them", Millis(beside.p50));
-    findings.note("healthy p99 without the dead ones", Millis(alone.p99));
-    findings.within("healthy p99 with them", beside.p99, alone.bound(OR_LONGER_BY), size.judged);
-    findings.exactly("healthy deliveries that did not come", alone.missing + beside.missing, 0);
+    alone.compare(&beside, "the dead ones", OR_LONGER_BY, size.judged, &mut findings);
     let calls = hanging.iter().map(|path| site.receiver.seen(path));
     let most = calls.clone().map(|seen| seen.requests).max().unwrap_or(0);
     findings.note("requests to hanging ones, in all", calls.map(|seen| seen.requests).sum::<u64>());

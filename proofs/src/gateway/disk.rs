@@ -25,15 +25,15 @@ use super::ledger::{account, wait_for_all};
 pub struct Size {
     /// The size of the disk, in megabytes.
     pub disk: u64,
-    /// What is kept in reserve.
+    /// What is kept in reserve. Without one, the last byte is used, and nothing can be settled until there is room.
     pub reserve: u64,
 }
 
 impl Size {
     /// What is promised.
-    pub const FULL: Self = Self { disk: 256, reserve: 64 };
+    pub const FULL: [Self; 2] = [Self { disk: 256, reserve: 64 }, Self { disk: 128, reserve: 0 }];
     /// A part of it.
-    pub const SMALL: Self = Self { disk: 48, reserve: 16 };
+    pub const SMALL: [Self; 2] = [Self { disk: 48, reserve: 16 }, Self { disk: 24, reserve: 0 }];
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,26 +68,30 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let event = Event { size: 4_096, ..Event::new("shop", "bulk") };
     let fill = Load { connections: 4, keep_ids: true, time: PATIENCE, ..gateway.api().load(&event) };
     let filling = fill.start()?;
-    until("the reserve is reached", || {
+    until("it is full", || {
         let (status, _) = submit(&gateway)?;
         Ok((status != 202).then_some(()))
     })?;
     let mut report = filling.stop();
     let (status, problem) = submit(&gateway)?;
-    note_refusal(&mut findings, "at the reserve", status, &problem);
+    note_refusal(&mut findings, "when it is full", status, &problem);
     findings.note("accepted before", report.successes());
 
-    // What was accepted goes out and is settled, on what is left.
-    gateway.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}))?;
-    let missing = wait_for_all(&receiver, &report.accepted, &paths, PATIENCE).len();
-    findings.exactly("not delivered from the reserve", missing, 0);
-
+    let enable = || gateway.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}));
+    if size.reserve > 0 {
+        // What was accepted goes out and is settled, on what is left.
+        enable()?;
+        let missing = wait_for_all(&receiver, &report.accepted, &paths, PATIENCE).len();
+        findings.exactly("not delivered from the reserve", missing, 0);
+    }
     let ballast = disk.fill()?;
     let (status, problem) = submit(&gateway)?;
     note_refusal(&mut findings, "without a byte left", status, &problem);
-    findings.exactly("ended by itself", gateway.ended()?.is_some(), false);
     fs::remove_file(ballast)?;
     fs::remove_file(others)?;
+    if size.reserve == 0 {
+        until("it can be enabled", || Ok(enable().ok().map(drop)))?;
+    }
     let more: Report = resume(&gateway, &event)?;
     findings.at_least("accepted when there is room again, without a restart", more.successes(), 1);
     report.accepted.extend(more.accepted);
@@ -95,6 +99,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
     findings.exactly("lost", ledger.lost.len(), 0);
     findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
+    findings.exactly("ended by itself", gateway.ended()?.is_some(), false);
     findings.exactly("panics in the log", gateway.log().matches("panicked").count(), 0);
     Ok(findings)
 }

@@ -31,7 +31,7 @@ impl Size {
     /// What is promised.
     pub const FULL: Self = Self { parked: 100_000, takes: 40, each: Duration::from_millis(20), judged: true };
     /// A twentieth.
-    pub const SMALL: Self = Self { parked: 5_000, takes: 10, each: Duration::from_millis(20), judged: false };
+    pub const SMALL: Self = Self { parked: 1_500, takes: 10, each: Duration::from_millis(20), judged: false };
 }
 
 /// Events of one request.

@@ -8,7 +8,7 @@ use breakerbox_testkit::gateway::Event;
 use breakerbox_testkit::receiver::Manner;
 use serde_json::json;
 
-use super::findings::{Findings, Millis};
+use super::findings::Findings;
 use super::site::Site;
 
 /// How much is tried.
@@ -56,12 +56,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
         size.per_second,
         size.time.as_secs()
     ));
-    findings.note("events", beside.report.successes());
-    findings.note("healthy p50 without the dead one", Millis(alone.p50));
-    findings.note("healthy p50 with it", Millis(beside.p50));
-    findings.note("healthy p99 without the dead one", Millis(alone.p99));
-    findings.within("healthy p99 with it", beside.p99, alone.bound(Duration::ZERO), size.judged);
-    findings.exactly("healthy deliveries that did not come", alone.missing + beside.missing, 0);
+    findings.note("events", beside.events);
+    alone.compare(&beside, "the dead one", Duration::ZERO, size.judged, &mut findings);
     findings.at_least("requests to the dead one", dead.requests, 1);
     findings.at_most("requests to the dead one", dead.requests, MOST_TO_THE_DEAD);
     Ok(findings)

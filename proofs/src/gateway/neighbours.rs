@@ -10,7 +10,7 @@ use breakerbox_testkit::load::Load;
 use breakerbox_testkit::receiver::Manner;
 use serde_json::json;
 
-use super::findings::{Findings, Millis};
+use super::findings::Findings;
 use super::site::Site;
 
 /// How much is tried.
@@ -71,16 +71,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
         "isolation: a tenant with {} high events queued, and another with {} events/s",
         size.queued, size.per_second
     ));
-    findings.note("small one's p50 alone", Millis(alone.p50));
-    findings.note("small one's p50 beside the large one", Millis(beside.p50));
-    findings.note("small one's p99 alone", Millis(alone.p99));
-    findings.within(
-        "small one's p99 beside the large one",
-        beside.p99,
-        alone.bound(OR_LONGER_BY),
-        size.judged,
-    );
-    findings.exactly("deliveries that did not come", alone.missing + beside.missing, 0);
+    alone.compare(&beside, "the large one", OR_LONGER_BY, size.judged, &mut findings);
     findings.note("the large one's deliveries meanwhile", drained);
     findings.hold(
         "the large one was still busy",

@@ -79,7 +79,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     findings.exactly("lost", ledger.lost.len(), 0);
     findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
     findings.exactly("databases that are not whole", seen.corrupt.len(), 0);
-    findings.note("first starts that were cut", size.first_starts);
+    findings.note("first starts that were cut", seen.first_starts_cut);
     findings.exactly("of which can't be used afterwards", seen.unusable.len(), 0);
     for what in ledger.lost.iter().chain(&seen.corrupt).chain(&seen.unusable).take(5) {
         findings.note("what went wrong", what);
@@ -115,8 +115,11 @@ fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -
     // It may be ready before so many operations: then it was not cut, which is no use and no harm.
     if gateway.wait_until_ready().is_ok() {
         gateway.kill()?;
+    } else {
+        seen.first_starts_cut += 1;
     }
-    if let Err(error) = gateway.start_again() {
+    let usable = gateway.start_again().and_then(|()| gateway.api().get("/v1/tenants"));
+    if let Err(error) = usable {
         seen.unusable.push(format!("{cut:?}: {error}"));
     }
     Ok(())
@@ -126,6 +129,7 @@ fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -
 struct Seen {
     cuts_with_loss: usize,
     writes_lost: u64,
+    first_starts_cut: u32,
     corrupt: Vec<String>,
     unusable: Vec<String>,
 }

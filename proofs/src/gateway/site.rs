@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use breakerbox_testkit::gateway::{Api, Event, Gateway, Settings};
-use breakerbox_testkit::load::{Load, Pace, Report, percentile};
-use breakerbox_testkit::receiver::{Receiver, Recording};
+use breakerbox_testkit::load::{Load, Pace, percentile};
+use breakerbox_testkit::receiver::{Receiver, Recording, latencies};
 use serde_json::{Value, json};
+
+use super::findings::{Findings, Millis};
 
 /// How long anything may take that has no promised time. Only so that nothing hangs for ever.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,6 +20,9 @@ const AT_ONCE: usize = 8;
 
 /// The group of endpoints whose latencies count.
 const HEALTHY: usize = 1;
+
+/// In how many slices latencies are measured.
+const SLICES: u32 = 10;
 
 /// A gateway and a receiver.
 pub(super) struct Site {
@@ -58,7 +63,8 @@ impl Site {
         Ok(paths)
     }
 
-    /// Sends events at a steady pace, waits until the healthy endpoints have all of them, and says how old they were.
+    /// Sends events at a steady pace, waits until the healthy endpoints have all of them, and says how old they were. In
+    /// slices: a moment in which the machine is busy with something else is in one of them.
     pub(super) fn measure(
         &self,
         event: &Event,
@@ -66,23 +72,39 @@ impl Site {
         time: Duration,
         healthy: &[String],
     ) -> Result<Measured> {
-        self.receiver.forget();
-        let before = self.delivered(healthy);
-        let load = Load { pace: Pace::Open { per_second }, time, connections: 64, ..self.api().load(event) };
-        let report = load.run()?;
-        ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
-        let wanted = before + report.successes() * healthy.len() as u64;
-        let began = Instant::now();
-        while self.delivered(healthy) < wanted && began.elapsed() < PATIENCE {
-            thread::sleep(Duration::from_millis(20));
+        let (mut all, mut slices, mut events, mut missing) = (latencies(), Vec::new(), 0, 0);
+        let slow_before = self.slow_commits()?;
+        for _ in 0..SLICES {
+            self.receiver.forget();
+            let before = self.delivered(healthy);
+            let pace = Pace::Open { per_second };
+            let load = Load { pace, time: time / SLICES, connections: 64, ..self.api().load(event) };
+            let report = load.run()?;
+            ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
+            let wanted = before + report.successes() * healthy.len() as u64;
+            let began = Instant::now();
+            while self.delivered(healthy) < wanted && began.elapsed() < PATIENCE {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let slice = self.receiver.latencies(HEALTHY);
+            slices.push(percentile(&slice, 99.0));
+            all.add(&slice).context("they have the same bounds")?;
+            events += report.successes();
+            missing += wanted.saturating_sub(self.delivered(healthy));
         }
-        let latencies = self.receiver.latencies(HEALTHY);
-        Ok(Measured {
-            p50: percentile(&latencies, 50.0),
-            p99: percentile(&latencies, 99.0),
-            missing: wanted.saturating_sub(self.delivered(healthy)),
-            report,
-        })
+        slices.sort();
+        let usual_p99 = slices[slices.len() / 2];
+        let slow_commits = self.slow_commits()? - slow_before;
+        let (p50, p99) = (percentile(&all, 50.0), percentile(&all, 99.0));
+        Ok(Measured { p50, p99, usual_p99, events, missing, slow_commits })
+    }
+
+    /// Commits that took longer than 50 ms: then the disk had other things to do.
+    fn slow_commits(&self) -> Result<f64> {
+        let metrics = self.api().metrics()?;
+        let all = metrics.sum("breakerbox_commit_seconds_count").unwrap_or(0.0);
+        let quick = metrics.sum_with("breakerbox_commit_seconds_bucket", "le=\"0.05\"").unwrap_or(0.0);
+        Ok(all - quick)
     }
 
     pub(super) fn delivered(&self, paths: &[String]) -> u64 {
@@ -117,17 +139,38 @@ impl Site {
 /// What healthy endpoints saw.
 pub(super) struct Measured {
     pub(super) p50: Duration,
+    /// Over the whole time.
     pub(super) p99: Duration,
+    /// The median of the slices' own.
+    pub(super) usual_p99: Duration,
+    pub(super) events: u64,
     /// Deliveries that did not come.
     pub(super) missing: u64,
-    /// What the sender saw.
-    pub(super) report: Report,
+    slow_commits: f64,
 }
 
 impl Measured {
-    /// The bound for the same with trouble beside it: twice as long, or so much longer.
-    pub(super) fn bound(&self, or_longer_by: Duration) -> Duration {
-        (2 * self.p99).max(self.p99 + or_longer_by)
+    /// Compares it with the same beside some trouble: twice as long at the most, or so much longer.
+    pub(super) fn compare(
+        &self,
+        beside: &Self,
+        trouble: &str,
+        or_longer_by: Duration,
+        judged: bool,
+        findings: &mut Findings,
+    ) {
+        let bound = |alone: Duration| (2 * alone).max(alone + or_longer_by);
+        findings.note("p50 alone", Millis(self.p50));
+        findings.note(&format!("p50 beside {trouble}"), Millis(beside.p50));
+        for (name, alone, beside) in
+            [("usual p99", self.usual_p99, beside.usual_p99), ("p99 of all", self.p99, beside.p99)]
+        {
+            findings.note(&format!("{name} alone"), Millis(alone));
+            findings.within(&format!("{name} beside {trouble}"), beside, bound(alone), judged);
+        }
+        let slow = format!("{} and {}", self.slow_commits, beside.slow_commits);
+        findings.note("commits of more than 50 ms, alone and beside", slow);
+        findings.exactly("deliveries that did not come", self.missing + beside.missing, 0);
     }
 }
 

@@ -28,7 +28,6 @@ pub struct Settings {
     program: PathBuf,
     command: &'static str,
     flags: Vec<OsString>,
-    environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
 }
 
@@ -37,7 +36,7 @@ impl Settings {
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let flags = ["--allow", "127.0.0.0/8"].map(OsString::from).to_vec();
-        Self { program: program.to_owned(), command: "serve", flags, environment: Vec::new(), folder: None }
+        Self { program: program.to_owned(), command: "serve", flags, folder: None }
     }
 
     /// Another of the program's commands that is called like `serve`.
@@ -125,7 +124,6 @@ impl Gateway {
         let mut command = Command::new(&self.settings.program);
         command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
-        command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // A file of settings where the tests happen to run is none of its business.
         command.current_dir(self.log.parent().unwrap_or(Path::new("/")));
@@ -144,7 +142,8 @@ impl Gateway {
         if self.api.is_none() {
             let log = self.log();
             let words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
-            let key = words.map(str::trim).find(|word| word.starts_with(KEY_PREFIX)).map(str::to_owned);
+            // The last one: one that a crash took back was followed by another.
+            let key = words.map(str::trim).rfind(|word| word.starts_with(KEY_PREFIX)).map(str::to_owned);
             let key = key.ok_or(GatewayError::NoKey { log })?;
             self.api = Some(Api::new(self.address, &key));
         }
