@@ -12,10 +12,12 @@
 //! | [`SigningSecrets`] | what requests are signed with, during a rotation too |
 //! | [`Resend`] | a background job that makes finished deliveries wait again |
 //! | [`PastChange`] | what happened to a circuit |
+//! | [`CircuitOwner`] | whose circuit a key names, and for what |
 //!
 //! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
 
 mod api_key;
+mod circuit_owner;
 mod delivery;
 mod endpoint;
 mod event;
@@ -28,6 +30,7 @@ mod secret;
 mod tenant;
 
 pub use api_key::{ApiKey, ApiKeyText, ApiKeyTextError, KeyHash, Scope, Scopes};
+pub use circuit_owner::{CircuitOwner, Purpose};
 pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};

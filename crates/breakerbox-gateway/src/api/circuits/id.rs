@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox_core::MAX_KEY_LENGTH;
 
+use crate::objects::CircuitOwner;
+
 const PREFIX: &str = "cir_";
 
 /// A circuit's key, as it is written in paths: `cir_` and base 64.
@@ -24,15 +26,10 @@ impl CircuitId {
         &self.0
     }
 
-    /// Whose it is.
-    pub(super) fn tenant(&self) -> &str {
-        tenant_of(&self.0)
+    /// Whose it is; none if no tenant can have it.
+    pub(super) fn owner(&self) -> Option<CircuitOwner> {
+        CircuitOwner::of_key(&self.0)
     }
-}
-
-/// The tenant that a key begins with.
-pub(super) fn tenant_of(key: &str) -> &str {
-    key.split(' ').next().unwrap_or_default()
 }
 
 impl fmt::Display for CircuitId {
@@ -66,11 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_back_and_know_their_tenant() {
+    fn ids_are_read_back_and_know_their_owner() {
         let id = CircuitId::of("acme https://hooks.example.com/in");
         assert_eq!(id.to_string(), "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu");
         assert_eq!(id.to_string().parse(), Ok(id.clone()));
-        assert_eq!((id.tenant(), CircuitId::of("acme").tenant()), ("acme", "acme"));
+        assert_eq!(id.owner().unwrap().tenant.as_str(), "acme");
+        assert_eq!(CircuitId::of("acme/reminders").owner().unwrap().tenant.as_str(), "acme");
+        assert_eq!(CircuitId::of("a/b").owner(), None);
         let longest = CircuitId::of(&"k".repeat(MAX_KEY_LENGTH));
         assert_eq!(longest.to_string().parse(), Ok(longest));
     }

@@ -138,7 +138,7 @@ async fn history(
 
 /// The key, if it is of a tenant that the caller may know of.
 fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
-    let tenant = id.tenant().parse::<TenantId>().ok();
+    let tenant = id.owner().map(|owner| owner.tenant);
     let is_there = |tenant: &TenantId| caller.sees(tenant) && api.services.directory.tenant(tenant).is_some();
     match tenant.filter(is_there) {
         Some(_) => Ok(id.key()),

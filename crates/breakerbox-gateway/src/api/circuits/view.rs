@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::CircuitId;
-use super::id::tenant_of;
 use crate::api::reading::fields::Moment;
+use crate::objects::CircuitOwner;
 
 /// The state of a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -123,7 +123,7 @@ impl CircuitView {
         Self {
             id: CircuitId::of(key).to_string(),
             key: key.to_owned(),
-            tenant: tenant_of(key).to_owned(),
+            tenant: owner(key),
             state: record.status().into(),
             mode: (&record.mode).into(),
             epoch: record.epoch.0,
@@ -141,7 +141,12 @@ impl CircuitView {
 
 /// A circuit to which nothing has happened.
 pub(super) fn untouched(key: &str) -> Record {
-    Record::new(Some(tenant_of(key).into()), Draw(0), Timestamp::ZERO)
+    Record::new(Some(owner(key).into()), Draw(0), Timestamp::ZERO)
+}
+
+/// The tenant that a key belongs to.
+fn owner(key: &str) -> String {
+    CircuitOwner::of_key(key).map(|owner| owner.tenant.to_string()).unwrap_or_default()
 }
 
 /// A circuit with everything about it.
