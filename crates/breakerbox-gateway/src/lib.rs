@@ -6,6 +6,7 @@
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
+//! | [`reminder`] | when a reminder runs, and what comes after a run; pure |
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
@@ -22,6 +23,7 @@ pub mod delivery;
 pub mod gateway;
 pub mod objects;
 pub mod queue;
+pub mod reminder;
 pub mod replay;
 pub mod secrets;
 pub mod send;

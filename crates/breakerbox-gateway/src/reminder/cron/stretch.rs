@@ -1,0 +1,127 @@
+//! What a zone's clock makes of local times.
+//!
+//! A zone's time is a row of stretches, in each of which its clock runs evenly. Within one, local times and moments
+//! correspond. Where one begins, the clock jumps: forwards over local times that do not exist (they fire at the jump,
+//! once), or back over local times that were there before (they fire again only if hours are counted as they pass).
+
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{Timestamp, ToSpan};
+
+use super::fields::Fields;
+
+/// A time in which a zone's clock runs evenly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    start: Option<Jump>,
+    /// Where the next one begins.
+    end: Option<Timestamp>,
+    offset: Offset,
+}
+
+/// Where the clock jumps: at this moment, from this offset.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    at: Timestamp,
+    from: Offset,
+}
+
+impl Stretch {
+    /// The one that this moment is in. Moments are full seconds.
+    pub(super) fn around(zone: &TimeZone, at: Timestamp) -> Self {
+        let second_after = at.saturating_add(1.second()).unwrap_or(Timestamp::MAX);
+        let start = zone.preceding(second_after).next().map(|change| change.timestamp());
+        let start = start.and_then(|at| {
+            let before = at.checked_sub(1.second()).ok()?;
+            Some(Jump { at, from: zone.to_offset(before) })
+        });
+        let end = zone.following(at).next().map(|change| change.timestamp());
+        Self { start, end, offset: zone.to_offset(at) }
+    }
+
+    /// The one after it.
+    pub(super) fn after(&self, zone: &TimeZone) -> Option<Self> {
+        self.end.map(|end| Self::around(zone, end))
+    }
+
+    /// The one before it.
+    pub(super) fn before(&self, zone: &TimeZone) -> Option<Self> {
+        let before = self.start?.at.checked_sub(1.second()).ok()?;
+        Some(Self::around(zone, before))
+    }
+
+    /// Whether it begins before this moment.
+    pub(super) fn starts_before(&self, at: Timestamp) -> bool {
+        self.start.is_none_or(|start| start.at < at)
+    }
+
+    /// Whether it ends after this moment.
+    pub(super) fn ends_after(&self, at: Timestamp) -> bool {
+        self.end.is_none_or(|end| end > at)
+    }
+
+    /// Its first occurrence at this moment or later.
+    pub(super) fn first(&self, fields: &Fields, from: Timestamp) -> Option<Timestamp> {
+        if let Some(jump) = self.moved_here(fields).filter(|jump| *jump >= from) {
+            return Some(jump);
+        }
+        let found = fields.next(full_minute(self.opens(fields, from))?)?;
+        if found < self.closes() { self.offset.to_timestamp(found).ok() } else { None }
+    }
+
+    /// Its last occurrence at this moment or earlier.
+    pub(super) fn last(&self, fields: &Fields, until: Timestamp) -> Option<Timestamp> {
+        let last_second = self.end.and_then(|end| end.checked_sub(1.second()).ok());
+        let until = last_second.map_or(until, |last| until.min(last));
+        let opens = self.opens(fields, Timestamp::MIN);
+        let found = fields.previous(self.offset.to_datetime(until)).filter(|found| *found >= opens);
+        let found = found.and_then(|found| self.offset.to_timestamp(found).ok());
+        found.or_else(|| self.moved_here(fields).filter(|jump| *jump <= until))
+    }
+
+    /// How many occurrences it has from one moment until just before another; at most `most` are counted.
+    pub(super) fn count(&self, fields: &Fields, from: Timestamp, before: Timestamp, most: u32) -> u32 {
+        let before = self.end.map_or(before, |end| before.min(end));
+        let range = full_minute(self.opens(fields, from)).zip(full_minute(self.offset.to_datetime(before)));
+        let counted = match range {
+            Some((opens, closes)) if opens < closes => fields.count(opens, closes, most),
+            _ => 0,
+        };
+        let moved = self.moved_here(fields).filter(|jump| *jump >= from && *jump < before);
+        // A local time of its own at that moment was counted.
+        let twice = moved.is_some_and(|jump| {
+            let local = self.offset.to_datetime(jump);
+            local.second() == 0 && fields.next(local) == Some(local)
+        });
+        (counted + u32::from(moved.is_some() && !twice)).min(most)
+    }
+
+    /// The moment where it begins, if a local time fell into the gap before it.
+    fn moved_here(&self, fields: &Fields) -> Option<Timestamp> {
+        let start = self.start?;
+        let missing = full_minute(start.from.to_datetime(start.at))?;
+        let first = self.offset.to_datetime(start.at);
+        (missing < first && fields.next(missing)? < first).then_some(start.at)
+    }
+
+    /// The local time from which on its times count, from this moment on.
+    fn opens(&self, fields: &Fields, from: Timestamp) -> DateTime {
+        let Some(start) = self.start else { return self.offset.to_datetime(from) };
+        let from = self.offset.to_datetime(from.max(start.at));
+        let again_until = start.from.to_datetime(start.at);
+        if fields.every_hour { from } else { from.max(again_until) }
+    }
+
+    /// The local time at which it is over.
+    fn closes(&self) -> DateTime {
+        self.end.map_or(DateTime::MAX, |end| self.offset.to_datetime(end))
+    }
+}
+
+/// The first full minute at this time or later.
+fn full_minute(local: DateTime) -> Option<DateTime> {
+    let seconds = local.second();
+    let part = local.subsec_nanosecond();
+    debug_assert_eq!(part, 0, "moments are full seconds");
+    if seconds == 0 { Some(local) } else { local.checked_add((60 - i64::from(seconds)).seconds()).ok() }
+}
