@@ -90,10 +90,12 @@ impl From<RecordsError> for Problem {
                 Code::Changed,
                 format!("the {what} {name:?} is not as `if-match` says; read it again"),
             ),
-            RecordsError::InUse(_) | RecordsError::State { .. } => {
+            RecordsError::InUse(_) | RecordsError::State { .. } | RecordsError::ReminderState { .. } => {
                 Self::new(Code::WrongState, error.to_string())
             }
             RecordsError::BacklogFull { .. } => Self::new(Code::BacklogFull, error.to_string()),
+            RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
+            RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
             RecordsError::Cursor => {
                 Self::new(Code::InvalidQuery, "cursor: must be the `next` of a page of this listing")
                     .of_field("cursor")

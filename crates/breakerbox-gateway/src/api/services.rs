@@ -16,7 +16,7 @@ use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
 use crate::telemetry::Metrics;
-use crate::work::Intake;
+use crate::work::{Intake, WallClock};
 
 /// What the API stands on.
 #[derive(Clone)]
@@ -39,6 +39,8 @@ pub struct Services {
     pub metrics: Arc<Metrics>,
     /// The queue's time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The time that people go by.
+    pub wall: WallClock,
     /// How much is too much.
     pub limits: Limits,
 }

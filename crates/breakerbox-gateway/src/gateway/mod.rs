@@ -21,11 +21,12 @@ mod test_send;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use breakerbox::store::Store;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, StoreHealth};
+use breakerbox_core::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -43,7 +44,7 @@ use crate::queue::{Defaults, Queue};
 use crate::secrets::KeySource;
 use crate::send::{AddressPolicy, Proxy, SendSettings, Sender, Trust};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Parts, Settings, Taker, Watch};
+use crate::work::{Dispatch, Parts, Scheduler, Settings, Taker, WallClock, Watch};
 
 /// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
@@ -113,11 +114,6 @@ impl Gateway {
                 })
                 .build()
         };
-        for tenant in directory.tenants() {
-            if tenant.has_own_policy {
-                breakers.set_tenant_policy(tenant.id.as_str(), Some((*tenant.policy).clone()))?;
-            }
-        }
         let parts = Parts {
             queue: queue.clone(),
             chores: records.clone(),
@@ -136,6 +132,9 @@ impl Gateway {
             ..Settings::default()
         };
         let dispatch = Dispatch::new(parts, settings);
+        for tenant in directory.tenants() {
+            dispatch.set_policies(&tenant)?;
+        }
         // Both are set here and nowhere else.
         let _ = hearer.set(Arc::downgrade(&dispatch));
         directory.watch(Watch::over(&dispatch));
@@ -161,6 +160,15 @@ impl Gateway {
             tokio::spawn(writing.run(records.clone())),
             tokio::spawn(watcher.run(Arc::clone(&health))),
         ];
+        let wall: WallClock = Arc::new(wall_clock);
+        let scheduler = Scheduler::new(
+            queue.clone(),
+            directory.clone(),
+            Arc::clone(&dispatch),
+            Arc::clone(&metrics),
+            Arc::clone(&wall),
+        );
+        tasks.push(tokio::spawn(scheduler.run()));
         if is_rotating {
             tasks.push(tokio::spawn(reseal(Arc::clone(&records))));
         }
@@ -174,6 +182,7 @@ impl Gateway {
             health,
             metrics,
             clock: Arc::new(move || queue.now()),
+            wall,
             limits: limits(config),
         };
         let mut until = stopped;
@@ -225,6 +234,12 @@ async fn reseal(records: Arc<SqliteRecords>) {
             warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
         }
     }
+}
+
+/// The time that people go by. Schedules follow it, also where it is set.
+fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn send_settings(config: &Config) -> Result<SendSettings, StartError> {

@@ -135,6 +135,8 @@ ids! {
     EventId "evt_",
     /// Names a delivery.
     DeliveryId "dlv_",
+    /// Names a reminder. With the number of a run it is the `webhook-id` of that run's requests.
+    ReminderId "rem_",
     /// Names an API key; it is no secret.
     ApiKeyId "key_",
     /// Names a background job, such as a resend.

@@ -8,6 +8,7 @@
 //! | [`NewEvent`], [`Event`] | what a customer submits, and what is kept of it |
 //! | [`Delivery`] | one event for one endpoint |
 //! | [`Attempt`] | one request of a delivery |
+//! | [`Reminder`], [`Run`] | a callback that is scheduled for a time, and one firing of it |
 //! | [`ApiKey`] | who may do what |
 //! | [`SigningSecrets`] | what requests are signed with, during a rotation too |
 //! | [`Resend`] | a background job that makes finished deliveries wait again |
@@ -24,6 +25,8 @@ mod event;
 mod history;
 mod id;
 mod priority;
+mod reminder;
+mod reminder_rules;
 mod resend;
 mod revision;
 mod secret;
@@ -35,8 +38,12 @@ pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
 pub use history::PastChange;
-pub use id::{ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId};
+pub use id::{ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, ReminderId};
 pub use priority::Priority;
+pub use reminder::{
+    Reminder, ReminderSettings, ReminderState, ReminderStateError, ReminderStateName, Run, RunId,
+};
+pub use reminder_rules::ReminderRules;
 pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
 pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};

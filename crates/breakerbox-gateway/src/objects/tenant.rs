@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox_core::{CircuitBy, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Revision, SigningSecrets};
+use super::{ReminderRules, Revision, SigningSecrets};
 use crate::delivery::{RetrySchedule, Rulings};
 
 /// The longest name of a tenant, in bytes.
@@ -87,6 +87,8 @@ pub struct TenantSettings {
     pub ingest_rate: Option<RateLimit>,
     /// After how long waiting work is given up, unless endpoint or event say otherwise.
     pub expires_after: Option<Duration>,
+    /// What holds for its reminders.
+    pub reminders: ReminderRules,
 }
 
 impl TenantSettings {
@@ -103,6 +105,7 @@ impl TenantSettings {
             backlog: None,
             ingest_rate: None,
             expires_after: None,
+            reminders: ReminderRules::default(),
         }
     }
 }

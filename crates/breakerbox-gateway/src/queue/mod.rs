@@ -6,6 +6,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Queue`] | the hot path: accept, claim, settle |
+//! | [`Calendar`] | reminders, as the scheduler sees them |
 //! | [`records`] | the rest, as people see and change it |
 //! | [`Directory`] | tenants, endpoints and API keys in memory, by which deliveries are made |
 //! | [`sqlite`] | all of it in one file |
@@ -22,6 +23,7 @@
 //!
 //! **Cost.** A claim costs the same however much is parked, in the future, or finished.
 
+mod calendar;
 mod directory;
 pub mod records;
 pub mod sqlite;
@@ -33,12 +35,13 @@ use async_trait::async_trait;
 use breakerbox_core::{Epoch, KeyError, Timestamp};
 use bytes::Bytes;
 
+pub use self::calendar::{Act, Asked, Calendar, Decided, Looked, OpenRun, SeenTurn, StepError, Stepped};
 pub use self::directory::{
-    Changed, Defaults, Directory, EndpointEntry, Household, PolicyLayers, TenantEntry, Watcher,
+    Changed, Defaults, Directory, EndpointEntry, Household, PolicyLayers, ReminderEntry, TenantEntry, Watcher,
 };
 pub use self::records::{Records, RecordsError};
 use crate::objects::{
-    Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, TenantId,
+    Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, RunId, TenantId,
 };
 
 /// The hot path of a queue.
@@ -259,12 +262,31 @@ pub struct Leased {
     pub attempts: u32,
     /// A dynamic URL; none: the endpoint's.
     pub url: Option<Arc<str>>,
+    /// The run of a reminder that it is.
+    pub run: Option<LeasedRun>,
     /// It was not due and was pulled forward to probe: a failure uses no attempt, and it is due again then.
     pub pulled_from: Option<Timestamp>,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// Given up after.
     pub expires_at: Option<Timestamp>,
+}
+
+/// The run of a reminder, as it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeasedRun {
+    /// Which.
+    pub id: RunId,
+    /// The occurrence that it was fired for.
+    pub scheduled_at: Timestamp,
+}
+
+impl Leased {
+    /// The `webhook-id` of its requests: the same on every retry and resend.
+    #[must_use]
+    pub fn webhook_id(&self) -> String {
+        self.run.map_or_else(|| self.event.to_string(), |run| run.id.to_string())
+    }
 }
 
 /// What became of a leased delivery.

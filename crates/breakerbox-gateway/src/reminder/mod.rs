@@ -10,12 +10,14 @@
 //! before it, never from now, and nothing fires twice.
 
 mod cron;
+mod decide;
 mod error;
 mod kept;
 mod schedule;
 mod turn;
 
 pub use cron::{Cron, CronError, CronField};
+pub use decide::TenantSays;
 pub use error::ScheduleError;
 pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule};
 pub use turn::{CatchUp, Ended, Standing, Step, StopReason, UnknownName, WhenFailed};

@@ -8,11 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use breakerbox_core::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::schedule::{Repeat, Schedule};
 
 /// What becomes of runs that were due while nothing could run.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CatchUp {
     /// Each of them fires, one after the other.
     #[default]
@@ -22,7 +24,8 @@ pub enum CatchUp {
 }
 
 /// What becomes of a reminder whose run has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WhenFailed {
     /// It stops.
     #[default]

@@ -116,6 +116,12 @@ pub struct Metrics {
     pub pruned: Counter,
     /// Deliveries that were given up because they waited for too long.
     pub expired: Counter,
+    /// Runs of reminders that were fired.
+    pub reminder_runs: Counter,
+    /// Reminders that were stopped by how a run ended.
+    pub reminders_stopped: Counter,
+    /// From a reminder's time to when its run was fired.
+    pub reminder_lag_seconds: Histogram,
     registry: Registry,
 }
 
@@ -176,6 +182,9 @@ impl Metrics {
             wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
             pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),
             expired: counter(r, "expired_deliveries", "Deliveries that waited for too long"),
+            reminder_runs: counter(r, "reminder_runs", "Runs of reminders that were fired"),
+            reminders_stopped: counter(r, "reminders_stopped", "Reminders stopped by how a run ended"),
+            reminder_lag_seconds: seconds(r, "reminder_lag", "From a reminder's time to its run", &DELIVERY),
             registry: Registry::default(),
         };
         Self { registry, ..metrics }

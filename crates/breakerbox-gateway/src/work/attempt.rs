@@ -50,8 +50,8 @@ impl Dispatch {
             Some(outgoing) => self.courier.send(outgoing).await,
             None => unreadable_url(),
         };
-        let tenant = &destination.tenant;
-        let ruling = tenant.rulings.of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
+        let ruling =
+            destination.rulings().of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
         let Ruling { circuit: kind, retry_after, .. } = ruling;
         if is_probe {
             // Only when its store has heard it may the next probe begin.
@@ -148,6 +148,9 @@ impl Dispatch {
                     return;
                 }
             }
+        }
+        if leased.run.is_some() {
+            self.ring();
         }
         match settle.next {
             Next::Retry { due_at, .. } => {

@@ -10,15 +10,27 @@ use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::delivery::{RetrySchedule, Signer, TokenBucket};
-use crate::objects::{DisabledBecause, Id, LaneId, RateLimit, SigningSecrets, TenantId};
+use crate::delivery::{RetrySchedule, Rulings, Signer, TokenBucket};
+use crate::objects::{
+    CircuitOwner, DisabledBecause, Id, LaneId, Purpose, RateLimit, SigningSecrets, TenantId,
+};
 use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
 use crate::send::{Outgoing, Target};
 
 /// How the gateway names itself to receivers.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
+
+/// For which time a reminder's callback was scheduled, in RFC 3339.
+const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
+
+/// A time as text.
+fn text_of(at: Timestamp) -> HeaderValue {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    let text = jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string()).unwrap_or_default();
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
 
 /// Where a lane leads.
 pub(super) struct Destination {
@@ -26,6 +38,7 @@ pub(super) struct Destination {
     pub(super) tenant: Arc<TenantEntry>,
     /// None for a dynamic lane.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
+    purpose: Purpose,
     /// None for a dynamic lane, and for a URL that nothing can be sent to.
     target: Option<Target>,
     pub(super) circuit: Circuit,
@@ -47,16 +60,36 @@ impl Destination {
 
     /// How long a request may take.
     pub(super) fn timeout(&self) -> Duration {
-        self.endpoint.as_ref().map_or(self.tenant.timeout, |endpoint| endpoint.timeout)
+        match (&self.endpoint, self.purpose) {
+            (Some(endpoint), _) => endpoint.timeout,
+            (None, Purpose::Deliveries) => self.tenant.timeout,
+            (None, Purpose::Reminders) => self.tenant.reminders.timeout,
+        }
     }
 
     /// How many requests at once.
     pub(super) fn max_in_flight(&self) -> u32 {
-        self.endpoint.as_ref().map_or(self.tenant.max_in_flight, |endpoint| endpoint.max_in_flight)
+        match (&self.endpoint, self.purpose) {
+            (Some(endpoint), _) => endpoint.max_in_flight,
+            (None, Purpose::Deliveries) => self.tenant.max_in_flight,
+            (None, Purpose::Reminders) => self.tenant.reminders.max_in_flight,
+        }
     }
 
     pub(super) fn schedule(&self) -> &RetrySchedule {
-        self.endpoint.as_ref().map_or(&self.tenant.retry, |endpoint| &endpoint.retry)
+        match (&self.endpoint, self.purpose) {
+            (Some(endpoint), _) => &endpoint.retry,
+            (None, Purpose::Deliveries) => &self.tenant.retry,
+            (None, Purpose::Reminders) => &self.tenant.reminders.retry,
+        }
+    }
+
+    /// How answers are read.
+    pub(super) fn rulings(&self) -> &Rulings {
+        match self.purpose {
+            Purpose::Deliveries => &self.tenant.rulings,
+            Purpose::Reminders => &self.tenant.reminders.rulings,
+        }
     }
 
     /// Whether tenant and endpoint let anything be sent.
@@ -86,8 +119,10 @@ impl Destination {
             Some(url) => url.parse().ok()?,
             None => self.target.clone()?,
         };
-        let id = leased.event.to_string();
-        let headers = self.signed(&id, &leased.payload, &leased.content_type, now);
+        let mut headers = self.signed(&leased.webhook_id(), &leased.payload, &leased.content_type, now);
+        if let Some(run) = leased.run {
+            headers.insert(SCHEDULED_AT, text_of(run.scheduled_at));
+        }
         Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
     }
 
@@ -188,6 +223,7 @@ impl Destinations {
             secrets: Arc::clone(&endpoint.secrets),
             signer: Mutex::default(),
             tenant: Arc::clone(&endpoint.tenant),
+            purpose: Purpose::Deliveries,
             endpoint: Some(endpoint),
         })
     }
@@ -208,6 +244,7 @@ impl Destinations {
             headers: HeaderMap::from_iter([(USER_AGENT, AGENT)]),
             secrets: Arc::clone(&tenant.secrets),
             signer: Mutex::default(),
+            purpose: CircuitOwner::of_key(&key).map_or(Purpose::Deliveries, |owner| owner.purpose),
             tenant,
             endpoint: None,
         })

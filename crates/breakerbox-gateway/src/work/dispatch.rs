@@ -72,6 +72,8 @@ pub struct Dispatch {
     /// Circuits of endpoints that were deleted.
     pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
+    /// Rung when there is something to decide about a reminder.
+    bell: Arc<Notify>,
     pub(super) unsettled: Semaphore,
     stopping: AtomicBool,
     running: AtomicUsize,
@@ -111,6 +113,7 @@ impl Dispatch {
             dynamic: Mutex::default(),
             orphans: Mutex::default(),
             woken: Notify::new(),
+            bell: Arc::default(),
             unsettled: Semaphore::new(settings.max_unsettled),
             stopping: AtomicBool::new(false),
             running: AtomicUsize::new(0),
@@ -165,6 +168,16 @@ impl Dispatch {
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
+    }
+
+    /// Rung when there is something to decide about a reminder.
+    pub(super) fn bell(&self) -> Arc<Notify> {
+        Arc::clone(&self.bell)
+    }
+
+    /// There is something to decide about a reminder.
+    pub(super) fn ring(&self) {
+        self.bell.notify_one();
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::dispatch::Dispatch;
 use super::gates;
 use crate::objects::{LaneId, NewBatch, TenantId};
-use crate::queue::{AcceptError, Accepted, HandOver, Leased};
+use crate::queue::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 
 /// Where events come in.
 #[async_trait]
@@ -29,16 +29,19 @@ impl Intake for Arc<Dispatch> {
         if !accepted.repeated {
             self.metrics.events_accepted.inc_by(events);
         }
-        self.arrived(&accepted.woken);
-        self.metrics.handed_over.inc_by(accepted.taken.len() as u64);
-        for leased in std::mem::take(&mut accepted.taken) {
-            self.take(leased);
-        }
+        self.fired(std::mem::take(&mut accepted.taken), &accepted.woken);
         Ok(accepted)
     }
 }
 
 impl Dispatch {
+    /// There are fresh deliveries: some that were taken at once, some that wait.
+    pub(super) fn fired(self: &Arc<Self>, taken: Vec<Leased>, woken: &[WaitingLane]) {
+        self.arrived(woken);
+        self.metrics.handed_over.inc_by(taken.len() as u64);
+        taken.into_iter().for_each(|leased| self.take(leased));
+    }
+
     /// A fresh delivery that has its slot already. The gates are asked now; if one refuses, it is handed back.
     fn take(self: &Arc<Self>, leased: Leased) {
         let dispatch = Arc::clone(self);

@@ -9,6 +9,7 @@
 //! | `attempt` | one request from its making to its settlement |
 //! | [`Chores`] | what it has others write down |
 //! | `intake` | accepts batches, and takes fresh deliveries at once |
+//! | [`Scheduler`] | fires reminders when they are due |
 //! | `watch` | hears of changed tenants, endpoints and circuits |
 //! | `upkeep` | what is done now and then: reclaim, expire, prune, resend, history |
 //!
@@ -25,6 +26,7 @@ mod destination;
 mod dispatch;
 mod gates;
 mod intake;
+mod schedule;
 mod turns;
 mod upkeep;
 mod watch;
@@ -32,4 +34,5 @@ mod watch;
 pub use chores::Chores;
 pub use dispatch::{Dispatch, Parts, Seen, Settings};
 pub use intake::{Intake, Taker};
+pub use schedule::{Scheduler, WallClock};
 pub use watch::Watch;

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 
-use breakerbox::{CircuitChange, Status};
+use breakerbox::{CircuitChange, KeyError, Status};
 use tracing::{info, warn};
 
 use super::dispatch::Dispatch;
 use crate::delivery::lanes::Sleep;
-use crate::queue::{Changed, Watcher};
+use crate::objects::CircuitOwner;
+use crate::queue::{Changed, TenantEntry, Watcher};
 
 /// Hears of changes for dispatch.
 pub struct Watch(Weak<Dispatch>);
@@ -27,8 +28,7 @@ impl Watcher for Watch {
         match changed {
             Changed::Tenant(tenant) => {
                 dispatch.destinations.forget_dynamic(&tenant.id);
-                let policy = tenant.has_own_policy.then(|| (*tenant.policy).clone());
-                if let Err(error) = dispatch.breakers.set_tenant_policy(tenant.id.as_str(), policy) {
+                if let Err(error) = dispatch.set_policies(tenant) {
                     warn!(tenant = %tenant.id, %error, "its policy can't be set");
                 }
                 dispatch.lanes().wake_tenant(&tenant.id, now);
@@ -49,12 +49,24 @@ impl Watcher for Watch {
                 dispatch.lanes().sleep(lane, Sleep::Disabled, now);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
+            Changed::Reminders => dispatch.ring(),
         }
         dispatch.wake();
     }
 }
 
 impl Dispatch {
+    /// The policies of a tenant's circuits, for deliveries and for reminders.
+    ///
+    /// # Errors
+    /// If the tenant's name can't begin a key.
+    pub fn set_policies(&self, tenant: &TenantEntry) -> Result<(), KeyError> {
+        let own = tenant.has_own_policy.then(|| (*tenant.policy).clone());
+        self.breakers.set_tenant_policy(tenant.id.as_str(), own)?;
+        let reminders = CircuitOwner::of_reminders(tenant.id.clone()).to_string();
+        self.breakers.set_tenant_policy(&reminders, Some((*tenant.reminders.policy).clone()))
+    }
+
     /// A circuit changed: its lanes are awake, and an outage begins or ends.
     pub fn circuit_changed(&self, heard: &CircuitChange) {
         let change = &heard.change;

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::{CircuitBy, Key, KeyError, Policy};
+use breakerbox_core::{CircuitBy, KeyError, Policy};
 use url::Url;
 
 use super::defaults::{Defaults, PolicyLayers};
 use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
 use crate::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, RateLimit, SigningSecrets, Tenant,
-    TenantId,
+    Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
+    SigningSecrets, Tenant, TenantId, TenantSettings,
 };
 use crate::queue::records::RecordsError;
+use crate::reminder::{CatchUp, WhenFailed};
 
 /// What holds for a tenant.
 #[derive(Debug)]
@@ -47,8 +48,57 @@ pub struct TenantEntry {
     pub expires_after: Option<Duration>,
     /// What deliveries to dynamic URLs are signed with.
     pub secrets: Arc<SigningSecrets>,
+    /// What holds for its reminders.
+    pub reminders: ReminderEntry,
     /// What its endpoints' policies lie over.
     layers: PolicyLayers,
+}
+
+/// What holds for the reminders of a tenant.
+#[derive(Debug)]
+pub struct ReminderEntry {
+    /// The policy of their circuits.
+    pub policy: Arc<Policy>,
+    /// Who shares a circuit.
+    pub circuit_by: CircuitBy,
+    /// When a run that failed is tried again.
+    pub retry: Arc<RetrySchedule>,
+    /// How answers are read.
+    pub rulings: Arc<Rulings>,
+    /// What a run that failed for good means for its reminder.
+    pub when_failed: WhenFailed,
+    /// What is fired of that which was missed, unless a reminder says otherwise.
+    pub catch_up: CatchUp,
+    /// How long a callback may take.
+    pub timeout: Duration,
+    /// How many callbacks at once, for each circuit.
+    pub max_in_flight: u32,
+    /// How many there may be that have not ended, and bytes of their payloads.
+    pub limit: Backlog,
+}
+
+impl ReminderEntry {
+    fn resolve(settings: &TenantSettings, defaults: &Defaults) -> Result<Self, RecordsError> {
+        let rules = &settings.reminders;
+        let timeout = rules.timeout.unwrap_or(defaults.timeout);
+        let preset = serde_json::json!({ "preset": "reminders" });
+        let layers = PolicyLayers::default()
+            .over(defaults.policy.as_ref())
+            .over(Some(&preset))
+            .over(settings.policy.as_ref())
+            .over(rules.policy.as_ref());
+        Ok(Self {
+            policy: Arc::new(layers.build(timeout)?),
+            circuit_by: rules.circuit_by,
+            retry: Arc::new(rules.retry.clone().unwrap_or_default()),
+            rulings: Arc::new(rules.rulings.clone()),
+            when_failed: rules.when_failed,
+            catch_up: rules.catch_up,
+            timeout,
+            max_in_flight: rules.max_in_flight.unwrap_or(defaults.max_in_flight),
+            limit: rules.limit.unwrap_or_default(),
+        })
+    }
 }
 
 impl TenantEntry {
@@ -70,6 +120,7 @@ impl TenantEntry {
             ingest_rate: settings.ingest_rate,
             expires_after: settings.expires_after.or(defaults.expires_after),
             secrets: Arc::new(tenant.secrets.clone()),
+            reminders: ReminderEntry::resolve(settings, defaults)?,
             layers,
             source: tenant,
         })
@@ -80,7 +131,20 @@ impl TenantEntry {
     /// # Errors
     /// If the URL can't be a destination.
     pub fn circuit_of(&self, url: &str) -> Result<Arc<str>, KeyError> {
-        Key::of(self.id.as_str(), url, self.circuit_by).map(|key| key.text().into())
+        self.key_of(Purpose::Deliveries, url)
+    }
+
+    /// The key of the circuit that a URL of this tenant belongs to when it is called for this purpose.
+    ///
+    /// # Errors
+    /// If the URL can't be a destination.
+    pub fn key_of(&self, purpose: Purpose, url: &str) -> Result<Arc<str>, KeyError> {
+        let by = match purpose {
+            Purpose::Deliveries => self.circuit_by,
+            Purpose::Reminders => self.reminders.circuit_by,
+        };
+        let owner = CircuitOwner { tenant: self.id.clone(), purpose };
+        owner.circuit_of(url, by).map(|key| key.text().into())
     }
 }
 

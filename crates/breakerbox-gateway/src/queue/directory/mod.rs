@@ -34,7 +34,7 @@ use breakerbox_core::Timestamp;
 use subtle::ConstantTimeEq;
 
 pub use self::defaults::{Defaults, PolicyLayers};
-pub use self::entries::{EndpointEntry, TenantEntry};
+pub use self::entries::{EndpointEntry, ReminderEntry, TenantEntry};
 pub use self::household::Household;
 use super::WaitingLane;
 use super::records::RecordsError;
@@ -76,6 +76,8 @@ pub enum Changed<'c> {
     EndpointGone(LaneId),
     /// Something waits in this lane that did not before.
     Woken(&'c WaitingLane),
+    /// There is something to decide about a reminder.
+    Reminders,
 }
 
 impl Directory {
@@ -297,6 +299,11 @@ impl Directory {
     /// Something waits in a lane that did not before.
     pub fn woken(&self, lane: &WaitingLane) {
         self.tell(Changed::Woken(lane));
+    }
+
+    /// There is something to decide about a reminder.
+    pub fn reminders_changed(&self) {
+        self.tell(Changed::Reminders);
     }
 
     /// A tenant and what is its own, as it is now.

@@ -5,6 +5,7 @@
 //! | [`Tenants`], [`Endpoints`] | create, show, list, change, delete; secrets and their rotation |
 //! | [`ApiKeys`] | create, list, revoke |
 //! | [`Deliveries`] | events, deliveries and attempts: show, list by filter, cancel, resend one |
+//! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
 //! | [`History`] | what happened to circuits |
 //! | [`Records`] | all of them |
@@ -26,6 +27,7 @@ mod deliveries;
 mod endpoints;
 mod history;
 mod page;
+mod reminders;
 mod resends;
 mod tenants;
 
@@ -34,16 +36,17 @@ pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
 pub use history::History;
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
+pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 
 use super::QueueError;
-use crate::objects::{DeliveryId, StateName, TenantId};
+use crate::objects::{DeliveryId, ReminderId, ReminderStateName, StateName, TenantId};
 
 /// All that the gateway keeps besides the hot queue.
-pub trait Records: Tenants + Endpoints + ApiKeys + Deliveries + Resends + History {}
+pub trait Records: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History {}
 
-impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Resends + History> Records for R {}
+impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History> Records for R {}
 
 /// Why it was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +78,8 @@ pub enum RecordsError {
     },
     /// A tenant that still has endpoints, or work that is not finished.
     #[error(
-        "the tenant {0} still has endpoints or waiting deliveries; delete the endpoints and wait or cancel first"
+        "the tenant {0} still has endpoints, reminders or waiting deliveries; delete the endpoints, cancel the reminders and \
+         wait or cancel first"
     )]
     InUse(TenantId),
     /// A delivery is not in a state from which that is possible.
@@ -87,6 +91,36 @@ pub enum RecordsError {
         state: StateName,
         /// What was asked: `cancelled` or `resent`.
         verb: &'static str,
+    },
+    /// A reminder is not in a state from which that is possible.
+    #[error("the reminder {id} is {state}; it can't be {verb}")]
+    ReminderState {
+        /// Which.
+        id: ReminderId,
+        /// Its state.
+        state: ReminderStateName,
+        /// What was asked, such as `paused`.
+        verb: &'static str,
+    },
+    /// The tenant has as many reminders as it may have.
+    #[error(
+        "{tenant} has {count} reminders with {bytes} bytes of payload, and may not have more; cancel some, or raise its limit"
+    )]
+    RemindersFull {
+        /// Whose.
+        tenant: TenantId,
+        /// How many there are that have not ended.
+        count: u64,
+        /// Bytes of their payloads.
+        bytes: u64,
+    },
+    /// The disk is nearly full. What is left is for settlements.
+    #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
+    DiskReserve {
+        /// Free bytes.
+        free: u64,
+        /// Bytes in reserve.
+        reserve: u64,
     },
     /// The tenant's backlog has no room.
     #[error("the backlog of {tenant} is full: {waiting} deliveries of {bytes} bytes wait")]

@@ -9,15 +9,17 @@ use std::time::Duration;
 use breakerbox_core::{Key, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::columns::{LEASED, WAITING, content_type, id, level, micros, number};
+use super::columns::id;
+use super::disk::BelowReserve;
+use super::insert::{self, NewDeliveryRow, NewEventRow};
 use super::job::Command;
-use super::lanes;
+use super::lanes::{self, OneWaiting};
 use super::ledger::Held;
 use super::routes::{Routes, TenantRoutes};
 use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::objects::{DeliveryId, EventId, Id, IdempotencyKey, LaneId, NewBatch, NewEvent};
-use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError, WaitingLane};
+use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
 
 /// How long an idempotency key is remembered.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
@@ -118,17 +120,6 @@ impl Accept {
         stops: Vec<Vec<Stop>>,
     ) -> Result<Accepted, QueueError> {
         let (connection, now, row) = (writing.connection, writing.now, tenant.row());
-        let mut insert_event = connection.prepare_cached(
-            "INSERT INTO events (id, tenant, kind, content_type, priority, fan_out, size, not_before, expires_at, url)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        let mut insert_payload =
-            connection.prepare_cached("INSERT INTO payloads (event, payload) VALUES (?1, ?2)")?;
-        let mut insert_delivery = connection.prepare_cached(
-            "INSERT INTO deliveries
-                 (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, ?8)",
-        )?;
         let mut lanes_of_keys = Vec::with_capacity(keys.len());
         for key in keys {
             lanes_of_keys.push(match key {
@@ -150,19 +141,20 @@ impl Accept {
             let event_id = next;
             let fan_out = u32::try_from(stops.len()).unwrap_or(u32::MAX);
             let size = event.payload.len() as u64;
-            insert_event.execute(params![
-                event_id,
-                row,
-                event.kind.as_str(),
-                content_type(&event.content_type),
-                level(event.priority),
+            let new = NewEventRow {
+                id: event_id,
+                tenant: row,
+                kind: event.kind.as_str(),
+                content_type: &event.content_type,
+                priority: event.priority,
                 fan_out,
-                number(size),
-                event.not_before.map(micros),
-                event.expires_at.map(micros),
-                event.url.as_ref().map(url::Url::as_str),
-            ])?;
-            insert_payload.execute(params![event_id, &event.payload[..]])?;
+                payload: &event.payload,
+                not_before: event.not_before,
+                expires_at: event.expires_at,
+                url: event.url.as_ref().map(url::Url::as_str),
+                run: None,
+            };
+            insert::event(connection, &new)?;
             let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
             let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
             let due_at = event.not_before.unwrap_or(now).max(now);
@@ -175,19 +167,21 @@ impl Accept {
                 if lease.is_some() {
                     self.reserved.push(lane);
                 }
-                insert_delivery.execute(params![
-                    next,
-                    event_id,
-                    row,
-                    lane.number(),
-                    if lease.is_some() { LEASED } else { WAITING },
-                    level(event.priority),
-                    micros(due_at),
-                    stop.expires_at.map(micros),
-                ])?;
+                let new = NewDeliveryRow {
+                    id: next,
+                    event: event_id,
+                    tenant: row,
+                    lane: lane.number(),
+                    is_leased: lease.is_some(),
+                    priority: event.priority,
+                    due_at,
+                    expires_at: stop.expires_at,
+                };
+                insert::delivery(connection, new)?;
                 writing.ledger.begun(row, lane.number(), size);
                 let Some(lease) = lease else {
-                    wake(&mut accepted.woken, lane, &self.batch, event, due_at, key.as_ref());
+                    let waiting = OneWaiting { lane, tenant: &self.batch.tenant, key: key.as_ref() };
+                    waiting.wake(&mut accepted.woken, event.priority, due_at);
                     continue;
                 };
                 let held = Held {
@@ -197,6 +191,7 @@ impl Accept {
                     tenant: row,
                     bytes: size,
                     requests: 0,
+                    reminder: None,
                 };
                 accepted.taken.push(Leased {
                     id: DeliveryId(id(next)),
@@ -210,6 +205,7 @@ impl Accept {
                     priority: event.priority,
                     attempts: 0,
                     url: url.clone(),
+                    run: None,
                     pulled_from: None,
                     created_at: id(event_id).made_at(),
                     expires_at: stop.expires_at,
@@ -223,29 +219,6 @@ impl Accept {
         }
         Ok(accepted)
     }
-}
-
-/// Notes that one more waits in a lane.
-fn wake(
-    woken: &mut Vec<WaitingLane>,
-    lane: LaneId,
-    batch: &NewBatch,
-    event: &NewEvent,
-    due_at: Timestamp,
-    key: Option<&Arc<str>>,
-) {
-    let level = event.priority.index();
-    // An entry for each lane and priority, so that each says how many.
-    let known = woken.iter_mut().find(|waiting| waiting.lane == lane && waiting.next_due[level].is_some());
-    if let Some(waiting) = known {
-        waiting.next_due[level] = waiting.next_due[level].min(Some(due_at));
-        waiting.count = waiting.count.saturating_add(1);
-        return;
-    }
-    let mut next_due = [None; 4];
-    next_due[level] = Some(due_at);
-    let tenant = batch.tenant.clone();
-    woken.push(WaitingLane { lane, tenant, dynamic: key.cloned(), next_due, count: 1 });
 }
 
 /// Whether limits and disk have room for all of it.
@@ -268,10 +241,15 @@ fn admit(
     if count > 0 && is_over {
         return Err(AcceptError::BacklogFull { waiting: now.count, bytes: now.bytes });
     }
-    // Each byte is written twice: to the log, and from there to the database.
-    let wanted = payloads.saturating_mul(2).saturating_add((count + 1).saturating_mul(BYTES_EACH));
-    let room = writing.ledger.disk.admits(wanted);
+    let room = room_for(writing, count, payloads);
     room.map_err(|below| AcceptError::DiskReserve { free: below.free, reserve: below.reserve })
+}
+
+/// Whether the disk has room for so many deliveries with so many bytes.
+pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -> Result<(), BelowReserve> {
+    // Each byte is written twice: to the log, and from there to the database.
+    let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH));
+    writing.ledger.disk.admits(wanted)
 }
 
 /// What was answered to the same key, if that is remembered.

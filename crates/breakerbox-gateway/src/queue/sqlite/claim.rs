@@ -16,8 +16,8 @@ use super::ledger::Held;
 use super::settle::give_up_expired;
 use super::unheard::Unheard;
 use super::writer::Writing;
-use crate::objects::{DeliveryId, EventId, LaneId};
-use crate::queue::{Claim, Claimed, Lease, Leased, QueueError};
+use crate::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
+use crate::queue::{Claim, Claimed, Lease, Leased, LeasedRun, QueueError};
 
 /// How often a claim looks again because all that it found had expired.
 const ROUNDS: u32 = 4;
@@ -40,7 +40,7 @@ pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDE
 
 pub(super) const WHOLE: &str =
     "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
-        e.kind, e.content_type, e.url, p.payload
+        e.kind, e.content_type, e.url, p.payload, e.reminder, e.run, e.scheduled_at
     FROM deliveries d JOIN events e ON e.id = d.event JOIN payloads p ON p.event = d.event WHERE d.id = ?1";
 
 pub(super) struct ClaimAll {
@@ -181,6 +181,12 @@ fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
     expires_at.is_some_and(|at| time(at) <= now)
 }
 
+/// The run that a delivery is.
+fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
+    let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
+    Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?) })
+}
+
 /// Leases one delivery.
 fn take(
     writing: &mut Writing<'_>,
@@ -189,14 +195,22 @@ fn take(
     pulled_from: Option<Timestamp>,
 ) -> rusqlite::Result<Option<Leased>> {
     let connection = writing.connection;
-    let mut held =
-        Held { lease: Lease(0), until: writing.now + lease, lane: 0, tenant: 0, bytes: 0, requests: 0 };
+    let mut held = Held {
+        lease: Lease(0),
+        until: writing.now + lease,
+        lane: 0,
+        tenant: 0,
+        bytes: 0,
+        requests: 0,
+        reminder: None,
+    };
     let leased = connection
         .prepare_cached(WHOLE)?
         .query_row([delivery], |row| {
             let payload: Vec<u8> = row.get(10)?;
             (held.tenant, held.lane, held.requests) = (row.get(1)?, row.get(2)?, row.get(5)?);
             held.bytes = payload.len() as u64;
+            held.reminder = row.get(11)?;
             let event = id(row.get(0)?);
             Ok(Leased {
                 id: DeliveryId(id(delivery)),
@@ -210,6 +224,7 @@ fn take(
                 priority: priority(row.get(3)?),
                 attempts: row.get(4)?,
                 url: row.get(9)?,
+                run: held.reminder.map(|reminder| leased_run(row, reminder)).transpose()?,
                 pulled_from,
                 created_at: event.made_at(),
                 expires_at: row.get::<_, Option<i64>>(6)?.map(time),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, micros, parsed, time};
 use super::ledger::Ledger;
-use crate::objects::{LaneId, TenantId};
+use crate::objects::{LaneId, Priority, TenantId};
 use crate::queue::WaitingLane;
 
 /// That a lane was used is written at most so often.
@@ -49,6 +49,32 @@ pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> r
         next_due: next_due(connection, lane)?,
         count: u32::MAX,
     })
+}
+
+/// One more delivery that waits in a lane.
+pub(super) struct OneWaiting<'w> {
+    pub(super) lane: LaneId,
+    pub(super) tenant: &'w TenantId,
+    pub(super) key: Option<&'w Arc<str>>,
+}
+
+impl OneWaiting<'_> {
+    /// Notes it.
+    pub(super) fn wake(self, woken: &mut Vec<WaitingLane>, priority: Priority, due_at: Timestamp) {
+        let level = priority.index();
+        // An entry for each lane and priority, so that each says how many.
+        let known =
+            woken.iter_mut().find(|waiting| waiting.lane == self.lane && waiting.next_due[level].is_some());
+        if let Some(waiting) = known {
+            waiting.next_due[level] = waiting.next_due[level].min(Some(due_at));
+            waiting.count = waiting.count.saturating_add(1);
+            return;
+        }
+        let mut next_due = [None; 4];
+        next_due[level] = Some(due_at);
+        let Self { lane, tenant, key } = self;
+        woken.push(WaitingLane { lane, tenant: tenant.clone(), dynamic: key.cloned(), next_due, count: 1 });
+    }
 }
 
 /// One step into the index for each lane, however much waits in it.

@@ -26,6 +26,8 @@ pub(super) struct Held {
     pub(super) tenant: i64,
     pub(super) bytes: u64,
     pub(super) requests: u32,
+    /// The reminder whose run it is.
+    pub(super) reminder: Option<i64>,
 }
 
 /// How much work is unfinished.
@@ -89,7 +91,7 @@ impl Ledger {
         transaction.execute("DELETE FROM backlogs WHERE count = 0", [])?;
         transaction.commit()?;
         let mut last_id = 0;
-        for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs"] {
+        for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs", "reminders"] {
             let highest: Option<i64> =
                 connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| row.get(0))?;
             last_id = last_id.max(highest.unwrap_or(0));

@@ -9,7 +9,8 @@ use rusqlite::Connection;
 use super::error::OpenError;
 
 /// All of them, the first first. A released one never changes.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_reminders.sql")];
 
 /// The newest schema that this version knows.
 #[allow(clippy::cast_possible_truncation, reason = "there are not that many")]

@@ -7,6 +7,7 @@
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
 //! | [`SqliteRecords`] | what is kept besides the hot queue, in the same file |
 //! | [`SqliteCircuits`] | the circuits' store, so that they survive a restart |
+//! | `reminders` | reminders: what is due, what was decided, what becomes of runs |
 //! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
 //! | `line` | where jobs wait for the writer |
 //! | `readers` | threads with read-only connections |
@@ -26,6 +27,7 @@ mod database;
 mod disk;
 mod error;
 mod file_lock;
+mod insert;
 mod job;
 mod lanes;
 mod ledger;
@@ -37,6 +39,7 @@ mod prune;
 mod queue;
 mod readers;
 mod records;
+mod reminders;
 mod routes;
 mod settle;
 mod unheard;

@@ -43,6 +43,11 @@ impl SqliteQueue {
         }
     }
 
+    /// What a job that fires or accepts deliveries needs.
+    pub(super) fn shared(&self) -> (Arc<dyn Routes>, Arc<dyn HandOver>, Unheard) {
+        (Arc::clone(&self.routes), Arc::clone(&self.hand_over), self.unheard.clone())
+    }
+
     /// The file.
     #[must_use]
     pub fn database(&self) -> &Database {

@@ -27,6 +27,9 @@ pub trait TenantRoutes: Send + Sync {
     /// Who shares a circuit, for dynamic URLs.
     fn circuit_by(&self) -> CircuitBy;
 
+    /// Who shares a circuit, for reminders.
+    fn reminders_by(&self) -> CircuitBy;
+
     /// After how long work for a dynamic URL is given up.
     fn expires_after(&self) -> Option<Duration>;
 

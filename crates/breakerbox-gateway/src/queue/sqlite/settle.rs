@@ -5,6 +5,7 @@ use rusqlite::params;
 use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, micros, number, reason, whole};
 use super::job::Command;
 use super::ledger::Held;
+use super::reminders::runs;
 use super::writer::Writing;
 use crate::objects::{Attempt, DeliveryId, FailReason};
 use crate::queue::{Lease, Next, QueueError, Settle, Settled};
@@ -20,6 +21,9 @@ impl Command for Settle {
             Next::Delivered => finish(writing, delivery, &held, DELIVERED, None, 1)?,
             Next::Failed(why) => finish(writing, delivery, &held, FAILED, Some(why), 1)?,
             Next::Retry { uses_attempt, .. } if writing.ledger.is_closed(held.lane) => {
+                finish(writing, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
+            }
+            Next::Retry { uses_attempt, .. } if is_called_off(writing, delivery, &held)? => {
                 finish(writing, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
             }
             Next::Retry { due_at, uses_attempt, failed_probe } => {
@@ -69,7 +73,8 @@ pub(super) fn hand_back(
 ) -> rusqlite::Result<Option<Held>> {
     let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
     if writing.ledger.is_closed(held.lane) {
-        stop(writing, delivery, held.tenant, held.lane, held.bytes, CANCELLED, None)?;
+        let Held { tenant, lane, bytes, reminder, .. } = held;
+        stop(writing, Stopped { delivery, tenant, lane, bytes, reminder }, CANCELLED, None)?;
     } else {
         writing
             .connection
@@ -77,6 +82,11 @@ pub(super) fn hand_back(
             .execute(params![delivery, WAITING])?;
     }
     Ok(Some(held))
+}
+
+/// Whether its reminder was paused or cancelled while it was in flight: it is not tried again.
+fn is_called_off(writing: &mut Writing<'_>, delivery: i64, held: &Held) -> rusqlite::Result<bool> {
+    held.reminder.map_or(Ok(false), |reminder| runs::is_called_off(writing, reminder, delivery))
 }
 
 /// Gives up a waiting delivery whose time is over.
@@ -91,30 +101,37 @@ pub(super) fn stop_waiting(
     state: i64,
     why: Option<FailReason>,
 ) -> rusqlite::Result<()> {
-    let (tenant, lane, size) = writing
+    let (tenant, lane, size, reminder) = writing
         .connection
         .prepare_cached(
-            "SELECT d.tenant, d.lane, e.size FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
+            "SELECT d.tenant, d.lane, e.size, e.reminder FROM deliveries d JOIN events e ON e.id = d.event
+             WHERE d.id = ?1",
         )?
-        .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    stop(writing, delivery, tenant, lane, whole(size), state, why)
+        .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    stop(writing, Stopped { delivery, tenant, lane, bytes: whole(size), reminder }, state, why)
 }
 
-fn stop(
-    writing: &mut Writing<'_>,
+/// A delivery that ends without an attempt.
+struct Stopped {
     delivery: i64,
     tenant: i64,
     lane: i64,
     bytes: u64,
+    reminder: Option<i64>,
+}
+
+fn stop(
+    writing: &mut Writing<'_>,
+    stopped: Stopped,
     state: i64,
     why: Option<FailReason>,
 ) -> rusqlite::Result<()> {
     writing
         .connection
         .prepare_cached("UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4 WHERE id = ?1")?
-        .execute(params![delivery, state, micros(writing.now), why.map(reason)])?;
-    writing.ledger.finished(tenant, lane, bytes);
-    Ok(())
+        .execute(params![stopped.delivery, state, micros(writing.now), why.map(reason)])?;
+    writing.ledger.finished(stopped.tenant, stopped.lane, stopped.bytes);
+    runs::ended(writing.connection, stopped.reminder, stopped.delivery)
 }
 
 /// Ends a delivery after an attempt.
@@ -135,7 +152,7 @@ fn finish(
         )?
         .execute(params![delivery, state, micros(writing.now), why.map(reason), attempts])?;
     writing.ledger.finished(held.tenant, held.lane, held.bytes);
-    Ok(())
+    runs::ended(writing.connection, held.reminder, delivery)
 }
 
 /// Keeps an attempt.

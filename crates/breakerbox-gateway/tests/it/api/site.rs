@@ -151,6 +151,10 @@ impl Site {
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
             metrics: Arc::new(Metrics::new()),
+            wall: {
+                let database = database.clone();
+                Arc::new(move || database.now())
+            },
             clock: Arc::new(move || database.now()),
             limits,
         };

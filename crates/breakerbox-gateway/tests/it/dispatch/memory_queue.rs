@@ -88,6 +88,7 @@ impl MemoryQueue {
             priority: row.priority,
             attempts: row.attempts,
             url: None,
+            run: None,
             pulled_from: pulled.then_some(row.due),
             created_at: row.created_at,
             expires_at: row.expires_at,

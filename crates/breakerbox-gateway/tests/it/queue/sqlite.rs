@@ -69,6 +69,10 @@ impl TenantRoutes for Household {
         CircuitBy::Endpoint
     }
 
+    fn reminders_by(&self) -> CircuitBy {
+        CircuitBy::Tenant
+    }
+
     fn expires_after(&self) -> Option<Duration> {
         None
     }

@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::LoadError;
 use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
 use crate::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, SigningSecret, SigningSecrets,
-    Tenant, TenantSettings,
+    Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, ReminderRules, SigningSecret,
+    SigningSecrets, Tenant, TenantSettings,
 };
+use crate::reminder::{CatchUp, WhenFailed};
 use crate::secrets::{Keyring, Owner, Sealed};
 
 pub(super) const TENANT: &str = "tenant";
@@ -30,6 +31,57 @@ struct KeptTenant {
     backlog: Option<Backlog>,
     ingest_rate: Option<RateLimit>,
     expires_after_us: Option<u64>,
+    #[serde(default)]
+    reminders: KeptReminderRules,
+}
+
+/// What differs from the defaults.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
+struct KeptReminderRules {
+    policy: Option<Value>,
+    circuit_by: Option<String>,
+    retry: Option<RetrySchedule>,
+    rulings: Rulings,
+    when_failed: WhenFailed,
+    catch_up: CatchUp,
+    timeout_us: Option<u64>,
+    max_in_flight: Option<u32>,
+    limit: Option<Backlog>,
+}
+
+impl From<ReminderRules> for KeptReminderRules {
+    fn from(rules: ReminderRules) -> Self {
+        Self {
+            policy: rules.policy,
+            circuit_by: Some(circuit_by_name(rules.circuit_by).to_owned()),
+            retry: rules.retry,
+            rulings: rules.rulings,
+            when_failed: rules.when_failed,
+            catch_up: rules.catch_up,
+            timeout_us: rules.timeout.map(micros),
+            max_in_flight: rules.max_in_flight,
+            limit: rules.limit,
+        }
+    }
+}
+
+impl KeptReminderRules {
+    fn rules(self, owner: Owner<'_>) -> Result<ReminderRules, LoadError> {
+        let defaults = ReminderRules::default();
+        let by = self.circuit_by.map_or(Some(defaults.circuit_by), |name| circuit_by(&name));
+        Ok(ReminderRules {
+            policy: self.policy,
+            circuit_by: by.ok_or_else(|| unreadable(owner, "reminders"))?,
+            retry: self.retry,
+            rulings: self.rulings,
+            when_failed: self.when_failed,
+            catch_up: self.catch_up,
+            timeout: self.timeout_us.map(Duration::from_micros),
+            max_in_flight: self.max_in_flight,
+            limit: self.limit,
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,6 +130,7 @@ pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
         backlog: settings.backlog,
         ingest_rate: settings.ingest_rate,
         expires_after_us: settings.expires_after.map(micros),
+        reminders: settings.reminders.into(),
     };
     let owner = Owner { what: TENANT, name: tenant.id.as_str() };
     let sealed = seal(&tenant.secrets, CustomHeaders::default(), keyring, owner);
@@ -121,6 +174,7 @@ pub(super) fn tenant_of(
         backlog: kept.backlog,
         ingest_rate: kept.ingest_rate,
         expires_after: kept.expires_after_us.map(Duration::from_micros),
+        reminders: kept.reminders.rules(owner)?,
     };
     Ok((settings, secrets))
 }

@@ -9,6 +9,7 @@
 //! | `tenants`, `endpoints`, `api_keys` | what people change |
 //! | `deliveries`, `scan` | what people look at |
 //! | `finished` | cancels what waits, and makes what is finished wait again |
+//! | `reminders` | what people do to reminders |
 //! | `resends` | the same for many, as a job |
 //! | `history` | what happened to circuits |
 //! | `routes` | the directory as the writer sees it |
@@ -22,6 +23,7 @@ mod finished;
 mod history;
 mod kept;
 mod load;
+mod reminders;
 mod reseal;
 mod resends;
 mod routes;

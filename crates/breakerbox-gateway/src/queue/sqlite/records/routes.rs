@@ -29,6 +29,10 @@ impl TenantRoutes for Household {
         self.tenant().circuit_by
     }
 
+    fn reminders_by(&self) -> CircuitBy {
+        self.tenant().reminders.circuit_by
+    }
+
     fn expires_after(&self) -> Option<Duration> {
         self.tenant().expires_after
     }

@@ -13,6 +13,7 @@ use crate::objects::{Backlog, Revision, Secret, SigningSecrets, Tenant, TenantId
 use crate::queue::records::{Cursor, NewTenant, Page, PageOf, TenantBacklog, Tenants};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
+use crate::queue::sqlite::reminders::totals;
 use crate::queue::{RecordsError, TenantEntry};
 
 /// How many tenants a page looks at, for those with a backlog.
@@ -137,7 +138,8 @@ impl Tenants for SqliteRecords {
                 let known = records.known_tenant(&id)?;
                 unchanged(known.source.revision, seen, TENANT, &id)?;
                 let has_endpoints = !records.directory.endpoints_before(Some(&id), None, 1).is_empty();
-                if has_endpoints || writing.unfinished(known.row).count > 0 {
+                let reminders = totals::of(writing.connection(), known.row)?.count;
+                if has_endpoints || reminders > 0 || writing.unfinished(known.row).count > 0 {
                     return Err(RecordsError::InUse(id));
                 }
                 let connection = writing.connection();

@@ -1,0 +1,50 @@
+//! What the end of a run means for its reminder. All in the transaction that ends it.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::kept::{CANCELLED, PAUSED};
+use crate::queue::sqlite::writer::Writing;
+
+/// A run has ended: its reminder is looked at at once. A delivery that is no run, or not the latest, means nothing.
+pub(in crate::queue::sqlite) fn ended(
+    connection: &Connection,
+    reminder: Option<i64>,
+    delivery: i64,
+) -> rusqlite::Result<()> {
+    let Some(reminder) = reminder else { return Ok(()) };
+    connection
+        .prepare_cached("UPDATE reminders SET look_at = 0 WHERE id = ?1 AND open_run = ?2")?
+        .execute(params![reminder, delivery])?;
+    Ok(())
+}
+
+/// Whether a run that would be tried again must not be, because its reminder was paused or cancelled meanwhile. If so, a paused
+/// one is as if it had not been fired.
+pub(in crate::queue::sqlite) fn is_called_off(
+    writing: &mut Writing<'_>,
+    reminder: i64,
+    delivery: i64,
+) -> rusqlite::Result<bool> {
+    let state: Option<i64> = writing
+        .connection
+        .prepare_cached("SELECT state FROM reminders WHERE id = ?1 AND open_run = ?2")?
+        .query_row(params![reminder, delivery], |row| row.get(0))
+        .optional()?;
+    if state == Some(PAUSED) {
+        unfire(writing.connection, reminder)?;
+    }
+    Ok(matches!(state, Some(PAUSED | CANCELLED)))
+}
+
+/// The latest run of a reminder is as if it had not been fired. Its delivery is the caller's business.
+pub(in crate::queue::sqlite) fn unfire(connection: &Connection, reminder: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE reminders SET open_run = NULL, runs = runs - 1, last_at = before_at, turn = turn + 1,
+                 skipped = skipped - coalesce((SELECT e.skipped FROM deliveries d JOIN events e ON e.id = d.event
+                     WHERE d.id = reminders.open_run), 0)
+             WHERE id = ?1",
+        )?
+        .execute([reminder])?;
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! Does what was decided about reminders, each if it is still as it was seen. A run is fired with its event, its payload and its
+//! delivery, in the transaction that takes note of it: so none is lost, and none is fired twice.
+
+use std::sync::Arc;
+
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::kept::{ACTIVE, FINISHED, Kept, NOTHING_ASKED, STOPPED, reason};
+use super::totals;
+use crate::objects::{
+    CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
+};
+use crate::queue::sqlite::accept::room_for;
+use crate::queue::sqlite::columns::{id, micros, number, whole};
+use crate::queue::sqlite::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
+use crate::queue::sqlite::job::Command;
+use crate::queue::sqlite::lanes::{self, OneWaiting};
+use crate::queue::sqlite::ledger::Held;
+use crate::queue::sqlite::routes::{Routes, TenantRoutes};
+use crate::queue::sqlite::unheard::Unheard;
+use crate::queue::sqlite::writer::Writing;
+use crate::queue::{Act, Decided, HandOver, Lease, Leased, LeasedRun, QueueError, StepError, Stepped};
+use crate::reminder::Step;
+
+/// The type of the event that a run is.
+const KIND: &str = "reminder";
+
+pub(super) struct TakeSteps {
+    pub(super) steps: Vec<Decided>,
+    pub(super) routes: Arc<dyn Routes>,
+    pub(super) hand_over: Arc<dyn HandOver>,
+    /// Lanes for which the hand-over has reserved a place.
+    pub(super) reserved: Vec<LaneId>,
+    pub(super) unheard: Unheard,
+}
+
+/// A reminder that is as it was seen.
+struct Current {
+    id: i64,
+    tenant: i64,
+    size: u64,
+}
+
+/// What a run needs to be fired.
+struct Firing<'f> {
+    tenant: &'f TenantId,
+    /// The tenant's number.
+    row: i64,
+    settings: ReminderSettings,
+    /// The circuit's.
+    key: Arc<str>,
+    payload: Bytes,
+    run: NewRun,
+}
+
+impl<'f> Firing<'f> {
+    fn new(
+        connection: &Connection,
+        tenant: &'f TenantId,
+        routes: &dyn TenantRoutes,
+        run: NewRun,
+    ) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare_cached(
+            "SELECT r.settings, p.payload FROM reminders r JOIN reminder_payloads p ON p.reminder = r.id
+             WHERE r.id = ?1",
+        )?;
+        let (kept, payload) = statement.query_row([run.id.reminder.number()], |row| {
+            Ok((Kept::read(0, row.get_ref(0)?.as_str()?)?, row.get::<_, Vec<u8>>(1)?))
+        })?;
+        let settings = kept.settings(0, None)?;
+        let owner = CircuitOwner::of_reminders(tenant.clone());
+        let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by());
+        let key =
+            key.map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
+        let (key, payload) = (key.text().into(), payload.into());
+        Ok(Self { tenant, row: routes.row(), settings, key, payload, run })
+    }
+}
+
+impl Command for TakeSteps {
+    type Answer = Result<Stepped, StepError>;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, QueueError> {
+        let mut stepped = Stepped::default();
+        let mut current = Vec::with_capacity(self.steps.len());
+        let (mut fires, mut bytes) = (0, 0);
+        for decided in std::mem::take(&mut self.steps) {
+            let Some(found) = find(writing, &decided)? else {
+                stepped.stale += 1;
+                self.steps.push(decided);
+                continue;
+            };
+            if matches!(decided.act, Act::Step(Step::Fire { .. })) {
+                (fires, bytes) = (fires + 1, bytes + found.size);
+            }
+            current.push((found, decided));
+            self.steps.push(decided);
+        }
+        if fires > 0
+            && let Err(below) = room_for(writing, fires, bytes)
+        {
+            return Ok(Err(StepError::DiskReserve { free: below.free, reserve: below.reserve }));
+        }
+        for (found, decided) in current {
+            match decided.act {
+                Act::Step(Step::Fire { run, scheduled_at, skipped }) => {
+                    let id = RunId { reminder: decided.id, number: run };
+                    let new = NewRun { id, scheduled_at, skipped };
+                    stepped.fired += u64::from(self.fire(writing, &found, &decided, new, &mut stepped)?);
+                }
+                Act::Step(Step::Wait(until)) => look_again(writing, &found, &decided, Some(until))?,
+                Act::Step(Step::Stop(why)) => {
+                    end(writing, &found, &decided, STOPPED, Some(reason(why)))?;
+                    stepped.stopped += 1;
+                }
+                Act::Step(Step::Finish) => {
+                    end(writing, &found, &decided, FINISHED, None)?;
+                    totals::remove(writing.connection, found.tenant, found.size)?;
+                }
+                Act::Rest => look_again(writing, &found, &decided, None)?,
+            }
+        }
+        Ok(Ok(stepped))
+    }
+
+    fn undone(&mut self) {
+        for lane in self.reserved.drain(..) {
+            self.hand_over.lost(lane);
+        }
+    }
+
+    fn unheard(&mut self, answer: Self::Answer) {
+        let Ok(stepped) = answer else { return };
+        self.reserved.drain(..).for_each(|lane| self.hand_over.lost(lane));
+        self.unheard.add(&stepped.taken, stepped.woken);
+    }
+}
+
+impl TakeSteps {
+    /// Fires a run. False: its tenant is gone, or it can't be read.
+    fn fire(
+        &mut self,
+        writing: &mut Writing<'_>,
+        found: &Current,
+        decided: &Decided,
+        run: NewRun,
+        stepped: &mut Stepped,
+    ) -> Result<bool, QueueError> {
+        let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
+        let Some(routes) = self.routes.tenant(&tenant) else {
+            look_again(writing, found, decided, None)?;
+            return Ok(false);
+        };
+        let firing = match Firing::new(writing.connection, &tenant, &*routes, run) {
+            Ok(firing) => firing,
+            // It was checked when it was written. The others must not wait for it.
+            Err(rusqlite::Error::FromSqlConversionFailure(_, _, error)) => {
+                tracing::error!(reminder = %decided.id, %error, "a reminder can't be read; it is left alone");
+                look_again(writing, found, decided, None)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let delivery = self.deliver(writing, firing, stepped)?;
+        writing
+            .connection
+            .prepare_cached(
+                "UPDATE reminders SET turn = turn + 1, runs = ?2, skipped = skipped + ?3, before_at = last_at, last_at = ?4,
+                     open_run = ?5, look_at = NULL, asked = ?6
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                found.id,
+                run.id.number,
+                run.skipped,
+                decided.last_at.map(micros),
+                delivery,
+                NOTHING_ASKED,
+            ])?;
+        Ok(true)
+    }
+
+    /// The event and the delivery of a run. Answers the delivery's id.
+    fn deliver(
+        &mut self,
+        writing: &mut Writing<'_>,
+        firing: Firing<'_>,
+        stepped: &mut Stepped,
+    ) -> Result<i64, QueueError> {
+        let Firing { tenant, row, settings, key, payload, run } = firing;
+        let (connection, now) = (writing.connection, writing.now);
+        let lane = LaneId(id(lanes::of_key(connection, writing.ledger, row, &key, now)?));
+        let event = writing.ledger.next_ids(2, now).number();
+        let delivery = event + 1;
+        let expires_at = settings.expires_after.map(|after| now + after);
+        insert::event(
+            connection,
+            &NewEventRow {
+                id: event,
+                tenant: row,
+                kind: KIND,
+                content_type: &settings.content_type,
+                priority: settings.priority,
+                fan_out: 1,
+                payload: &payload,
+                not_before: None,
+                expires_at,
+                url: Some(settings.url.as_str()),
+                run: Some(run),
+            },
+        )?;
+        let lease = self.hand_over.take(lane, tenant, Some(&key));
+        if lease.is_some() {
+            self.reserved.push(lane);
+        }
+        let new = NewDeliveryRow {
+            id: delivery,
+            event,
+            tenant: row,
+            lane: lane.number(),
+            is_leased: lease.is_some(),
+            priority: settings.priority,
+            due_at: now,
+            expires_at,
+        };
+        insert::delivery(connection, new)?;
+        let bytes = payload.len() as u64;
+        writing.ledger.begun(row, lane.number(), bytes);
+        let Some(lease) = lease else {
+            let waiting = OneWaiting { lane, tenant, key: Some(&key) };
+            waiting.wake(&mut stepped.woken, settings.priority, now);
+            return Ok(delivery);
+        };
+        let held = Held {
+            lease: Lease(0),
+            until: now + lease,
+            lane: lane.number(),
+            tenant: row,
+            bytes,
+            requests: 0,
+            reminder: Some(run.id.reminder.number()),
+        };
+        stepped.taken.push(Leased {
+            id: DeliveryId(id(delivery)),
+            lease: writing.ledger.hold(delivery, held),
+            lane,
+            tenant: tenant.clone(),
+            event: EventId(id(event)),
+            kind: kind(),
+            payload,
+            content_type: settings.content_type,
+            priority: settings.priority,
+            attempts: 0,
+            url: Some(settings.url.as_str().into()),
+            run: Some(LeasedRun { id: run.id, scheduled_at: run.scheduled_at }),
+            pulled_from: None,
+            created_at: id(event).made_at(),
+            expires_at,
+        });
+        Ok(delivery)
+    }
+}
+
+fn kind() -> EventType {
+    KIND.parse().expect("it is a word of letters")
+}
+
+fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Current>> {
+    let reminder = decided.id.number();
+    writing
+        .connection
+        .prepare_cached("SELECT tenant, size FROM reminders WHERE id = ?1 AND turn = ?2")?
+        .query_row(params![reminder, decided.turn.0], |row| {
+            Ok(Current { id: reminder, tenant: row.get(0)?, size: whole(row.get(1)?) })
+        })
+        .optional()
+}
+
+/// The reminder is looked at then; or never, unless something happens.
+fn look_again(
+    writing: &Writing<'_>,
+    found: &Current,
+    decided: &Decided,
+    at: Option<Timestamp>,
+) -> rusqlite::Result<()> {
+    // A run that is not finished is still open: whoever looked came too early.
+    writing
+        .connection
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, last_at = ?2, look_at = ?3, asked = ?4,
+                 open_run = (SELECT d.id FROM deliveries d WHERE d.id = open_run AND d.state IN (0, 1))
+             WHERE id = ?1",
+        )?
+        .execute(params![found.id, decided.last_at.map(micros), at.map(micros), NOTHING_ASKED])?;
+    Ok(())
+}
+
+/// The reminder has ended.
+fn end(
+    writing: &Writing<'_>,
+    found: &Current,
+    decided: &Decided,
+    state: i64,
+    reason: Option<i64>,
+) -> rusqlite::Result<()> {
+    writing
+        .connection
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, state = ?2, reason = ?3, last_at = ?4, look_at = NULL, asked = ?5,
+                 open_run = NULL, ended_at = ?6
+             WHERE id = ?1 AND state = ?7",
+        )?
+        .execute(params![
+            found.id,
+            state,
+            reason,
+            decided.last_at.map(micros),
+            NOTHING_ASKED,
+            micros(writing.now),
+            ACTIVE,
+        ])?;
+    Ok(())
+}
+
+/// Forgets reminders that have ended.
+pub(super) struct Prune {
+    pub(super) before: Timestamp,
+    pub(super) limit: usize,
+}
+
+impl Command for Prune {
+    type Answer = u64;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, QueueError> {
+        let connection = writing.connection;
+        let ended = connection
+            .prepare_cached(
+                "SELECT id, tenant, size, state FROM reminders INDEXED BY ended_reminders
+                 WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2",
+            )?
+            .query_map(params![micros(self.before), number(self.limit as u64)], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, whole(row.get(2)?), row.get::<_, i64>(3)?))
+            })?
+            .collect::<Result<Vec<_>, _>>()?;
+        for (reminder, tenant, size, state) in &ended {
+            connection.prepare_cached("DELETE FROM reminders WHERE id = ?1")?.execute([reminder])?;
+            connection
+                .prepare_cached("DELETE FROM reminder_payloads WHERE reminder = ?1")?
+                .execute([reminder])?;
+            if *state == STOPPED {
+                totals::remove(connection, *tenant, *size)?;
+            }
+        }
+        Ok(ended.len() as u64)
+    }
+}
