@@ -121,6 +121,16 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Whether it goes on where another one was: the same times, though it may begin at a later one of them and end otherwise.
+    #[must_use]
+    pub fn continues(&self, before: &Self) -> bool {
+        let begins_there = || {
+            let missed = before.latest(None, self.first_at);
+            missed.is_some_and(|missed| missed.latest == self.first_at)
+        };
+        self.repeat == before.repeat && (self.first_at == before.first_at || begins_there())
+    }
+
     /// What holds at any time, whatever time it is.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         if self.first_at >= END_OF_TIME {

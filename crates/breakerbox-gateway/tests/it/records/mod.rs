@@ -7,6 +7,7 @@ mod deliveries;
 mod endpoints;
 mod history;
 mod pages;
+mod reminders;
 mod resends;
 mod sealed;
 mod tenants;
@@ -58,6 +59,28 @@ mod on_sqlite {
             a_resent_delivery_lives_as_long_as_its_endpoint_says
             a_resend_needs_room_and_an_endpoint
             a_dynamic_delivery_is_resent_to_its_url;
+        reminders:
+            a_reminder_is_as_it_was_created_and_after_a_restart_too
+            each_run_is_fired_once_and_the_next_one_is_waited_for
+            a_decision_from_before_is_not_carried_out
+            a_run_that_was_fired_survives_a_restart
+            what_a_run_ends_with_decides
+            a_run_that_is_called_off_goes_on_with_the_next
+            a_run_that_waited_too_long_counts_as_failed
+            missed_runs_fire_as_catch_up_says
+            a_parked_run_stands_for_the_latest
+            a_pause_withdraws_what_waits_and_skips_what_falls_into_it
+            a_one_off_that_was_paused_fires_when_it_goes_on
+            what_is_in_flight_at_a_pause_is_not_tried_again
+            a_cancelled_reminder_never_fires_again
+            a_run_now_is_besides_the_schedule
+            a_change_reaches_a_run_that_waits
+            another_schedule_counts_from_now_on
+            limits_count_what_has_not_ended
+            references_are_unique_within_a_tenant
+            reminders_are_listed_and_their_runs_are_history
+            a_tenant_with_reminders_stays
+            ended_reminders_are_forgotten;
         resends:
             a_job_resends_what_failed_and_nothing_else
             jobs_take_turns_and_go_on_after_a_restart

@@ -12,7 +12,8 @@ use breakerbox_gateway::objects::{
 use breakerbox_gateway::queue::records::{DeliveryFilter, NewEndpoint, NewTenant, PageOf};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use breakerbox_gateway::queue::{
-    AcceptError, Claim, Defaults, Directory, HandOver, Leased, Next, Queue, Records, Settle, Settled,
+    AcceptError, Calendar, Claim, Defaults, Directory, HandOver, Leased, Next, Queue, Records, Settle,
+    Settled,
 };
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 pub(crate) struct World {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) calendar: Arc<dyn Calendar>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) clock: ManualClock,
     pub(crate) sqlite: Sqlite,
@@ -52,7 +54,15 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let key = MasterKey::random();
         let (records, queue, directory, database) = open(&folder, &key, &clock, Defaults::default()).await;
-        Self { records, queue, directory, clock, sqlite: Sqlite { folder, key, database: Some(database) } }
+        let calendar = Arc::clone(&queue) as Arc<dyn Calendar>;
+        Self {
+            records,
+            queue,
+            calendar,
+            directory,
+            clock,
+            sqlite: Sqlite { folder, key, database: Some(database) },
+        }
     }
 
     /// Closes everything and opens it again.
@@ -64,6 +74,7 @@ impl World {
         self.sqlite.database.take().unwrap().close().await;
         let (records, queue, directory, database) =
             open(&self.sqlite.folder, &self.sqlite.key, &self.clock, defaults).await;
+        self.calendar = Arc::clone(&queue) as Arc<dyn Calendar>;
         (self.records, self.queue, self.directory) = (records, queue, directory);
         self.sqlite.database = Some(database);
     }
@@ -175,7 +186,7 @@ async fn open(
     key: &MasterKey,
     clock: &ManualClock,
     defaults: Defaults,
-) -> (Arc<dyn Records>, Arc<dyn Queue>, Arc<Directory>, Database) {
+) -> (Arc<dyn Records>, Arc<SqliteQueue>, Arc<Directory>, Database) {
     let mut options = Options::default();
     options.clock = Arc::new(clock.clone());
     options.reserve = 0;

@@ -27,6 +27,7 @@ use crate::queue::sqlite::reminders::kept::{
 };
 use crate::queue::sqlite::reminders::{runs, totals};
 use crate::queue::{RecordsError, TenantEntry};
+use crate::reminder::Repeat;
 
 const REMINDER: &str = "reminder";
 
@@ -117,6 +118,7 @@ impl Reminders for SqliteRecords {
                 totals::resize(writing.connection(), tenant.row, was, is)?;
             }
             write(writing, &found, &change)?;
+            replan(writing, &found, &change)?;
             carry_on(records, writing, &tenant, &found, &change)
         })
         .await
@@ -325,23 +327,38 @@ fn write(writing: &mut Writing<'_>, found: &Reminder, change: &ReminderChange) -
             .prepare_cached("UPDATE reminder_payloads SET payload = ?2 WHERE reminder = ?1")?
             .execute(params![found.id.number(), &payload[..]])?;
     }
-    if settings.schedule != found.settings.schedule {
-        // It counts from now on.
-        let next = settings.schedule.first().filter(|first| *first >= change.now);
-        let next = next.or_else(|| settings.schedule.after(change.now));
-        let looks = found.state == ReminderState::Active && found.open_run.is_none();
+    Ok(())
+}
+
+/// Another schedule counts from now on: a run that waits is withdrawn, and nothing of before is made up for. One that only
+/// ends otherwise goes on where it was.
+fn replan(writing: &mut Writing<'_>, found: &Reminder, change: &ReminderChange) -> Result<(), RecordsError> {
+    let (old, new) = (&found.settings.schedule, &change.settings.schedule);
+    if old == new {
+        return Ok(());
+    }
+    let wanted = found.id.number();
+    let mut is_open = found.open_run.is_some();
+    if !new.continues(old) {
+        if let Some(run) = found.open_run
+            && writing.cancel(run)?
+        {
+            runs::unfire(writing.connection(), wanted)?;
+            is_open = false;
+        }
+        let done_with = match new.repeat {
+            Repeat::Once => None,
+            Repeat::Every(_) | Repeat::Cron(_) => new.latest(None, change.now).map(|missed| missed.latest),
+        };
         writing
             .connection()
-            .prepare_cached("UPDATE reminders SET last_at = ?2, before_at = ?2, look_at = ?3 WHERE id = ?1")?
-            .execute(params![
-                found.id.number(),
-                micros(
-                    next.map_or(change.now, |next| Timestamp::from_micros(
-                        next.as_micros().saturating_sub(1)
-                    ))
-                ),
-                looks.then(|| next.map_or(0, micros)),
-            ])?;
+            .prepare_cached("UPDATE reminders SET last_at = ?2, before_at = ?2 WHERE id = ?1")?
+            .execute(params![wanted, done_with.map(micros)])?;
+    }
+    if found.state == ReminderState::Active && !is_open {
+        let mut statement =
+            writing.connection().prepare_cached("UPDATE reminders SET look_at = 0 WHERE id = ?1")?;
+        statement.execute([wanted])?;
     }
     Ok(())
 }
