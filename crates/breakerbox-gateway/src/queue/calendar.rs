@@ -34,12 +34,6 @@ pub trait Calendar: Send + Sync + 'static {
     /// # Errors
     /// If nothing was done.
     async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError>;
-
-    /// Forgets reminders that ended before then, a bounded number. Answers how many. Their runs go with finished work.
-    ///
-    /// # Errors
-    /// If the database fails.
-    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 }
 
 /// A version of a reminder: it grows with every step and change.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 
 use crate::objects::{DisabledBecause, EndpointId};
-use crate::queue::records::{Endpoints, History, RecordsError, Resends};
+use crate::queue::records::{Endpoints, History, RecordsError, Reminders, Resends};
 use crate::queue::{Batch, QueueError};
 
 /// What dispatch has others write down.
@@ -33,10 +33,16 @@ pub trait Chores: Send + Sync + 'static {
     /// # Errors
     /// If the database fails.
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError>;
+
+    /// Forgets reminders that ended before then, a bounded number.
+    ///
+    /// # Errors
+    /// If the database fails.
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError>;
 }
 
 #[async_trait]
-impl<R: Endpoints + History + Resends> Chores for R {
+impl<R: Endpoints + History + Reminders + Resends> Chores for R {
     async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError> {
         self.set_endpoint_disabled(id, Some(DisabledBecause::Gone)).await.map(drop)
     }
@@ -50,7 +56,15 @@ impl<R: Endpoints + History + Resends> Chores for R {
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError> {
-        let done = History::prune_history(self, before, limit).await?;
-        Ok(Batch { done, woken: Vec::new(), more: done >= limit as u64 })
+        Ok(deleted(History::prune_history(self, before, limit).await?, limit))
     }
+
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError> {
+        Ok(deleted(Reminders::prune_reminders(self, before, limit).await?, limit))
+    }
+}
+
+/// So many rows were deleted; if it was as many as might be, there are more.
+fn deleted(done: u64, limit: usize) -> Batch {
+    Batch { done, woken: Vec::new(), more: done >= limit as u64 }
 }

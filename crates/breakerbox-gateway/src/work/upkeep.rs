@@ -93,6 +93,8 @@ impl Dispatch {
             self.metrics.pruned.inc_by(pruned);
             let before = self.now().before(history);
             self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
+            let before = self.now().before(retention.failed);
+            self.piece_by_piece("prune reminders", || self.chores.prune_reminders(before, PIECE)).await;
             self.lanes().tidy(IDLE_LANES);
             let known = self.lanes().known();
             self.destinations.tidy(|lane| known.contains(&lane));

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
-use super::{Page, PageOf, RecordsError};
+use super::{Page, PageOf, QueueError, RecordsError};
 use crate::objects::{Reminder, ReminderId, ReminderSettings, ReminderStateName, Revision, Run, TenantId};
 
 /// Reminders.
@@ -80,6 +80,12 @@ pub trait Reminders: Send + Sync + 'static {
     /// # Errors
     /// [`Missing`](RecordsError::Missing), a cursor that is none, or the database fails.
     async fn runs(&self, id: ReminderId, page: &PageOf) -> Result<Page<Run>, RecordsError>;
+
+    /// Forgets reminders that ended before then, a bounded number. Answers how many. Their runs go with finished work.
+    ///
+    /// # Errors
+    /// If the database fails.
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 }
 
 /// A reminder to create.

@@ -1,6 +1,7 @@
 //! Dispatch in virtual time: the order of the gates, lanes that sleep and wake, the choice of the probe, the paced drain.
 
 mod memory_queue;
+mod scheduler;
 mod site;
 
 use std::time::Duration;

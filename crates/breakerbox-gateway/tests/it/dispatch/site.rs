@@ -101,6 +101,10 @@ impl Chores for Written {
     async fn prune_history(&self, _: Timestamp, _: usize) -> Result<Batch, QueueError> {
         Ok(Batch::default())
     }
+
+    async fn prune_reminders(&self, _: Timestamp, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
 }
 
 pub(super) struct Site {

@@ -565,10 +565,10 @@ pub(super) async fn ended_reminders_are_forgotten(world: &mut World) {
     let cancelled = world.reminder(once(world.now() + MINUTE)).await;
     world.records.cancel_reminder(cancelled.id).await.unwrap();
     let kept = world.reminder(once(world.now() + MINUTE)).await;
-    assert_eq!(world.calendar.prune_reminders(world.now(), 10).await.unwrap(), 0, "not yet");
+    assert_eq!(world.records.prune_reminders(world.now(), 10).await.unwrap(), 0, "not yet");
     world.clock.advance(MINUTE);
-    assert_eq!(world.calendar.prune_reminders(world.now(), 1).await.unwrap(), 1, "a bounded number");
-    assert_eq!(world.calendar.prune_reminders(world.now(), 10).await.unwrap(), 1);
+    assert_eq!(world.records.prune_reminders(world.now(), 1).await.unwrap(), 1, "a bounded number");
+    assert_eq!(world.records.prune_reminders(world.now(), 10).await.unwrap(), 1);
     for gone in [stopped.id, cancelled.id] {
         assert!(matches!(world.records.reminder(gone).await, Err(RecordsError::Missing { .. })));
         assert!(world.records.reminder_payload(gone).await.is_err());

@@ -21,12 +21,14 @@ use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::accept::room_for;
 use crate::queue::sqlite::columns::{WAITING, content_type, id, level, micros, number, time, whole};
 use crate::queue::sqlite::lanes;
+use crate::queue::sqlite::line::Urgency;
 use crate::queue::sqlite::reminders::kept::{
     ACTIVE, CANCELLED, COLUMNS, Kept, NOTHING_ASKED, PAUSED, TO_RESUME, TO_RUN_NOW, reminder, show,
     state_number,
 };
+use crate::queue::sqlite::reminders::prune::Prune;
 use crate::queue::sqlite::reminders::{runs, totals};
-use crate::queue::{RecordsError, TenantEntry};
+use crate::queue::{QueueError, RecordsError, TenantEntry};
 use crate::reminder::Repeat;
 
 const REMINDER: &str = "reminder";
@@ -217,6 +219,10 @@ impl Reminders for SqliteRecords {
                 Ok(Page { items, next: rows.next })
             })
             .await
+    }
+
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
+        self.database.ask(Prune { before, limit }, Urgency::Urgent).await
     }
 }
 

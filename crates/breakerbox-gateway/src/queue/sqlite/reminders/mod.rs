@@ -5,6 +5,7 @@
 //! | `kept` | how a reminder is kept in its row |
 //! | `look` | which reminders are to be looked at |
 //! | `steps` | does what was decided about them: fires runs, stops, finishes |
+//! | `prune` | forgets those that have ended |
 //! | `runs` | what the end of a run means for its reminder; withdraws one |
 //! | `totals` | how many reminders a tenant has |
 //!
@@ -12,6 +13,7 @@
 
 pub(super) mod kept;
 mod look;
+pub(super) mod prune;
 pub(super) mod runs;
 mod steps;
 pub(super) mod totals;
@@ -19,7 +21,7 @@ pub(super) mod totals;
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 
-use self::steps::{Prune, TakeSteps};
+use self::steps::TakeSteps;
 use super::line::Urgency;
 use super::queue::SqliteQueue;
 use crate::queue::{Calendar, Decided, Looked, QueueError, StepError, Stepped};
@@ -41,9 +43,5 @@ impl Calendar for SqliteQueue {
         let (routes, hand_over, unheard) = self.shared();
         let take = TakeSteps { steps, routes, hand_over, reserved: Vec::new(), unheard };
         self.database().ask(take, Urgency::Urgent).await?
-    }
-
-    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
-        self.database().ask(Prune { before, limit }, Urgency::Urgent).await
     }
 }

@@ -14,7 +14,7 @@ use crate::objects::{
     CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
 };
 use crate::queue::sqlite::accept::room_for;
-use crate::queue::sqlite::columns::{id, micros, number, whole};
+use crate::queue::sqlite::columns::{id, micros, whole};
 use crate::queue::sqlite::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
 use crate::queue::sqlite::job::Command;
 use crate::queue::sqlite::lanes::{self, OneWaiting};
@@ -323,37 +323,4 @@ fn end(
             ACTIVE,
         ])?;
     Ok(())
-}
-
-/// Forgets reminders that have ended.
-pub(super) struct Prune {
-    pub(super) before: Timestamp,
-    pub(super) limit: usize,
-}
-
-impl Command for Prune {
-    type Answer = u64;
-
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, QueueError> {
-        let connection = writing.connection;
-        let ended = connection
-            .prepare_cached(
-                "SELECT id, tenant, size, state FROM reminders INDEXED BY ended_reminders
-                 WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2",
-            )?
-            .query_map(params![micros(self.before), number(self.limit as u64)], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, whole(row.get(2)?), row.get::<_, i64>(3)?))
-            })?
-            .collect::<Result<Vec<_>, _>>()?;
-        for (reminder, tenant, size, state) in &ended {
-            connection.prepare_cached("DELETE FROM reminders WHERE id = ?1")?.execute([reminder])?;
-            connection
-                .prepare_cached("DELETE FROM reminder_payloads WHERE reminder = ?1")?
-                .execute([reminder])?;
-            if *state == STOPPED {
-                totals::remove(connection, *tenant, *size)?;
-            }
-        }
-        Ok(ended.len() as u64)
-    }
 }
