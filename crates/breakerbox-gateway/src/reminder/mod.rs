@@ -14,6 +14,8 @@ mod decide;
 mod error;
 mod kept;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 pub use cron::{Cron, CronError, CronField};

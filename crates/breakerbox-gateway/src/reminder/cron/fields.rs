@@ -193,8 +193,10 @@ fn read_part(field: CronField, part: &str) -> Result<u64, CronError> {
     let step = match step {
         None => 1,
         Some(step) => {
-            let step = step.parse::<u8>().ok().filter(|step| (1..=field.max()).contains(step));
-            step.ok_or_else(|| CronError::Step { field, part: part.to_owned() })?
+            let digits = step.bytes().all(|byte| byte.is_ascii_digit()).then_some(step);
+            let step = digits.and_then(|digits| digits.parse::<u8>().ok());
+            step.filter(|step| (1..=field.max()).contains(step))
+                .ok_or_else(|| CronError::Step { field, part: part.to_owned() })?
         }
     };
     Ok((first..=last).step_by(usize::from(step)).fold(0, |set, value| set | (1 << value)))

@@ -6,9 +6,9 @@
 //! | [`calendar`] | which local times match, by the calendar alone |
 //! | [`stretch`] | what the zone's clock makes of them: gaps and overlaps |
 //!
-//! A cron crate would do the first two. But those at hand (cronexpr, croner) skip a time that falls into a gap or fire it
-//! at another time than we promise, and do not say which part of an expression is wrong; what would be left of them is
-//! smaller than what it takes to bend the rest.
+//! A cron crate would do the first two. But cronexpr skips what falls into a gap, looks four years ahead and never back;
+//! croner takes only one minute of one hour for a fixed time, and gives up in a gap of more than two hours. Neither says which
+//! part of which field is wrong. What would be left of them is smaller than what it takes to bend the rest.
 
 mod calendar;
 mod error;
@@ -179,3 +179,6 @@ fn moment(second: u64) -> Option<jiff::Timestamp> {
 fn core(moment: jiff::Timestamp) -> Option<Timestamp> {
     Some(Timestamp::from_micros(u64::try_from(moment.as_microsecond()).ok()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,12 +30,21 @@ impl Stretch {
     /// The one that this moment is in. Moments are full seconds.
     pub(super) fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let second_after = at.saturating_add(1.second()).unwrap_or(Timestamp::MAX);
-        let start = zone.preceding(second_after).next().map(|change| change.timestamp());
+        let mut start = zone.preceding(second_after).next().map(|change| change.timestamp());
+        let mut end = None;
+        // Where a zone's table ends and its rule begins, jiff may find a change of the rule from before the table's last one.
+        // What follows is right, so it has the last word.
+        for change in zone.following(start.unwrap_or(at)) {
+            if change.timestamp() > at {
+                end = Some(change.timestamp());
+                break;
+            }
+            start = Some(change.timestamp());
+        }
         let start = start.and_then(|at| {
             let before = at.checked_sub(1.second()).ok()?;
             Some(Jump { at, from: zone.to_offset(before) })
         });
-        let end = zone.following(at).next().map(|change| change.timestamp());
         Self { start, end, offset: zone.to_offset(at) }
     }
 

@@ -1,0 +1,1 @@
+//! Schedules and what comes next, in virtual time.
