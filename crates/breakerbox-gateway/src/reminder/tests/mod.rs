@@ -1,1 +1,39 @@
 //! Schedules and what comes next, in virtual time.
+
+mod schedules;
+mod simulation;
+mod turns;
+
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+
+use super::{CatchUp, Cron, Repeat, Schedule, Standing, WhenFailed};
+
+fn at(text: &str) -> Timestamp {
+    let moment: jiff::Timestamp = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    Timestamp::from_micros(u64::try_from(moment.as_microsecond()).unwrap())
+}
+
+/// A minute of some day.
+const fn minute(minute: u64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + minute * 60_000)
+}
+
+const fn every(seconds: u64) -> Repeat {
+    Repeat::Every(Duration::from_secs(seconds))
+}
+
+fn cron(text: &str, zone: &str) -> Repeat {
+    Repeat::Cron(Cron::new(text, zone).unwrap())
+}
+
+/// Endless, from here on.
+const fn from(first_at: Timestamp, repeat: Repeat) -> Schedule {
+    Schedule { first_at, repeat, ends_at: None, max_runs: None }
+}
+
+/// Nothing has run yet.
+const fn fresh(schedule: Schedule, catch_up: CatchUp) -> Standing {
+    Standing { schedule, catch_up, when_failed: WhenFailed::Stop, runs: 0, last: None }
+}

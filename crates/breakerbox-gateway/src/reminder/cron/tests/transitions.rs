@@ -60,7 +60,7 @@ fn by_the_rules(cron: &Cron, from: Moment, before: Moment) -> BTreeSet<Moment> {
                 }
             }
         }
-        local = local + 1.minute();
+        local += 1.minute();
     }
     found.into_iter().filter(|at| (from..before).contains(at)).collect()
 }
