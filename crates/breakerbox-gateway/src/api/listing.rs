@@ -100,9 +100,22 @@ impl From<RecordsError> for Problem {
                 Self::new(Code::InvalidQuery, "cursor: must be the `next` of a page of this listing")
                     .of_field("cursor")
             }
-            RecordsError::Policy(why) => Self::new(Code::InvalidField, format!("policy.{why}")).of_policy(),
+            RecordsError::Policy(why) => Self::new(Code::InvalidField, within_policy(&why)).of_policy(),
+            RecordsError::EndpointPolicy { endpoint, why } => Self::new(
+                Code::InvalidField,
+                format!(
+                    "{}; with the policy of the endpoint {endpoint} on top: change that one first",
+                    within_policy(&why)
+                ),
+            )
+            .of_policy(),
             RecordsError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
             RecordsError::Queue(error) => error.into(),
         }
     }
+}
+
+/// The path of a policy's field in a body that has more than a policy.
+fn within_policy(why: &str) -> String {
+    if why.starts_with("policy: ") { why.to_owned() } else { format!("policy.{why}") }
 }

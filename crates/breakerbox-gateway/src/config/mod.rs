@@ -7,6 +7,7 @@
 //! | [`Loaded`] | a [`Config`], and where each value is from |
 //! | [`SETTINGS`] | the list of settings: names, meaning, what each accepts |
 //! | [`PolicyDefaults`] | the `[policy]` table, and how a tenant's and an endpoint's policy go over it |
+//! | [`policy_value`] | a policy by the names of the policy file |
 //! | [`ConfigErrors`] | all that is wrong, each with the key, the place and what would be right |
 //!
 //! Nothing here opens a socket or a database, and nothing reads the environment by itself: it is told.
@@ -18,6 +19,7 @@ mod format;
 mod layers;
 mod names;
 mod policy;
+mod policy_value;
 mod print;
 mod settings;
 mod size;
@@ -33,6 +35,7 @@ use url::Url;
 pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
 pub use policy::{PROBE_MARGIN, PolicyDefaults};
+pub use policy_value::{policy_value, policy_values};
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};

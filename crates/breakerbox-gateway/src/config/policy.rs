@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::error::Wrong;
 use super::format::{Raw, quoted};
+use super::policy_value::policy_value;
 
 /// How much longer than a request a probe may take.
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
@@ -51,11 +52,19 @@ impl PolicyDefaults {
         builder.build()
     }
 
-    /// The gateway's layer, as JSON with the policy file's names, for tenants' and endpoints' to lie over: what was said, and
-    /// the gateway's own defaults. `probe_timeout` is in it only if it does not follow the endpoint's timeout.
+    /// What was said, as JSON with the policy file's names, for tenants' and endpoints' to lie over.
     #[must_use]
-    pub fn to_json(&self) -> Value {
-        Value::Object(self.layer())
+    pub fn said(&self) -> Value {
+        Value::Object(self.said.clone())
+    }
+
+    /// The gateway's own defaults where neither what was said nor its preset has a word on them. `probe_timeout` is not among
+    /// them: it follows the endpoint's timeout.
+    #[must_use]
+    pub fn built_in(&self) -> Value {
+        let mut built_in = self.layer();
+        built_in.retain(|name, _| !self.said.contains_key(name));
+        Value::Object(built_in)
     }
 
     /// Whether probes get the endpoint's timeout and 2 s: nobody said otherwise.
@@ -113,33 +122,17 @@ fn builder(layer: &Map<String, Value>) -> PolicyBuilder {
 
 /// A policy's value as TOML; a preset that was not said has none.
 fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
-    let span = |value: Duration| quoted(&format_duration(value));
-    let off = || quoted("off");
-    let number = |value: Option<u64>| value.map_or_else(off, |value| value.to_string());
-    let span_or_off = |value: Option<Duration>| value.map_or_else(off, span);
-    Some(match key {
-        "preset" => quoted(&preset?.to_string()),
-        "window" => span(policy.window()),
-        "min_calls" => policy.min_calls().to_string(),
-        "failure_rate" => number(policy.failure_rate().map(Into::into)),
-        "failures" => number(policy.failures()),
-        "consecutive_failures" => number(policy.consecutive_failures()),
-        "mean_latency" => span_or_off(policy.mean_latency()),
-        "slow_call" => span_or_off(policy.slow_call()),
-        "slow_rate" => number(policy.slow_rate().map(Into::into)),
-        "cool_off" => span(policy.cool_off()),
-        "cool_off_factor" => policy.cool_off_factor().to_string(),
-        "cool_off_max" => span(policy.cool_off_max()),
-        "jitter" => policy.jitter().to_string(),
-        "probes" => policy.probes().to_string(),
-        "probe_timeout" => span(policy.probe_timeout()),
-        "ramp_cap" => number(policy.ramp_cap().map(Into::into)),
-        "forgive_after" => span(policy.forgive_after()),
-        "disable_after" => number(policy.disable_after().map(Into::into)),
-        "disable_min" => span(policy.disable_min()),
-        "cancel_grace" => span(policy.cancel_grace()),
-        "recovery_rate" => policy.recovery_rate().to_string(),
-        _ => return None,
+    if key == "preset" {
+        return Some(quoted(&preset?.to_string()));
+    }
+    Some(match policy_value(policy, key)? {
+        Value::String(text) => quoted(&text),
+        Value::Number(number) => number.as_f64().filter(|_| number.is_f64()).map_or_else(
+            || number.to_string(),
+            // A factor of 2 is written as people write it.
+            |factor| factor.to_string(),
+        ),
+        other => other.to_string(),
     })
 }
 

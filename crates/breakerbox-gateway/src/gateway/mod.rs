@@ -114,6 +114,9 @@ impl Gateway {
                 })
                 .build()
         };
+        for (circuit, policy) in directory.circuit_policies() {
+            breakers.set_key_policy(&circuit, Some((*policy).clone()))?;
+        }
         let parts = Parts {
             queue: queue.clone(),
             chores: records.clone(),
@@ -270,7 +273,8 @@ fn defaults(config: &Config) -> Defaults {
         retry: delivery.retry.clone(),
         expires_after: delivery.expires_after,
         backlog: config.limits.backlog,
-        policy: Some(config.policy.to_json()),
+        policy: Some(config.policy.said()),
+        built_in_policy: Some(config.policy.built_in()),
     }
 }
 

@@ -37,7 +37,8 @@ use bytes::Bytes;
 
 pub use self::calendar::{Act, Asked, Calendar, Decided, Looked, OpenRun, SeenTurn, StepError, Stepped};
 pub use self::directory::{
-    Changed, Defaults, Directory, EndpointEntry, Household, PolicyLayers, ReminderEntry, TenantEntry, Watcher,
+    BuiltPolicy, Changed, Defaults, Directory, EndpointEntry, ExplainedValue, Household, PolicyLayers,
+    PolicyOrigin, ReminderEntry, TenantEntry, Watcher,
 };
 pub use self::records::{Records, RecordsError};
 use crate::objects::{

@@ -207,8 +207,6 @@ impl Destinations {
     }
 
     fn of_endpoint(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
-        let own = endpoint.has_own_policy.then(|| (*endpoint.policy).clone());
-        self.breakers.set_key_policy(&endpoint.circuit, own)?;
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, AGENT);
         endpoint.headers.add_to(&mut headers);
@@ -283,7 +281,7 @@ impl Destinations {
 
     /// Whether an endpoint has this circuit.
     pub(super) fn has_circuit(&self, key: &str) -> bool {
-        self.directory.endpoints().iter().any(|endpoint| *endpoint.circuit == *key)
+        self.directory.has_circuit(key)
     }
 
     /// A tenant changed: the same for its dynamic lanes.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command};
+use breakerbox::{Attribution, Command, Mode, Status};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::warn;
 
@@ -69,17 +69,21 @@ impl Dispatch {
         }
     }
 
-    /// The circuit of a deleted endpoint would stay open for ever: nobody is left who could probe it.
+    /// A circuit that no endpoint has any more would stay open for ever: nobody is left who could probe it.
     async fn forget_orphans(&self) {
         let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in keys {
             if self.destinations.has_circuit(&key) {
                 continue;
             }
-            let by = Attribution::new("gateway", "its endpoint was deleted");
-            let (Ok(circuit), Ok(by)) = (self.breakers.circuit(&key), by) else { continue };
+            let by = Attribution::new("gateway", "no endpoint has it any more");
+            let (Some(circuit), Ok(by)) = (self.breakers.find(&key), by) else { continue };
+            let record = circuit.record();
+            if record.status() == Status::Closed && record.mode == Mode::Automatic {
+                continue;
+            }
             if let Err(error) = circuit.obey_store(Command::Reset, &by).await {
-                warn!(circuit = %key, %error, "its endpoint was deleted, and it can't be reset");
+                warn!(circuit = %key, %error, "no endpoint has it any more, and it can't be reset");
             }
         }
     }

@@ -34,8 +34,17 @@ impl Watcher for Watch {
                 dispatch.lanes().wake_tenant(&tenant.id, now);
             }
             Changed::TenantGone(tenant) => dispatch.destinations.forget_dynamic(tenant),
+            Changed::CircuitPolicy(circuit, policy) => {
+                let policy = policy.map(|policy| (**policy).clone());
+                if let Err(error) = dispatch.breakers.set_key_policy(circuit, policy) {
+                    warn!(%circuit, %error, "its policy can't be set");
+                }
+            }
             Changed::Endpoint(endpoint) => {
-                drop(dispatch.destinations.forget(endpoint.lane()));
+                let before = dispatch.destinations.forget(endpoint.lane());
+                // Another URL, or other sharing: nobody may be left who could probe the circuit that it had.
+                let had = before.filter(|before| *before.key() != *endpoint.circuit);
+                dispatch.orphaned(had.map(|before| Arc::from(before.key())));
                 let mut lanes = dispatch.lanes();
                 if lanes.knows(endpoint.lane()) {
                     lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
@@ -44,8 +53,7 @@ impl Watcher for Watch {
             }
             Changed::EndpointGone(lane) => {
                 let gone = dispatch.destinations.drop_lane(lane);
-                let keys = gone.map(|destination| Arc::from(destination.key()));
-                dispatch.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
+                dispatch.orphaned(gone.map(|destination| Arc::from(destination.key())));
                 dispatch.lanes().sleep(lane, Sleep::Disabled, now);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
@@ -65,6 +73,11 @@ impl Dispatch {
         self.breakers.set_tenant_policy(tenant.id.as_str(), own)?;
         let reminders = CircuitOwner::of_reminders(tenant.id.clone()).to_string();
         self.breakers.set_tenant_policy(&reminders, Some((*tenant.reminders.policy).clone()))
+    }
+
+    /// An endpoint does not have this circuit any more.
+    fn orphaned(&self, circuit: Option<Arc<str>>) {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(circuit);
     }
 
     /// A circuit changed: its lanes are awake, and an outage begins or ends.

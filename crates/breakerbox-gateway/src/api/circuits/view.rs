@@ -1,13 +1,12 @@
 //! Circuits, as they are shown.
 
-use breakerbox_core::{
-    Cause, Change, Draw, Mode, Policy, Record, Status, Timestamp, Totals, format_duration,
-};
+use breakerbox_core::{Cause, Change, Draw, Mode, Policy, Record, Status, Timestamp, Totals};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::CircuitId;
 use crate::api::reading::fields::Moment;
+use crate::config::policy_values;
 use crate::objects::CircuitOwner;
 
 /// The state of a circuit.
@@ -194,38 +193,9 @@ impl CircuitShown {
                 consecutive_failures: totals.failure_run,
                 mean_latency_ms: mean,
             },
-            policy: policy_names(policy),
+            policy: policy_values(policy).into(),
         }
     }
-}
-
-/// A policy with the names of the policy file.
-fn policy_names(policy: &Policy) -> serde_json::Value {
-    fn or_off<T: Into<serde_json::Value>>(value: Option<T>) -> serde_json::Value {
-        value.map_or_else(|| "off".into(), Into::into)
-    }
-    serde_json::json!({
-        "window": format_duration(policy.window()),
-        "min_calls": policy.min_calls(),
-        "failure_rate": or_off(policy.failure_rate()),
-        "failures": or_off(policy.failures()),
-        "consecutive_failures": or_off(policy.consecutive_failures()),
-        "mean_latency": or_off(policy.mean_latency().map(format_duration)),
-        "slow_call": or_off(policy.slow_call().map(format_duration)),
-        "slow_rate": or_off(policy.slow_rate()),
-        "cool_off": format_duration(policy.cool_off()),
-        "cool_off_factor": policy.cool_off_factor(),
-        "cool_off_max": format_duration(policy.cool_off_max()),
-        "jitter": policy.jitter(),
-        "probes": policy.probes(),
-        "probe_timeout": format_duration(policy.probe_timeout()),
-        "ramp_cap": or_off(policy.ramp_cap()),
-        "forgive_after": format_duration(policy.forgive_after()),
-        "disable_after": or_off(policy.disable_after()),
-        "disable_min": format_duration(policy.disable_min()),
-        "cancel_grace": format_duration(policy.cancel_grace()),
-        "recovery_rate": policy.recovery_rate(),
-    })
 }
 
 /// What happened to a circuit once.
@@ -290,21 +260,5 @@ fn plain_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
         _ => "unknown".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use breakerbox_core::{POLICY_KEYS, PolicyBuilder};
-
-    use super::*;
-
-    #[test]
-    fn a_policy_is_shown_as_it_could_be_set() {
-        let shown = policy_names(&Policy::default());
-        let names = shown.as_object().unwrap();
-        assert!(POLICY_KEYS.iter().all(|name| *name == "preset" || names.contains_key(*name)), "{names:?}");
-        let builder: PolicyBuilder = serde_json::from_value(shown).unwrap();
-        assert_eq!(builder.build().unwrap(), Policy::default());
     }
 }

@@ -31,12 +31,13 @@ const ABOUT: &str = "Send webhooks and scheduled callbacks through one circuit b
     as `30s`, `5m` or `72h`; times are RFC 3339 in UTC. Listings come in pages: give the `next` of one page as `cursor` of \
     the next request. Problems have a stable `code`.";
 
-const TAGS: [(&str, &str); 8] = [
+const TAGS: &[(&str, &str)] = &[
     ("events", "What is submitted, and goes to the endpoints of a tenant."),
     ("endpoints", "Registered destinations."),
     ("deliveries", "One event for one endpoint, and its attempts."),
     ("resends", "Finished deliveries made pending again, by filter and time range."),
     ("circuits", "One for each endpoint, host or tenant, and an operator's orders."),
+    ("policies", "The numbers that govern circuits: what holds, where each value is from, and changes."),
     ("tenants", "Whose endpoints they are, and what holds for all of them."),
     ("keys", "Who may do what."),
     ("system", "Health and metrics."),
@@ -62,7 +63,9 @@ pub(super) fn frame() -> OpenApi {
                 .build(),
         )
         .components(Some(components))
-        .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
+        .tags(Some(
+            TAGS.iter().map(|(name, about)| TagBuilder::new().name(*name).description(Some(*about)).build()),
+        ))
         .build()
 }
 

@@ -11,7 +11,7 @@ use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) use self::view::{RateView, checked_name, checked_policy};
+pub(super) use self::view::{CircuitByName, RateView, checked_name, checked_policy};
 use self::view::{TenantBody, TenantChange, TenantView};
 use super::Api;
 use super::caller::{Admin, Allowed, Caller, Manage, Read};
@@ -204,7 +204,7 @@ async fn rotate_secret(
 }
 
 /// A tenant, if the caller may know of it.
-async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
+pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
     if !caller.sees(id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }

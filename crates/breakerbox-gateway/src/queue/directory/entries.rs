@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, KeyError, Policy};
+use serde_json::Value;
 use url::Url;
 
-use super::defaults::{Defaults, PolicyLayers};
+use super::defaults::Defaults;
+use super::policy::{ExplainedValue, PolicyLayers, PolicyOrigin};
 use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
 use crate::objects::{
     Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
@@ -75,20 +77,19 @@ pub struct ReminderEntry {
     pub max_in_flight: u32,
     /// How many there may be that have not ended, and bytes of their payloads.
     pub limit: Backlog,
+    layers: PolicyLayers,
 }
 
 impl ReminderEntry {
     fn resolve(settings: &TenantSettings, defaults: &Defaults) -> Result<Self, RecordsError> {
         let rules = &settings.reminders;
         let timeout = rules.timeout.unwrap_or(defaults.timeout);
-        let preset = serde_json::json!({ "preset": "reminders" });
-        let layers = PolicyLayers::default()
-            .over(defaults.policy.as_ref())
-            .over(Some(&preset))
-            .over(settings.policy.as_ref())
-            .over(rules.policy.as_ref());
+        let layers = defaults
+            .reminder_layers()
+            .over(PolicyOrigin::Tenant, without_preset(settings.policy.as_ref()).as_ref())
+            .over(PolicyOrigin::Reminders, rules.policy.as_ref());
         Ok(Self {
-            policy: Arc::new(layers.build(timeout)?),
+            policy: Arc::new(layers.build(timeout)?.policy),
             circuit_by: rules.circuit_by,
             retry: Arc::new(rules.retry.clone().unwrap_or_default()),
             rulings: Arc::new(rules.rulings.clone()),
@@ -97,20 +98,39 @@ impl ReminderEntry {
             timeout,
             max_in_flight: rules.max_in_flight.unwrap_or(defaults.max_in_flight),
             limit: rules.limit.unwrap_or_default(),
+            layers,
         })
     }
+
+    /// The policy of their circuits, each value with its origin and what would hold without the tenant beside it.
+    ///
+    /// # Errors
+    /// None for an entry of the directory: its policy was built before.
+    pub fn explained_policy(&self, defaults: &Defaults) -> Result<Vec<ExplainedValue>, RecordsError> {
+        self.layers.explained(&defaults.reminder_layers(), self.timeout)
+    }
+}
+
+/// What a tenant says of its circuits, less the preset: that is for deliveries, and would take the place of the one for
+/// reminders.
+fn without_preset(policy: Option<&Value>) -> Option<Value> {
+    let mut policy = policy?.clone();
+    if let Value::Object(names) = &mut policy {
+        names.remove("preset");
+    }
+    Some(policy)
 }
 
 impl TenantEntry {
     pub(super) fn resolve(tenant: Tenant, row: i64, defaults: &Defaults) -> Result<Self, RecordsError> {
         let settings = &tenant.settings;
-        let layers = PolicyLayers::default().over(defaults.policy.as_ref()).over(settings.policy.as_ref());
+        let layers = defaults.policy_layers().over(PolicyOrigin::Tenant, settings.policy.as_ref());
         Ok(Self {
             id: tenant.id.clone(),
             row,
             enabled: settings.enabled,
             circuit_by: settings.circuit_by,
-            policy: Arc::new(layers.clone().build(defaults.timeout)?),
+            policy: Arc::new(layers.build(defaults.timeout)?.policy),
             has_own_policy: settings.policy.is_some(),
             retry: Arc::new(settings.retry.as_ref().unwrap_or(&defaults.retry).clone()),
             timeout: defaults.timeout,
@@ -124,6 +144,14 @@ impl TenantEntry {
             layers,
             source: tenant,
         })
+    }
+
+    /// The policy of its circuits, each value with its origin and the gateway's beside it.
+    ///
+    /// # Errors
+    /// None for an entry of the directory: its policy was built before.
+    pub fn explained_policy(&self, defaults: &Defaults) -> Result<Vec<ExplainedValue>, RecordsError> {
+        self.layers.explained(&defaults.policy_layers(), self.timeout)
     }
 
     /// The key of the circuit that a URL of this tenant belongs to.
@@ -196,7 +224,8 @@ impl EndpointEntry {
         // It must be a good policy even where it does not count now: the tenant's circuit_by may change. A time limit of its
         // own makes for probes of its own.
         let own = if settings.policy.is_some() || settings.timeout.is_some() {
-            Some(Arc::new(tenant.layers.clone().over(settings.policy.as_ref()).build(timeout)?))
+            let layers = tenant.layers.clone().over(PolicyOrigin::Endpoint, settings.policy.as_ref());
+            Some(Arc::new(layers.build(timeout)?.policy))
         } else {
             None
         };
@@ -220,6 +249,20 @@ impl EndpointEntry {
             source: endpoint,
             tenant,
         })
+    }
+
+    /// The policy of its circuit, each value with its origin and the tenant's beside it. If it has none of its own, or that does
+    /// not count because others share the circuit, the tenant's.
+    ///
+    /// # Errors
+    /// None for an entry of the directory: its policy was built before.
+    pub fn explained_policy(&self) -> Result<Vec<ExplainedValue>, RecordsError> {
+        let below = &self.tenant.layers;
+        if !self.has_own_policy {
+            return below.explained(below, self.tenant.timeout);
+        }
+        let own = self.source.settings.policy.as_ref();
+        below.clone().over(PolicyOrigin::Endpoint, own).explained(below, self.timeout)
     }
 
     /// Where its deliveries wait.

@@ -6,6 +6,7 @@
 //! | [`TenantEntry`], [`EndpointEntry`] | what holds for a tenant or an endpoint: settings, or what stands in for them |
 //! | [`Household`] | a tenant with its endpoints, and who of them gets events of a type |
 //! | [`Defaults`] | what stands in at last |
+//! | [`PolicyLayers`] | how policies lie over each other, and where each value is from |
 //! | [`Watcher`], [`Changed`] | who hears that something changed |
 //!
 //! Each delivery is made by it, and each event is fanned out by it, so a look-up is one read lock and one hash, and answers
@@ -22,20 +23,24 @@
 //! At the start it is loaded from the database before anything is served. It never writes, and it never decides. Only whoever
 //! writes the database, and tests, call what changes it.
 
+mod circuits;
 mod defaults;
 mod entries;
 mod household;
+mod policy;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use breakerbox_core::Timestamp;
+use breakerbox_core::{Policy, Timestamp};
 use subtle::ConstantTimeEq;
 
-pub use self::defaults::{Defaults, PolicyLayers};
+use self::circuits::Circuits;
+pub use self::defaults::Defaults;
 pub use self::entries::{EndpointEntry, ReminderEntry, TenantEntry};
 pub use self::household::Household;
+pub use self::policy::{BuiltPolicy, ExplainedValue, PolicyLayers, PolicyOrigin};
 use super::WaitingLane;
 use super::records::RecordsError;
 use crate::objects::{ApiKey, ApiKeyId, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId};
@@ -52,6 +57,7 @@ pub struct Directory {
 struct Known {
     tenants: BTreeMap<TenantId, Arc<Household>>,
     endpoints: BTreeMap<LaneId, Arc<EndpointEntry>>,
+    circuits: Circuits,
     keys: BTreeMap<ApiKeyId, Arc<ApiKey>>,
     keys_by_hash: HashMap<KeyHash, Arc<ApiKey>>,
 }
@@ -74,6 +80,8 @@ pub enum Changed<'c> {
     Endpoint(&'c Arc<EndpointEntry>),
     /// An endpoint is gone. Nothing in its lane is to be sent.
     EndpointGone(LaneId),
+    /// A circuit has another policy of its own, or none any more: its tenant's holds. Told before the endpoint that it is about.
+    CircuitPolicy(&'c Arc<str>, Option<&'c Arc<Policy>>),
     /// Something waits in this lane that did not before.
     Woken(&'c WaitingLane),
     /// There is something to decide about a reminder.
@@ -142,6 +150,24 @@ impl Directory {
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<EndpointEntry>> {
         self.read().endpoints.values().cloned().collect()
+    }
+
+    /// Whether an endpoint has this circuit.
+    #[must_use]
+    pub fn has_circuit(&self, key: &str) -> bool {
+        self.read().circuits.has(key)
+    }
+
+    /// The endpoint whose own policy this circuit has, if one's; of several the oldest.
+    #[must_use]
+    pub fn deciding(&self, key: &str) -> Option<Arc<EndpointEntry>> {
+        self.read().circuits.deciding(key).cloned()
+    }
+
+    /// All circuits that have a policy of their own, and that policy.
+    #[must_use]
+    pub fn circuit_policies(&self) -> Vec<(Arc<str>, Arc<Policy>)> {
+        self.read().circuits.policies()
     }
 
     /// Endpoints of a tenant or of all, the newest first, from before this one.
@@ -232,7 +258,11 @@ impl Directory {
         let entry = Arc::new(entry);
         let resolve = |endpoint: &Arc<EndpointEntry>| {
             let source = endpoint.source.clone();
-            EndpointEntry::resolve(source, Arc::clone(&entry), &self.defaults).map(Arc::new)
+            let resolved = EndpointEntry::resolve(source, Arc::clone(&entry), &self.defaults).map(Arc::new);
+            resolved.map_err(|error| match error {
+                RecordsError::Policy(why) => RecordsError::EndpointPolicy { endpoint: endpoint.id, why },
+                other => other,
+            })
         };
         let endpoints = self.endpoints_of(&entry.id).iter().map(resolve).collect::<Result<_, _>>()?;
         Ok(Household::new(entry, endpoints))
@@ -241,14 +271,17 @@ impl Directory {
     /// A tenant and its endpoints as they were committed.
     pub fn put_household(&self, household: Household) {
         let (entry, endpoints) = (Arc::clone(&household.entry), household.endpoints.clone());
+        let mut policies = Vec::new();
         {
             let mut known = self.write();
             for endpoint in &endpoints {
-                known.endpoints.insert(endpoint.lane(), Arc::clone(endpoint));
+                let before = known.endpoints.insert(endpoint.lane(), Arc::clone(endpoint));
+                policies.extend(known.circuits.change(before.as_ref(), Some(endpoint)));
             }
             known.tenants.insert(entry.id.clone(), Arc::new(household));
         }
         self.tell(Changed::Tenant(&entry));
+        self.tell_policies(&policies);
         endpoints.iter().for_each(|endpoint| self.tell(Changed::Endpoint(endpoint)));
     }
 
@@ -266,25 +299,29 @@ impl Directory {
     /// An endpoint as it was committed.
     pub fn put_endpoint(&self, entry: EndpointEntry) {
         let entry = Arc::new(entry);
-        {
+        let policies = {
             let mut known = self.write();
             if let Some(household) = known.tenants.get_mut(&entry.tenant.id) {
                 Household::change(household).put(&entry);
             }
-            known.endpoints.insert(entry.lane(), Arc::clone(&entry));
-        }
+            let before = known.endpoints.insert(entry.lane(), Arc::clone(&entry));
+            known.circuits.change(before.as_ref(), Some(&entry))
+        };
+        self.tell_policies(&policies);
         self.tell(Changed::Endpoint(&entry));
     }
 
     /// An endpoint that is gone.
     pub fn remove_endpoint(&self, id: EndpointId) {
-        {
+        let policies = {
             let mut known = self.write();
             let gone = known.endpoints.remove(&id.into());
-            if let Some(household) = gone.and_then(|gone| known.tenants.get_mut(&gone.tenant.id)) {
+            if let Some(household) = gone.as_ref().and_then(|gone| known.tenants.get_mut(&gone.tenant.id)) {
                 Household::change(household).remove(id);
             }
-        }
+            known.circuits.change(gone.as_ref(), None)
+        };
+        self.tell_policies(&policies);
         self.tell(Changed::EndpointGone(id.into()));
     }
 
@@ -315,6 +352,12 @@ impl Directory {
     fn tell(&self, changed: Changed<'_>) {
         if let Some(watcher) = self.watcher.get() {
             watcher.changed(changed);
+        }
+    }
+
+    fn tell_policies(&self, policies: &[(Arc<str>, Option<Arc<Policy>>)]) {
+        for (circuit, policy) in policies {
+            self.tell(Changed::CircuitPolicy(circuit, policy.as_ref()));
         }
     }
 

@@ -41,7 +41,7 @@ pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 
 use super::QueueError;
-use crate::objects::{DeliveryId, ReminderId, ReminderStateName, StateName, TenantId};
+use crate::objects::{DeliveryId, EndpointId, ReminderId, ReminderStateName, StateName, TenantId};
 
 /// All that the gateway keeps besides the hot queue.
 pub trait Records: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History {}
@@ -138,6 +138,14 @@ pub enum RecordsError {
     /// A policy that can't be used, with what stands above it.
     #[error("policy: {0}")]
     Policy(String),
+    /// A tenant's policy that would do, but not with that of one of its endpoints on top.
+    #[error("policy: {why}; with the policy of the endpoint {endpoint} on top: change that one first")]
+    EndpointPolicy {
+        /// Whose policy does not fit.
+        endpoint: EndpointId,
+        /// Names the field.
+        why: String,
+    },
     /// A URL that can't be used.
     #[error(transparent)]
     Url(#[from] breakerbox_core::KeyError),

@@ -6,6 +6,7 @@ mod everyday;
 mod guide;
 mod hostile;
 mod orders;
+mod policies;
 mod schemathesis;
 mod site;
 mod slow;

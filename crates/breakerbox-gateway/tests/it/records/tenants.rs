@@ -122,7 +122,8 @@ pub(crate) async fn a_policy_that_cannot_be_used_is_refused_and_nothing_changes(
     // The tenant's own would do, but not with the endpoint's on top.
     settings.policy = Some(json!({ "cool_off": "1s", "cool_off_max": "1m" }));
     let refused = world.records.change_tenant(&id("acme"), settings, None).await;
-    assert!(matches!(refused, Err(RecordsError::Policy(_))), "{refused:?}");
+    let of_endpoint = |error: &RecordsError| matches!(error, RecordsError::EndpointPolicy { endpoint, why } if *endpoint == own.id && why.starts_with("cool_off: "));
+    assert!(refused.as_ref().is_err_and(of_endpoint), "{refused:?}");
     world.restart().await;
     assert_eq!(world.records.tenant(&id("acme")).await.unwrap().settings, tenant_settings("acme"));
     assert!(world.directory.endpoint(own.lane()).unwrap().has_own_policy);

@@ -1,0 +1,195 @@
+//! Policies in force: every number with its origin, and changes of single numbers.
+//!
+//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's. What is shown is what holds for circuits at
+//! this moment. A change is checked together with what is below it and above it, and holds from the next outcome on: state,
+//! counts and times of circuits stay.
+
+mod names;
+
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::names::{NamesView, PolicyChange};
+use super::Api;
+use super::caller::{Admin, Allowed, Read};
+use super::problem::{Answer, Code, Problem};
+use super::reading::{Json, Named};
+use super::revision::{IfMatch, Revised};
+use super::tenants::CircuitByName;
+use super::{endpoints, tenants};
+use crate::objects::{EndpointId, TenantId};
+use crate::queue::RecordsError;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(of_tenant, change_of_tenant))
+        .routes(routes!(of_endpoint, change_of_endpoint))
+}
+
+/// A policy in force, and where each of its values is from.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EffectivePolicy)]
+struct PolicyView {
+    /// Whose circuits.
+    tenant: String,
+    /// Which endpoint's circuit; null: the tenant's circuits.
+    endpoint: Option<String>,
+    /// Who shares a circuit.
+    #[schema(inline)]
+    circuit_by: CircuitByName,
+    /// What is said here and nowhere else; null: nothing.
+    #[schema(value_type = Option<Object>)]
+    own: Option<Value>,
+    /// The endpoint whose own policy or timeout holds for this circuit; null: the tenant's holds. It is always null unless
+    /// circuits are by endpoint; of several endpoints with one URL, and so with one circuit, it is the oldest that has its own.
+    decided_by: Option<String>,
+    /// Every name of the policy file.
+    policy: NamesView,
+}
+
+/// Show a tenant's policy in force
+///
+/// Every name of the policy file with its value, what would hold without a word of the tenant's, and where the value is from.
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{tenant}/policy",
+    tag = "policies",
+    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn of_tenant(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<TenantId>,
+) -> Answer<Revised<PolicyView>> {
+    tenants::seen(&api, &caller, &id).await?;
+    shown_of_tenant(&api, &id)
+}
+
+/// Change a tenant's policy
+///
+/// What is left out stays; `null` removes the tenant's own value, and what is below holds again. It holds at once: state, counts
+/// and times of circuits stay, and the next outcome is judged by it.
+#[utoipa::path(
+    patch,
+    path = "/v1/tenants/{tenant}/policy",
+    tag = "policies",
+    request_body = PolicyChange,
+    params(
+        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still the tenant's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+    ),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["admin"])),
+)]
+async fn change_of_tenant(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<TenantId>,
+    IfMatch(revision): IfMatch,
+    Json(change): Json<PolicyChange>,
+) -> Answer<Revised<PolicyView>> {
+    let before = tenants::seen(&api, &caller, &id).await?;
+    let mut settings = before.settings;
+    settings.policy = change.onto(settings.policy);
+    // Onto what was read here, even if the caller does not care: of two who change different names at once neither is lost.
+    let seen = revision.unwrap_or(before.revision);
+    api.services.records.change_tenant(&id, settings, Some(seen)).await.map_err(refused)?;
+    shown_of_tenant(&api, &id)
+}
+
+/// Show an endpoint's policy in force
+///
+/// Every name of the policy file with its value, what would hold without a word of the endpoint's, and where the value is from.
+#[utoipa::path(
+    get,
+    path = "/v1/endpoints/{endpoint}/policy",
+    tag = "policies",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn of_endpoint(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<EndpointId>,
+) -> Answer<Revised<PolicyView>> {
+    endpoints::seen(&api, &caller, id).await?;
+    shown_of_endpoint(&api, id)
+}
+
+/// Change an endpoint's policy
+///
+/// What is left out stays; `null` removes the endpoint's own value, and the tenant's holds again. It holds at once: state, counts
+/// and times of the circuit stay, and the next outcome is judged by it. Where circuits are not by endpoint it is kept, but does
+/// not count.
+#[utoipa::path(
+    patch,
+    path = "/v1/endpoints/{endpoint}/policy",
+    tag = "policies",
+    request_body = PolicyChange,
+    params(
+        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still the endpoint's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+    ),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["admin"])),
+)]
+async fn change_of_endpoint(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<EndpointId>,
+    IfMatch(revision): IfMatch,
+    Json(change): Json<PolicyChange>,
+) -> Answer<Revised<PolicyView>> {
+    let before = endpoints::seen(&api, &caller, id).await?;
+    let mut settings = before.settings;
+    settings.policy = change.onto(settings.policy);
+    let seen = revision.unwrap_or(before.revision);
+    api.services.records.change_endpoint(id, settings, Some(seen)).await.map_err(refused)?;
+    shown_of_endpoint(&api, id)
+}
+
+fn shown_of_tenant(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
+    let directory = &api.services.directory;
+    // It may be deleted at this moment.
+    let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
+    let view = PolicyView {
+        tenant: id.to_string(),
+        endpoint: None,
+        circuit_by: tenant.circuit_by.into(),
+        own: tenant.source.settings.policy.clone(),
+        decided_by: None,
+        policy: tenant.explained_policy(directory.defaults())?.into_iter().collect(),
+    };
+    Ok(Revised(tenant.source.revision, view))
+}
+
+fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
+    let directory = &api.services.directory;
+    let endpoint = directory.endpoint(id.into());
+    let endpoint = endpoint.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;
+    let deciding = directory.deciding(&endpoint.circuit);
+    let view = PolicyView {
+        tenant: endpoint.tenant.id.to_string(),
+        endpoint: Some(id.to_string()),
+        circuit_by: endpoint.tenant.circuit_by.into(),
+        own: endpoint.source.settings.policy.clone(),
+        decided_by: deciding.as_ref().map(|deciding| deciding.id.to_string()),
+        policy: deciding.as_ref().unwrap_or(&endpoint).explained_policy()?.into_iter().collect(),
+    };
+    Ok(Revised(endpoint.source.revision, view))
+}
+
+/// What is wrong with a policy that was sent by itself: its names are the fields.
+fn refused(error: RecordsError) -> Problem {
+    match error {
+        RecordsError::Policy(why) => Problem::new(Code::InvalidField, why).of_policy(),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,158 @@
+//! The names of the policy file, as they are changed and as they are shown. From one list, so that the document knows each of
+//! them and none can be missing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::api::reading::fields::Change;
+use crate::queue::ExplainedValue;
+
+/// A value that is in force, and where it is from.
+#[derive(Default, Serialize, ToSchema)]
+pub(in crate::api) struct ValueView {
+    /// As the policy file writes it: a number, or a text such as `30s`, `off` or the name of a preset; null: no preset.
+    #[schema(value_type = Value, example = json!("1m"))]
+    value: Value,
+    /// What holds if nothing is said here: for a tenant the gateway's, for an endpoint the tenant's.
+    #[schema(value_type = Value, example = json!("1m"))]
+    default: Value,
+    /// Where the value is from: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `endpoint`, or
+    /// `timeout` (a probe may take as long as a request and 2 s).
+    #[schema(example = "default")]
+    origin: String,
+}
+
+macro_rules! names {
+    ($($(#[doc = $doc:literal])* $name:ident { $($schema:tt)* })*) => {
+        /// What to change of a policy. What is left out stays; null: what is below holds again.
+        #[derive(Default, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(in crate::api) struct PolicyChange {$(
+            $(#[doc = $doc])*
+            #[serde(default)]
+            #[schema($($schema)*)]
+            $name: Change<Value>,
+        )*}
+
+        /// Every name of the policy file.
+        #[derive(Default, Serialize, ToSchema)]
+        pub(in crate::api) struct NamesView {$(
+            $(#[doc = $doc])*
+            #[schema(inline)]
+            $name: ValueView,
+        )*}
+
+        impl PolicyChange {
+            /// What is said after the change, where this was said before; none: nothing.
+            pub(in crate::api) fn onto(self, before: Option<Value>) -> Option<Value> {
+                let mut said = match before {
+                    Some(Value::Object(said)) => said,
+                    _ => Map::new(),
+                };
+                $(match self.$name {
+                    Change::Keep => {}
+                    Change::Clear => _ = said.remove(stringify!($name)),
+                    Change::Set(value) => _ = said.insert(stringify!($name).to_owned(), value),
+                })*
+                (!said.is_empty()).then_some(Value::Object(said))
+            }
+        }
+
+        impl NamesView {
+            fn place(&mut self, name: &str) -> Option<&mut ValueView> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+names! {
+    /// Begin from the numbers of a breaker that people know: `convoy`, `reminders`, `redis_lua` or `stoplight`. What is below it
+    /// does not count any more.
+    preset { value_type = Option<String>, pattern = "^(convoy|reminders|redis_lua|stoplight)$", example = "reminders" }
+    /// The rolling time over which outcomes count.
+    window { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
+    /// How many calls the rates and the mean need before they say anything.
+    min_calls { value_type = Option<u64>, minimum = 1 }
+    /// Trip at this percentage of failures, or `off`.
+    failure_rate { value_type = Option<Value>, example = 70 }
+    /// Trip at this many failures, or `off`.
+    failures { value_type = Option<Value>, example = 20 }
+    /// Trip at this many failures in a row, or `off`.
+    consecutive_failures { value_type = Option<Value>, example = "off" }
+    /// Trip at this mean latency, or `off`.
+    mean_latency { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "5s" }
+    /// From which latency on a call is slow, or `off`.
+    slow_call { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "2s" }
+    /// Trip at this percentage of slow calls, or `off`. Needs `slow_call`.
+    slow_rate { value_type = Option<Value>, example = 50 }
+    /// How long the first trip keeps a circuit open.
+    cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
+    /// By how much that grows with each further trip.
+    cool_off_factor { value_type = Option<f64>, minimum = 1 }
+    /// The longest that it keeps it open.
+    cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
+    /// By how many percent that is spread, either way.
+    jitter { value_type = Option<u8>, minimum = 0, maximum = 100 }
+    /// How many successful probes close a circuit.
+    probes { value_type = Option<u32>, minimum = 1 }
+    /// How long one probe may take.
+    probe_timeout { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "17s" }
+    /// How many calls in flight end the ramp after closing, or `off`.
+    ramp_cap { value_type = Option<Value>, example = 64 }
+    /// How long a circuit must have been closed for its earlier trips to be forgotten.
+    forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
+    /// At which trip a circuit is disabled, or `off`.
+    disable_after { value_type = Option<Value>, example = 10 }
+    /// How long there must have been no success for it to be disabled.
+    disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
+    /// Until when after its start a call that is given up counts nowhere.
+    cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
+    /// In sampling mode: the percentage of successes that closes a half-open circuit.
+    recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
+}
+
+impl FromIterator<ExplainedValue> for NamesView {
+    fn from_iter<I: IntoIterator<Item = ExplainedValue>>(values: I) -> Self {
+        let mut names = Self::default();
+        for ExplainedValue { name, value, default, origin } in values {
+            if let Some(place) = names.place(name) {
+                *place = ValueView { value, default, origin: origin.to_string() };
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::POLICY_KEYS;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn there_is_a_place_for_every_name_of_the_policy_file_and_no_other() {
+        let mut names = NamesView::default();
+        assert!(POLICY_KEYS.iter().all(|name| names.place(name).is_some()));
+        let shown = serde_json::to_value(&names).unwrap();
+        assert_eq!(shown.as_object().unwrap().len(), POLICY_KEYS.len());
+        for name in POLICY_KEYS {
+            let change: PolicyChange = serde_json::from_value(json!({ *name: 7 })).unwrap();
+            assert_eq!(change.onto(None), Some(json!({ *name: 7 })), "{name}");
+            let change: PolicyChange = serde_json::from_value(json!({ *name: null })).unwrap();
+            assert_eq!(change.onto(Some(json!({ *name: 7 }))), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_stays() {
+        let change: PolicyChange = serde_json::from_value(json!({ "failures": 5, "window": null })).unwrap();
+        let after = change.onto(Some(json!({ "window": "5m", "probes": 2, "failures": "off" })));
+        assert_eq!(after, Some(json!({ "failures": 5, "probes": 2 })));
+    }
+}
