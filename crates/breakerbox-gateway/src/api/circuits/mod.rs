@@ -1,97 +1,40 @@
-//! Circuits: list, show, what happened to one, and an operator's orders.
+//! Circuits: list, show, what happened to one or to all, and an operator's orders.
 //!
 //! A circuit is named in paths by its key, in base 64, so that no proxy on the way can misread the URL within it. Its key
 //! begins with the tenant, and so it is known whose it is.
 
+mod changes;
 mod id;
+mod list;
 mod orders;
 mod view;
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use breakerbox::store::{Cursor, ListQuery, StoreError};
+use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, ObeyError};
 use breakerbox_core::{Command, Record, Status, Totals};
-use serde::Deserialize;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(super) use self::id::CircuitId;
 pub(super) use self::view::StateView;
-use self::view::{ChangeView, CircuitShown, CircuitView};
+use self::view::{ChangeView, CircuitShown};
 use super::Api;
 use super::caller::{Allowed, Caller, Read};
-use super::listing::{Limit, Listed, Paging};
+use super::listing::{Listed, Paging};
 use super::problem::{Answer, Code, Problem};
-use super::reading::fields::Text;
 use super::reading::{Named, Query};
 use crate::objects::{Endpoint, TenantId};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
-        .routes(routes!(list))
+        .merge(list::routes())
         .routes(routes!(show))
         .routes(routes!(history))
+        .merge(changes::routes())
         .merge(orders::routes())
-}
-
-/// Which circuits.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-struct Which {
-    /// Only this tenant's.
-    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
-    tenant: Option<Text<TenantId>>,
-    /// Only those in this state.
-    #[param(inline)]
-    state: Option<StateView>,
-    /// At most so many; 50 if nothing is said.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
-    limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
-    cursor: Option<String>,
-}
-
-/// List circuits
-///
-/// Those to which something has happened; all others are closed. In no particular order. A page may be short, or empty, and
-/// not the last.
-#[utoipa::path(
-    get,
-    path = "/v1/circuits",
-    tag = "circuits",
-    params(Which),
-    responses((status = 200, description = "Circuits", body = Listed<CircuitView>)),
-    security(("api_key" = ["read"])),
-)]
-async fn list(
-    State(api): State<Api>,
-    Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<CircuitView>>> {
-    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
-    let status = which.state.map(Status::from);
-    let cursor = which.cursor.filter(|cursor| !cursor.is_empty());
-    // A tenant's keys begin with its name and a space, except that of the whole tenant, which is its name.
-    let mut items = Vec::new();
-    if let (Some(tenant), None) = (&tenant, &cursor) {
-        let whole: Arc<str> = tenant.as_str().into();
-        let record = stored(&api, &[Arc::clone(&whole)]).await?.pop().flatten();
-        let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
-        items.extend(record.map(|record| CircuitView::new(&whole, &record)));
-    }
-    let query = ListQuery {
-        prefix: tenant.as_ref().map(|tenant| format!("{tenant} ")).unwrap_or_default(),
-        status,
-        after: cursor.map(Cursor),
-        limit: which.limit.map_or(50, |limit| limit.0.0),
-    };
-    let page = api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
-    items.extend(page.circuits.iter().map(|(key, record)| CircuitView::new(key, record)));
-    Ok(axum::Json(Listed { items, next: page.next.map(|cursor| cursor.0) }))
 }
 
 /// Show a circuit
@@ -133,7 +76,7 @@ async fn history(
 ) -> Answer<axum::Json<Listed<ChangeView>>> {
     let key = seen(&api, &caller, &id)?;
     let page = api.services.records.circuit_history(key, &paging.into()).await?;
-    Ok(axum::Json(Listed::of(page, |past| ChangeView::from(past.change))))
+    Ok(axum::Json(Listed::of(page, ChangeView::from)))
 }
 
 /// The key, if it is of a tenant that the caller may know of.

@@ -1,13 +1,13 @@
 //! Circuits, as they are shown.
 
-use breakerbox_core::{Cause, Change, Draw, Mode, Policy, Record, Status, Timestamp, Totals};
+use breakerbox_core::{Cause, Draw, Mode, Policy, Record, Status, Timestamp, Totals};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::CircuitId;
 use crate::api::reading::fields::Moment;
 use crate::config::policy_values;
-use crate::objects::CircuitOwner;
+use crate::objects::{CircuitOwner, PastChange, Purpose};
 
 /// The state of a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -17,6 +17,23 @@ pub(in crate::api) enum StateView {
     Open,
     HalfOpen,
     Disabled,
+}
+
+/// What a circuit is for.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum PurposeView {
+    Deliveries,
+    Reminders,
+}
+
+impl From<Purpose> for PurposeView {
+    fn from(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Deliveries => Self::Deliveries,
+            Purpose::Reminders => Self::Reminders,
+        }
+    }
 }
 
 impl From<Status> for StateView {
@@ -87,6 +104,9 @@ pub(super) struct CircuitView {
     key: String,
     /// Whose.
     tenant: String,
+    /// What it is for: a tenant's reminders have circuits of their own.
+    #[schema(inline)]
+    purpose: PurposeView,
     /// Its state.
     #[schema(inline)]
     state: StateView,
@@ -119,10 +139,12 @@ pub(super) struct CircuitView {
 
 impl CircuitView {
     pub(super) fn new(key: &str, record: &Record) -> Self {
+        let (tenant, purpose) = owner(key);
         Self {
             id: CircuitId::of(key).to_string(),
             key: key.to_owned(),
-            tenant: owner(key),
+            tenant,
+            purpose,
             state: record.status().into(),
             mode: (&record.mode).into(),
             epoch: record.epoch.0,
@@ -140,12 +162,15 @@ impl CircuitView {
 
 /// A circuit to which nothing has happened.
 pub(super) fn untouched(key: &str) -> Record {
-    Record::new(Some(owner(key).into()), Draw(0), Timestamp::ZERO)
+    Record::new(Some(owner(key).0.into()), Draw(0), Timestamp::ZERO)
 }
 
-/// The tenant that a key belongs to.
-fn owner(key: &str) -> String {
-    CircuitOwner::of_key(key).map(|owner| owner.tenant.to_string()).unwrap_or_default()
+/// The tenant that a key belongs to, and what it is for.
+fn owner(key: &str) -> (String, PurposeView) {
+    match CircuitOwner::of_key(key) {
+        Some(owner) => (owner.tenant.to_string(), owner.purpose.into()),
+        None => (String::new(), PurposeView::Deliveries),
+    }
 }
 
 /// A circuit with everything about it.
@@ -202,6 +227,16 @@ impl CircuitShown {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(super) struct ChangeView {
+    /// The circuit's name in paths.
+    #[schema(example = "cir_YWNtZSBodHRwczovL2EuZXhhbXBsZQ")]
+    circuit: String,
+    /// Its key.
+    key: String,
+    /// Whose it is.
+    tenant: String,
+    /// What it is for.
+    #[schema(inline)]
+    purpose: PurposeView,
     /// When.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
@@ -216,6 +251,8 @@ pub(super) struct ChangeView {
     /// Why: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an order, such as
     /// `force_open`.
     cause: String,
+    /// The trip rule, if one held.
+    rule: Option<String>,
     /// With an order: whose, an API key's id.
     actor: Option<String>,
     /// With an order: why.
@@ -227,13 +264,24 @@ pub(super) struct ChangeView {
     trips: u32,
 }
 
-impl From<Change> for ChangeView {
-    fn from(change: Change) -> Self {
+impl From<PastChange> for ChangeView {
+    fn from(past: PastChange) -> Self {
+        let change = past.change;
         let by = match &change.cause {
             Cause::Command { by, .. } => Some(by),
             _ => None,
         };
+        let rule = match &change.cause {
+            Cause::Rule(rule) => Some(rule.name().to_owned()),
+            _ => None,
+        };
+        let (tenant, purpose) = owner(&past.key);
         Self {
+            circuit: CircuitId::of(&past.key).to_string(),
+            key: past.key.to_string(),
+            tenant,
+            purpose,
+            rule,
             at: Moment(change.at),
             from: change.from.into(),
             to: change.to.into(),

@@ -1,11 +1,29 @@
-//! What happened to circuits: each change once, whoever saw it.
+//! What happened to circuits: each change once, whoever saw it. Changes are added, and forgotten when they were kept long enough;
+//! there is no verb that changes one.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use breakerbox_core::Timestamp;
+use breakerbox_core::{Status, Timestamp};
 
 use super::{Page, PageOf, RecordsError};
-use crate::objects::PastChange;
+use crate::objects::{PastChange, TenantId};
 use crate::queue::QueueError;
+
+/// Which changes. What is not said does not matter.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ChangeFilter {
+    /// Of this tenant's circuits, whatever they are for.
+    pub tenant: Option<TenantId>,
+    /// Of the circuit with this key.
+    pub circuit: Option<Arc<str>>,
+    /// At this time or later.
+    pub from: Option<Timestamp>,
+    /// Before this time.
+    pub until: Option<Timestamp>,
+    /// Into this state.
+    pub to: Option<Status>,
+}
 
 /// What happened to circuits.
 #[async_trait]
@@ -22,16 +40,11 @@ pub trait History: Send + Sync + 'static {
     /// If the cursor is none, or the database fails.
     async fn circuit_history(&self, key: &str, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
-    /// The changes of all circuits from then until then, the newest first.
+    /// Changes of circuits, the newest first.
     ///
     /// # Errors
     /// If the cursor is none, or the database fails.
-    async fn history(
-        &self,
-        from: Option<Timestamp>,
-        until: Option<Timestamp>,
-        page: &PageOf,
-    ) -> Result<Page<PastChange>, RecordsError>;
+    async fn history(&self, filter: &ChangeFilter, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
     /// Forgets changes from before then, a bounded number of them. Answers how many.
     ///

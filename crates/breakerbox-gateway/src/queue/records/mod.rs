@@ -34,7 +34,7 @@ mod tenants;
 pub use api_keys::{ApiKeys, NewApiKey};
 pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
-pub use history::History;
+pub use history::{ChangeFilter, History};
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
 pub use resends::{NewResend, Resends};

@@ -9,8 +9,11 @@ use rusqlite::Connection;
 use super::error::OpenError;
 
 /// All of them, the first first. A released one never changes.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_reminders.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_reminders.sql"),
+    include_str!("migrations/0005_changes.sql"),
+];
 
 /// The newest schema that this version knows.
 #[allow(clippy::cast_possible_truncation, reason = "there are not that many")]
@@ -93,6 +96,7 @@ pub(super) fn in_memory() -> Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::CircuitOwner;
 
     fn shape(connection: &Connection) -> Vec<(String, Option<String>)> {
         let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
@@ -117,6 +121,27 @@ mod tests {
                 old.query_row("SELECT value FROM meta WHERE name = 'kept'", [], |row| row.get(0)).unwrap();
             assert_eq!(kept, 7, "from {first}");
         }
+    }
+
+    #[test]
+    fn what_happened_before_there_was_a_column_for_it_has_its_tenant() {
+        let path = Path::new("test.db");
+        let mut old = Connection::open_in_memory().unwrap();
+        migrate_to(&mut old, path, 1).unwrap();
+        let keys =
+            ["acme", "acme https://a.example/x", "a-2 a.example", "acme/reminders", "b/reminders https://x/"];
+        for key in keys {
+            let insert = "INSERT INTO circuit_changes (key, epoch, at, change) VALUES (?1, 1, 1, '{}')";
+            old.execute(insert, [key]).unwrap();
+        }
+        migrate(&mut old, path).unwrap();
+        for key in keys {
+            let question = "SELECT tenant FROM circuit_changes WHERE key = ?1";
+            let tenant: String = old.query_row(question, [key], |row| row.get(0)).unwrap();
+            assert_eq!(tenant, CircuitOwner::of_key(key).unwrap().tenant.as_str(), "{key}");
+        }
+        let changed = old.execute("UPDATE circuit_changes SET at = 2", []).unwrap_err();
+        assert!(changed.to_string().contains("append-only"), "{changed}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The REST API as its clients see it: a real server on loopback with the real database behind it.
 
 mod accepting;
+mod changes;
 mod document;
 mod everyday;
 mod guide;

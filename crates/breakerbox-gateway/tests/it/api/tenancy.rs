@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::Site;
 
 /// Every operation of the document: method, path, scope.
-fn operations() -> Vec<(Method, String, String)> {
+pub(super) fn operations() -> Vec<(Method, String, String)> {
     let document = api::document();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -53,7 +53,7 @@ impl Things {
 }
 
 /// A body that the route takes.
-fn body_for(method: &Method, path: &str) -> Option<Value> {
+pub(super) fn body_for(method: &Method, path: &str) -> Option<Value> {
     if path.starts_with("/v1/circuits/") && *method == Method::POST {
         return Some(json!({ "reason": "test" }));
     }
@@ -139,7 +139,7 @@ async fn listings_show_ones_own_and_naming_another_tenant_is_refused() {
     let site = Site::start().await;
     Things::of(&site, "other").await;
     let ours = site.key(&[Scope::Admin], Some("acme")).await;
-    for path in ["endpoints", "deliveries", "resends", "circuits"] {
+    for path in ["endpoints", "deliveries", "resends", "circuits", "changes"] {
         let listed = site.get(&format!("/v1/{path}"), &ours).await.expect(200).json();
         assert_eq!(listed["items"], json!([]), "{path}");
         for tenant in ["other", "never"] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp};
 use breakerbox_gateway::objects::PastChange;
-use breakerbox_gateway::queue::records::{Page, PageOf};
+use breakerbox_gateway::queue::records::{ChangeFilter, Page, PageOf};
 
 use super::World;
 
@@ -75,11 +75,71 @@ pub(crate) async fn changes_are_listed_by_time_and_forgotten(world: &mut World) 
     world.records.append_history(changes.clone()).await.unwrap();
     changes.reverse();
     let records = &world.records;
-    let list = async |from, until| all(async |page| records.history(from, until, &page).await.unwrap()).await;
+    let list = async |from, until| {
+        let filter = ChangeFilter { from, until, ..ChangeFilter::default() };
+        all(async |page| records.history(&filter, &page).await.unwrap()).await
+    };
     assert_eq!(list(None, None).await, changes);
     assert_eq!(list(Some(at(1)), Some(at(3))).await, changes[3..9]);
     assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 4);
     assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 2);
     assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 0);
     assert_eq!(list(None, None).await, changes[..6]);
+}
+
+pub(crate) async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
+    let start = world.now();
+    let keys = ["acme", "acme https://a.example/", "acme-2 https://a.example/", "acme/reminders", "other"];
+    let mut changes = Vec::new();
+    for epoch in 0..12 {
+        let at = start + Duration::from_secs(epoch);
+        changes.extend(keys.map(|key| change(key, epoch, at)));
+    }
+    world.records.append_history(changes.clone()).await.unwrap();
+    world.restart().await;
+    changes.sort_by(|a, b| {
+        (b.change.at, &b.key, b.change.epoch.0).cmp(&(a.change.at, &a.key, a.change.epoch.0))
+    });
+    let none = ChangeFilter::default;
+    let acme = || Some("acme".parse().unwrap());
+    let records = &world.records;
+    for (filter, fits) in [
+        (none(), (|_| true) as fn(&PastChange) -> bool),
+        (ChangeFilter { tenant: acme(), ..none() }, |past| past.key.split([' ', '/']).next() == Some("acme")),
+        (ChangeFilter { tenant: Some("nobody".parse().unwrap()), ..none() }, |_| false),
+        (ChangeFilter { circuit: Some("acme".into()), ..none() }, |past| *past.key == *"acme"),
+        (ChangeFilter { circuit: Some("other".into()), tenant: acme(), ..none() }, |_| false),
+        (ChangeFilter { to: Some(Status::Open), ..none() }, |past| past.change.to == Status::Open),
+        (ChangeFilter { to: Some(Status::Disabled), tenant: acme(), ..none() }, |past| {
+            past.change.to == Status::Disabled && past.key.split([' ', '/']).next() == Some("acme")
+        }),
+        (
+            ChangeFilter { to: Some(Status::HalfOpen), circuit: Some("acme/reminders".into()), ..none() },
+            |past| past.change.to == Status::HalfOpen && *past.key == *"acme/reminders",
+        ),
+    ] {
+        let expected: Vec<_> = changes.iter().filter(|past| fits(past)).cloned().collect();
+        let found = all(async |page| records.history(&filter, &page).await.unwrap()).await;
+        assert_eq!(found, expected, "{filter:?}");
+        let times = (start + Duration::from_secs(3), start + Duration::from_secs(7));
+        let within = ChangeFilter { from: Some(times.0), until: Some(times.1), ..filter };
+        let expected: Vec<_> =
+            expected.into_iter().filter(|past| (times.0..times.1).contains(&past.change.at)).collect();
+        let found = all(async |page| records.history(&within, &page).await.unwrap()).await;
+        assert_eq!(found, expected, "{within:?}");
+    }
+}
+
+/// What fits may be far away: a page looks at its share, and is short or empty then.
+pub(crate) async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
+    let at = world.now();
+    let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();
+    changes[0].change.to = Status::Closed;
+    world.records.append_history(changes.clone()).await.unwrap();
+    let filter = ChangeFilter { to: Some(Status::Closed), ..ChangeFilter::default() };
+    let first = world.records.history(&filter, &PageOf::first(2)).await.unwrap();
+    assert_eq!(first.items, []);
+    let rest = PageOf::after(first.next.expect("it has not seen everything"), 2);
+    let rest = world.records.history(&filter, &rest).await.unwrap();
+    assert_eq!((rest.items, rest.next), (vec![changes[0].clone()], None));
 }

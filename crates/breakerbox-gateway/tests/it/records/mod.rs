@@ -89,6 +89,8 @@ mod on_sqlite {
             a_job_skips_what_has_no_endpoint;
         history:
             each_change_is_remembered_once
-            changes_are_listed_by_time_and_forgotten;
+            changes_are_listed_by_time_and_forgotten
+            changes_are_found_by_all_that_can_be_said
+            a_page_of_changes_looks_at_its_share;
     }
 }

@@ -2,15 +2,18 @@
 
 use async_trait::async_trait;
 use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp};
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::SqliteRecords;
-use super::cursors::{page, place};
-use crate::objects::PastChange;
-use crate::queue::records::{History, Page, PageOf};
+use super::cursors::{Place, page, place};
+use crate::objects::{CircuitOwner, PastChange};
+use crate::queue::records::{ChangeFilter, Cursor, History, Page, PageOf};
 use crate::queue::sqlite::columns::{micros, number, time, whole};
 use crate::queue::{QueueError, RecordsError};
+
+/// How many changes a page looks at, for those into one state.
+const LOOKS: usize = 2_000;
 
 /// A change as it is kept, without what its columns say.
 #[derive(Serialize, Deserialize)]
@@ -48,13 +51,74 @@ fn status(name: &str) -> Status {
     known.into_iter().find(|status| status.name() == name).unwrap_or(Status::Closed)
 }
 
+/// Goes along one index, looks at a bounded number of rows, and says where it stopped.
+fn scan(
+    connection: &Connection,
+    filter: &ChangeFilter,
+    before: Option<(u64, u64, String)>,
+    size: usize,
+) -> rusqlite::Result<Page<PastChange>> {
+    let (at, epoch, key) = before.unwrap_or((u64::MAX, u64::MAX, String::new()));
+    let (at, epoch) = (number(at), number(epoch));
+    let (from, until) = (filter.from.map_or(0, micros), filter.until.map_or(i64::MAX, micros));
+    let mut statement = connection.prepare_cached(question(filter))?;
+    let mut rows = match (&filter.circuit, &filter.tenant) {
+        (Some(circuit), _) => statement.query(params![from, until, epoch, circuit])?,
+        (None, Some(tenant)) => statement.query(params![from, until, at, key, epoch, tenant.as_str()])?,
+        (None, None) => statement.query(params![from, until, at, key, epoch])?,
+    };
+    let mut page = Page { items: Vec::new(), next: None };
+    let mut last = None;
+    for looked in 0.. {
+        let Some(row) = rows.next()? else { break };
+        if page.items.len() == size || looked == LOOKS {
+            page.next = last;
+            break;
+        }
+        let past = past_change(row)?;
+        let place = (past.change.at.as_micros(), past.change.epoch.0, past.key.to_string());
+        last = Some(Cursor(place.write()));
+        // A circuit is asked for by its key alone, which may be another's.
+        let is_theirs = filter.tenant.as_ref().is_none_or(|tenant| tenant.as_str() == owner(&past.key));
+        if is_theirs && filter.to.is_none_or(|to| past.change.to == to) {
+            page.items.push(past);
+        }
+    }
+    Ok(page)
+}
+
+/// Of one circuit by its epochs, which grow with time; of a tenant and of all by time.
+const fn question(filter: &ChangeFilter) -> &'static str {
+    match (&filter.circuit, &filter.tenant) {
+        (Some(_), _) => {
+            "SELECT key, epoch, at, change FROM circuit_changes
+             WHERE key = ?4 AND epoch < ?3 AND at >= ?1 AND at < ?2 ORDER BY epoch DESC"
+        }
+        (None, Some(_)) => {
+            "SELECT key, epoch, at, change FROM circuit_changes INDEXED BY changes_of_tenant
+             WHERE tenant = ?6 AND at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
+             ORDER BY at DESC, key DESC, epoch DESC"
+        }
+        (None, None) => {
+            "SELECT key, epoch, at, change FROM circuit_changes INDEXED BY changes_by_time
+             WHERE at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
+             ORDER BY at DESC, key DESC, epoch DESC"
+        }
+    }
+}
+
+/// The tenant that a key belongs to; empty if no tenant can have it.
+fn owner(key: &str) -> String {
+    CircuitOwner::of_key(key).map(|owner| owner.tenant.to_string()).unwrap_or_default()
+}
+
 #[async_trait]
 impl History for SqliteRecords {
     async fn append_history(&self, changes: Vec<PastChange>) -> Result<u64, QueueError> {
         self.database
             .write(move |writing| {
                 let mut statement = writing.connection().prepare_cached(
-                    "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change) VALUES (?1, ?2, ?3, ?4)",
+                    "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, tenant) VALUES (?1, ?2, ?3, ?4, ?5)",
                 )?;
                 let mut new = 0;
                 for PastChange { key, change } in changes {
@@ -68,8 +132,8 @@ impl History for SqliteRecords {
                     };
                     let kept = serde_json::to_string(&kept)
                         .map_err(|error| QueueError::Database(std::sync::Arc::new(error)))?;
-                    new += statement.execute(params![key, number(change.epoch.0), micros(change.at), kept])?
-                        as u64;
+                    let (epoch, at, owner) = (number(change.epoch.0), micros(change.at), owner(&key));
+                    new += statement.execute(params![key, epoch, at, kept, owner])? as u64;
                 }
                 Ok(new)
             })
@@ -92,39 +156,10 @@ impl History for SqliteRecords {
             .await
     }
 
-    async fn history(
-        &self,
-        from: Option<Timestamp>,
-        until: Option<Timestamp>,
-        of: &PageOf,
-    ) -> Result<Page<PastChange>, RecordsError> {
+    async fn history(&self, filter: &ChangeFilter, of: &PageOf) -> Result<Page<PastChange>, RecordsError> {
         let before: Option<(u64, u64, String)> = place(of)?;
-        let size = of.size();
-        self.database
-            .read(move |connection| {
-                let mut statement = connection.prepare_cached(
-                    "SELECT key, epoch, at, change FROM circuit_changes INDEXED BY changes_by_time
-                     WHERE at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
-                     ORDER BY at DESC, key DESC, epoch DESC LIMIT ?6",
-                )?;
-                let (at, epoch, key) = before.unwrap_or((u64::MAX, 0, String::new()));
-                let rows = statement.query_map(
-                    params![
-                        from.map_or(0, micros),
-                        until.map_or(i64::MAX, micros),
-                        number(at),
-                        key,
-                        number(epoch),
-                        number(size as u64 + 1)
-                    ],
-                    past_change,
-                )?;
-                let place = |past: &PastChange| {
-                    (past.change.at.as_micros(), past.change.epoch.0, past.key.to_string())
-                };
-                Ok(page(rows.collect::<Result<_, _>>()?, size, place))
-            })
-            .await
+        let (filter, size) = (filter.clone(), of.size());
+        self.database.read(move |connection| Ok(scan(connection, &filter, before, size)?)).await
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
@@ -137,5 +172,36 @@ impl History for SqliteRecords {
                 Ok(statement.execute(params![micros(before), number(limit as u64)])? as u64)
             })
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_along_one_index_and_sorts_nothing() {
+        let connection = crate::queue::sqlite::migrations::in_memory();
+        let tenant = Some("acme".parse().unwrap());
+        for (filter, expected) in [
+            (ChangeFilter::default(), "USING INDEX changes_by_time (at>? AND at<?)"),
+            (
+                ChangeFilter { tenant, ..ChangeFilter::default() },
+                "USING INDEX changes_of_tenant (tenant=? AND at>? AND at<?)",
+            ),
+            (
+                ChangeFilter { circuit: Some("acme".into()), ..ChangeFilter::default() },
+                "USING PRIMARY KEY (key=? AND epoch<?)",
+            ),
+        ] {
+            let mut statement =
+                connection.prepare(&format!("EXPLAIN QUERY PLAN {}", question(&filter))).unwrap();
+            let mut rows = statement.raw_query();
+            let mut plan = Vec::new();
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            assert!(plan.len() == 1 && plan[0].ends_with(expected), "{plan:?}");
+        }
     }
 }

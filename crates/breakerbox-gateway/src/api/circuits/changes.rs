@@ -1,0 +1,85 @@
+//! The history of all circuits: what happened, when, why, and who ordered it. It is only ever looked at: no route changes it.
+
+use axum::extract::State;
+use breakerbox_core::Status;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::view::ChangeView;
+use super::{CircuitId, StateView};
+use crate::api::Api;
+use crate::api::caller::{Allowed, Read};
+use crate::api::listing::{Limit, Listed, Paging};
+use crate::api::problem::Answer;
+use crate::api::reading::Query;
+use crate::api::reading::fields::{Moment, Text};
+use crate::objects::TenantId;
+use crate::queue::records::ChangeFilter;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list_changes))
+}
+
+/// Which changes.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Only of this tenant's circuits, for deliveries and for reminders.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// Only of this circuit.
+    #[param(value_type = Option<String>, pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")]
+    circuit: Option<Text<CircuitId>>,
+    /// At this time or later.
+    #[param(value_type = Option<String>, format = "date-time")]
+    from: Option<Text<Moment>>,
+    /// Before this time.
+    #[param(value_type = Option<String>, format = "date-time")]
+    until: Option<Text<Moment>>,
+    /// Only into this state: `open` for trips, `closed` for recoveries.
+    #[param(inline)]
+    to: Option<StateView>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before; empty or absent: the first page.
+    cursor: Option<String>,
+}
+
+/// List what happened to circuits
+///
+/// Every change of every circuit, the newest first: trips, probes, recoveries, orders. Nothing changes an entry; it is forgotten
+/// when it was kept as long as the configuration says (`retention.history`). A page may be short, or empty, and not the last.
+#[utoipa::path(
+    get,
+    path = "/v1/changes",
+    tag = "circuits",
+    params(Which),
+    responses((status = 200, description = "Changes, the newest first", body = Listed<ChangeView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list_changes(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(which): Query<Which>,
+) -> Answer<axum::Json<Listed<ChangeView>>> {
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let mut from = which.from.map(|from| from.0.0);
+    if let Some(own) = caller.0.tenant.as_ref().and_then(|own| api.services.directory.tenant(own)) {
+        // Somebody else may have had that name before.
+        from = from.max(Some(own.source.created_at));
+    }
+    let filter = ChangeFilter {
+        tenant,
+        circuit: which.circuit.map(|circuit| circuit.0.key().into()),
+        from,
+        until: which.until.map(|until| until.0.0),
+        to: which.to.map(Status::from),
+    };
+    let page = Paging { limit: which.limit, cursor: which.cursor }.into();
+    let page = api.services.records.history(&filter, &page).await?;
+    Ok(axum::Json(Listed::of(page, ChangeView::from)))
+}

@@ -1,0 +1,163 @@
+//! The listing of circuits, of all or of one tenant.
+//!
+//! A tenant's keys are in four places of a store: those of the whole tenant, and those that begin with it, once for deliveries
+//! and once for reminders. A page goes through them one after the other, so that it is full if it can be, and its cursor says in
+//! which place it ended.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use breakerbox::store::{Cursor, ListQuery};
+use breakerbox_core::Status;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::view::CircuitView;
+use super::{StateView, store_problem, stored};
+use crate::api::Api;
+use crate::api::caller::{Allowed, Read};
+use crate::api::listing::{Limit, Listed};
+use crate::api::problem::Answer;
+use crate::api::reading::Query;
+use crate::api::reading::fields::Text;
+use crate::objects::{CircuitOwner, TenantId};
+use crate::queue::records::{PageOf, RecordsError};
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Which circuits.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Only this tenant's, for deliveries and for reminders.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// Only those in this state.
+    #[param(inline)]
+    state: Option<StateView>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before; empty or absent: the first page.
+    cursor: Option<String>,
+}
+
+/// List circuits
+///
+/// Those to which something has happened; all others are closed. In no particular order. A page may be short, or empty, and
+/// not the last.
+#[utoipa::path(
+    get,
+    path = "/v1/circuits",
+    tag = "circuits",
+    params(Which),
+    responses((status = 200, description = "Circuits", body = Listed<CircuitView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(which): Query<Which>,
+) -> Answer<axum::Json<Listed<CircuitView>>> {
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let status = which.state.map(Status::from);
+    let places = places(tenant);
+    let mut place = Place::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
+    let limit = which.limit.map_or(PageOf::default().limit, |limit| limit.0.0);
+    let mut items = Vec::new();
+    while let Some(keys) = places.get(place.number).filter(|_| items.len() < limit) {
+        let after = match keys {
+            Keys::One(key) => {
+                let record = stored(&api, &[Arc::clone(key)]).await?.pop().flatten();
+                let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
+                items.extend(record.map(|record| CircuitView::new(key, &record)));
+                None
+            }
+            Keys::Beginning(prefix) => {
+                let query = ListQuery {
+                    prefix: prefix.clone(),
+                    status,
+                    after: place.after.take().map(Cursor),
+                    limit: limit - items.len(),
+                };
+                let page =
+                    api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
+                items.extend(page.circuits.iter().map(|(key, record)| CircuitView::new(key, record)));
+                page.next
+            }
+        };
+        place = match after {
+            Some(Cursor(after)) => Place { after: Some(after), ..place },
+            None => Place { number: place.number + 1, after: None },
+        };
+    }
+    let next = (place.number < places.len()).then(|| place.write());
+    Ok(axum::Json(Listed { items, next }))
+}
+
+/// Some keys of a store.
+enum Keys {
+    One(Arc<str>),
+    Beginning(String),
+}
+
+/// Where the keys of a tenant are, or of all.
+fn places(tenant: Option<TenantId>) -> Vec<Keys> {
+    let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
+    let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
+    let of_owner =
+        |owner: CircuitOwner| [Keys::One(owner.to_string().into()), Keys::Beginning(format!("{owner} "))];
+    owners.into_iter().flat_map(of_owner).collect()
+}
+
+/// Where a page ended: in which place, and where in it the store stopped.
+#[derive(PartialEq, Debug)]
+struct Place {
+    number: usize,
+    after: Option<String>,
+}
+
+impl Place {
+    /// What a store gives may hold anything, such as a URL.
+    fn write(&self) -> String {
+        URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
+    }
+
+    fn read(cursor: &str, places: usize) -> Answer<Self> {
+        if cursor.is_empty() {
+            return Ok(Self { number: 0, after: None });
+        }
+        let read = || {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+            let number = text.chars().next()?.to_digit(10)? as usize;
+            let after = text.get(1..).filter(|after| !after.is_empty()).map(str::to_owned);
+            (number < places).then_some(Self { number, after })
+        };
+        read().ok_or_else(|| RecordsError::Cursor.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_back_and_nothing_else_is_one() {
+        for place in [
+            Place { number: 0, after: Some("acme https://a.example/é?x=1".to_owned()) },
+            Place { number: 3, after: None },
+        ] {
+            assert_eq!(Place::read(&place.write(), 4).unwrap(), place);
+        }
+        for text in ["acme", "Ng", "!", "_w"] {
+            assert!(Place::read(text, 4).is_err(), "{text}");
+        }
+    }
+}
