@@ -88,6 +88,12 @@ impl RetrySchedule {
         }
     }
 
+    /// That of reminders about which nothing was said: three more attempts, a minute apart.
+    #[must_use]
+    pub fn of_reminders() -> Self {
+        Self { waits: vec![Duration::from_secs(60); 3] }
+    }
+
     /// The waits.
     #[must_use]
     pub fn waits(&self) -> &[Duration] {
