@@ -96,6 +96,7 @@ impl From<RecordsError> for Problem {
             RecordsError::BacklogFull { .. } => Self::new(Code::BacklogFull, error.to_string()),
             RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
+            RecordsError::OneOf { place, error } => Self::from(*error).within(&format!("reminders[{place}]")),
             RecordsError::Cursor => {
                 Self::new(Code::InvalidQuery, "cursor: must be the `next` of a page of this listing")
                     .of_field("cursor")

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
-use super::{DeliveryId, EndpointId, EventId, EventType, Priority, TenantId};
+use super::{DeliveryId, EndpointId, EventId, EventType, Priority, RunId, TenantId};
 use crate::delivery::Fault;
 
 /// One event for one endpoint.
@@ -26,6 +26,8 @@ pub struct Delivery {
     pub endpoint: Option<EndpointId>,
     /// The dynamic URL.
     pub url: Option<Arc<str>>,
+    /// Which run of which reminder it is, if it is one.
+    pub run: Option<RunId>,
     /// How important.
     pub priority: Priority,
     /// What has become of it.

@@ -32,8 +32,10 @@ pub struct Reminder {
     pub runs: u32,
     /// Occurrences for which nothing was fired: only the latest was asked for, or it was paused.
     pub skipped: u64,
-    /// The occurrence that the latest run stands for.
+    /// The time for which the latest run was fired.
     pub last_at: Option<Timestamp>,
+    /// This occurrence and all before it are done with: fired, skipped or called off.
+    pub done_until: Option<Timestamp>,
     /// When it is due next; none while a run is open, and if it never is again.
     pub next_at: Option<Timestamp>,
     /// The delivery of the run that is not finished.
@@ -170,6 +172,8 @@ pub struct Run {
     pub scheduled_at: Timestamp,
     /// How many occurrences before that one were missed and not fired.
     pub skipped: u32,
+    /// When its first request began, if it has.
+    pub sent_at: Option<Timestamp>,
     /// What became of it.
     pub delivery: Delivery,
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
-use crate::objects::{Attempt, Delivery, DeliveryState, FailReason};
+use crate::objects::{Attempt, Delivery, DeliveryState, FailReason, Purpose};
 
 /// One event for one endpoint.
 #[derive(Serialize, ToSchema)]
@@ -28,6 +28,10 @@ pub(super) struct DeliveryView {
     endpoint: Option<String>,
     /// The dynamic URL.
     url: Option<String>,
+    /// The reminder that it is a run of.
+    reminder: Option<String>,
+    /// The number of that run.
+    run: Option<u32>,
     /// How important.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
@@ -94,6 +98,8 @@ impl DeliveryView {
             r#type: delivery.kind.to_string(),
             endpoint: delivery.endpoint.map(|endpoint| endpoint.to_string()),
             url: delivery.url.map(|url| url.to_string()),
+            reminder: delivery.run.map(|run| run.reminder.to_string()),
+            run: delivery.run.map(|run| run.number),
             priority: delivery.priority.name(),
             state: delivery.state.name().name(),
             reason,
@@ -128,7 +134,8 @@ fn is_parked(api: &Api, delivery: &Delivery) -> bool {
         },
         None => match directory.tenant(&delivery.tenant) {
             Some(tenant) => {
-                let key = delivery.url.as_ref().and_then(|url| tenant.circuit_of(url).ok());
+                let purpose = if delivery.run.is_some() { Purpose::Reminders } else { Purpose::Deliveries };
+                let key = delivery.url.as_ref().and_then(|url| tenant.key_of(purpose, url).ok());
                 (tenant.enabled, key)
             }
             None => return false,

@@ -114,6 +114,14 @@ pub enum RecordsError {
         /// Bytes of their payloads.
         bytes: u64,
     },
+    /// It lies with one of several, and so none of them was taken.
+    #[error("number {place}: {error}")]
+    OneOf {
+        /// Which, counted from 0.
+        place: usize,
+        /// What is wrong with it.
+        error: Box<RecordsError>,
+    },
     /// The disk is nearly full. What is left is for settlements.
     #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
     DiskReserve {

@@ -17,6 +17,12 @@ pub trait Reminders: Send + Sync + 'static {
     /// [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url), or the database fails.
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError>;
 
+    /// Creates several, all or none.
+    ///
+    /// # Errors
+    /// [`OneOf`](RecordsError::OneOf) them, and what is wrong with it; or the database fails.
+    async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError>;
+
     /// Shows one.
     ///
     /// # Errors

@@ -14,9 +14,11 @@ CREATE TABLE reminders (
     asked      INTEGER NOT NULL,
     turn       INTEGER NOT NULL,        -- grows with every step and change: who decided by an older one decided too early
     runs       INTEGER NOT NULL,        -- fired
+    numbered   INTEGER NOT NULL,        -- the highest number of a run that anybody may have heard of
     skipped    INTEGER NOT NULL,        -- occurrences that were not
-    last_at    INTEGER,                 -- the occurrence that the latest run stands for
-    before_at  INTEGER,                 -- and the run before it
+    ran_at     INTEGER,                 -- the time for which the latest run was fired
+    last_at    INTEGER,                 -- this occurrence and all before it are done with
+    before_at  INTEGER,                 -- the same before the latest run
     open_run   INTEGER,                 -- the delivery of the run that is not finished
     look_at    INTEGER,                 -- by the wall clock: when to decide what comes next; 0: at once; NULL: never
     revision   INTEGER NOT NULL,
@@ -27,7 +29,9 @@ CREATE TABLE reminders (
 -- What the scheduler looks at, and nothing else.
 CREATE INDEX reminders_to_look_at ON reminders (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX reminders_of_tenant ON reminders (tenant, id);
-CREATE UNIQUE INDEX reminder_references ON reminders (tenant, reference) WHERE reference IS NOT NULL;
+-- Whoever cancels one may use its name again.
+CREATE UNIQUE INDEX reminder_references ON reminders (tenant, reference) WHERE reference IS NOT NULL AND state <> 4;
+CREATE INDEX reminders_by_reference ON reminders (tenant, reference, id) WHERE reference IS NOT NULL;
 CREATE INDEX ended_reminders ON reminders (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE reminder_payloads (

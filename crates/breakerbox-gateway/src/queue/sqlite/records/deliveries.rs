@@ -11,7 +11,9 @@ use super::SqliteRecords;
 use super::cursors::{Place, page, place};
 use super::scan::{Order, Scan};
 use crate::delivery::Fault;
-use crate::objects::{Attempt, Backlog, Delivery, DeliveryId, EndpointId, Event, EventId, Id, NewEvent};
+use crate::objects::{
+    Attempt, Backlog, Delivery, DeliveryId, EndpointId, Event, EventId, Id, NewEvent, ReminderId, RunId,
+};
 use crate::queue::RecordsError;
 use crate::queue::records::{Cursor, Deliveries, DeliveryFilter, Page, PageOf, Waiting};
 use crate::queue::sqlite::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
@@ -26,7 +28,7 @@ pub(super) fn show(connection: &Connection, delivery: i64) -> rusqlite::Result<O
     connection
         .prepare_cached(
             "SELECT d.id, t.id, d.event, e.kind, d.lane, e.url, d.priority, d.state, d.reason, d.attempts, d.due_at,
-                    d.expires_at, d.finished_at
+                    d.expires_at, d.finished_at, e.reminder, e.run
              FROM deliveries d JOIN events e ON e.id = d.event JOIN tenants t ON t.row = d.tenant WHERE d.id = ?1",
         )?
         .query_row([delivery], shown)
@@ -50,6 +52,10 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         kind: parsed(3, row.get_ref(3)?.as_str()?)?,
         endpoint: url.is_none().then_some(endpoint),
         url,
+        run: match row.get::<_, Option<i64>>(13)? {
+            Some(reminder) => Some(RunId { reminder: ReminderId(id(reminder)), number: row.get(14)? }),
+            None => None,
+        },
         priority: priority(row.get(6)?),
         state,
         attempts,

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use super::deliveries::{DELIVERY, show};
-use crate::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority};
+use crate::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority, Purpose};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::{DELIVERED, id, level, state, time, whole};
 use crate::queue::{Directory, RecordsError, WaitingLane};
@@ -21,6 +21,8 @@ struct Moved {
     /// How long the event said that it has, from when it could first be sent.
     lives_for: Option<Duration>,
     url: Option<String>,
+    /// What its circuit is for.
+    purpose: Purpose,
     bytes: u64,
 }
 
@@ -90,7 +92,12 @@ pub(super) fn resend(
         return Ok(gone);
     };
     let (lane, expires_after) = match &moved.url {
-        Some(url) => (writing.lane_of(moved.tenant, &tenant.circuit_of(url)?)?, tenant.expires_after),
+        Some(url) => {
+            let lane = writing.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
+            // How long a run waits is its reminder's to say, and not the tenant's.
+            let expires_after = tenant.expires_after.filter(|_| moved.purpose == Purpose::Deliveries);
+            (lane, expires_after)
+        }
         None => match directory.endpoint(lane) {
             Some(endpoint) => (lane, endpoint.expires_after),
             None => return Ok(gone),
@@ -119,7 +126,7 @@ fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Mo
     writing
         .connection()
         .prepare_cached(
-            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, e.expires_at, e.not_before, e.url, e.size
+            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, e.expires_at, e.not_before, e.url, e.size, e.reminder
              FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
         )?
         .query_row([wanted.number()], |row| {
@@ -131,6 +138,10 @@ fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Mo
                 state: state(row.get(2)?, row.get(3)?, row.get(4)?),
                 lives_for: row.get::<_, Option<i64>>(5)?.map(|at| time(at).since(start)),
                 url: row.get(7)?,
+                purpose: match row.get::<_, Option<i64>>(9)? {
+                    Some(_) => Purpose::Reminders,
+                    None => Purpose::Deliveries,
+                },
                 bytes: whole(row.get(8)?),
             })
         })

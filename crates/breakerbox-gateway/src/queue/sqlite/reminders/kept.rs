@@ -112,7 +112,7 @@ fn state(state: i64, reason: Option<i64>) -> ReminderState {
 
 /// All that is shown of a reminder, from `reminders r JOIN tenants t`.
 pub(in crate::queue::sqlite) const COLUMNS: &str = "r.id, t.id, r.settings, r.reference, r.size, r.state, r.reason, r.runs, \
-    r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision";
+    r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision, r.ran_at";
 
 /// A row of [`COLUMNS`].
 pub(in crate::queue::sqlite) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
@@ -128,7 +128,8 @@ pub(in crate::queue::sqlite) fn reminder(row: &Row<'_>) -> rusqlite::Result<Remi
         state: state(row.get(5)?, row.get(6)?),
         runs: row.get(7)?,
         skipped: whole(row.get(8)?),
-        last_at: at(9)?,
+        last_at: at(15)?,
+        done_until: at(9)?,
         // One that is to be looked at at once is due since it was changed.
         next_at: at(10)?.filter(|_| open_run.is_none()).map(|next| next.max(changed_at)),
         open_run,

@@ -31,20 +31,37 @@ pub(in crate::queue::sqlite) fn is_called_off(
         .query_row(params![reminder, delivery], |row| row.get(0))
         .optional()?;
     if state == Some(PAUSED) {
-        unfire(writing.connection, reminder)?;
+        unfire(writing.connection, reminder, WasSent::Yes)?;
     }
     Ok(matches!(state, Some(PAUSED | CANCELLED)))
 }
 
+/// Whether a receiver may have heard of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::queue::sqlite) enum WasSent {
+    Yes,
+    No,
+}
+
 /// The latest run of a reminder is as if it had not been fired. Its delivery is the caller's business.
-pub(in crate::queue::sqlite) fn unfire(connection: &Connection, reminder: i64) -> rusqlite::Result<()> {
+///
+/// Its number is used again only if no receiver has heard of it: whoever knows a `webhook-id` takes the next request with it
+/// for a repetition.
+pub(in crate::queue::sqlite) fn unfire(
+    connection: &Connection,
+    reminder: i64,
+    was_sent: WasSent,
+) -> rusqlite::Result<()> {
+    let free = i64::from(was_sent == WasSent::No);
     connection
         .prepare_cached(
-            "UPDATE reminders SET open_run = NULL, runs = runs - 1, last_at = before_at, turn = turn + 1,
-                 skipped = skipped - coalesce((SELECT e.skipped FROM deliveries d JOIN events e ON e.id = d.event
+            "UPDATE reminders SET open_run = NULL, runs = runs - 1, numbered = numbered - ?2, last_at = before_at,
+                 ran_at = (SELECT scheduled_at FROM events e INDEXED BY runs
+                     WHERE e.reminder = reminders.id AND e.run < reminders.numbered ORDER BY e.id DESC LIMIT 1),
+                 turn = turn + 1, skipped = skipped - coalesce((SELECT e.skipped FROM deliveries d JOIN events e ON e.id = d.event
                      WHERE d.id = reminders.open_run), 0)
              WHERE id = ?1",
         )?
-        .execute([reminder])?;
+        .execute(params![reminder, free])?;
     Ok(())
 }

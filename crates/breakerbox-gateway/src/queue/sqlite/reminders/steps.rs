@@ -42,6 +42,8 @@ struct Current {
     id: i64,
     tenant: i64,
     size: u64,
+    /// The highest number of a run that anybody may have heard of.
+    numbered: u32,
 }
 
 /// What a run needs to be fired.
@@ -107,7 +109,9 @@ impl Command for TakeSteps {
         for (found, decided) in current {
             match decided.act {
                 Act::Step(Step::Fire { run, scheduled_at, skipped }) => {
-                    let id = RunId { reminder: decided.id, number: run };
+                    // A number is not given twice, though the run that had it was called off.
+                    let number = run.max(found.numbered.saturating_add(1));
+                    let id = RunId { reminder: decided.id, number };
                     let new = NewRun { id, scheduled_at, skipped };
                     stepped.fired += u64::from(self.fire(writing, &found, &decided, new, &mut stepped)?);
                 }
@@ -168,8 +172,8 @@ impl TakeSteps {
         writing
             .connection
             .prepare_cached(
-                "UPDATE reminders SET turn = turn + 1, runs = ?2, skipped = skipped + ?3, before_at = last_at, last_at = ?4,
-                     open_run = ?5, look_at = NULL, asked = ?6
+                "UPDATE reminders SET turn = turn + 1, runs = runs + 1, numbered = ?2, skipped = skipped + ?3,
+                     before_at = last_at, last_at = ?4, ran_at = ?5, open_run = ?6, look_at = NULL, asked = ?7
                  WHERE id = ?1",
             )?
             .execute(params![
@@ -177,6 +181,7 @@ impl TakeSteps {
                 run.id.number,
                 run.skipped,
                 decided.last_at.map(micros),
+                micros(run.scheduled_at),
                 delivery,
                 NOTHING_ASKED,
             ])?;
@@ -272,9 +277,9 @@ fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Cur
     let reminder = decided.id.number();
     writing
         .connection
-        .prepare_cached("SELECT tenant, size FROM reminders WHERE id = ?1 AND turn = ?2")?
+        .prepare_cached("SELECT tenant, size, numbered FROM reminders WHERE id = ?1 AND turn = ?2")?
         .query_row(params![reminder, decided.turn.0], |row| {
-            Ok(Current { id: reminder, tenant: row.get(0)?, size: whole(row.get(1)?) })
+            Ok(Current { id: reminder, tenant: row.get(0)?, size: whole(row.get(1)?), numbered: row.get(2)? })
         })
         .optional()
 }

@@ -1,0 +1,245 @@
+//! Reminders, as people create, see and change them. Whatever changes one rings for the scheduler after the commit.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `create` | new ones |
+//! | `change` | what becomes of one that is changed, and of its run |
+//! | `list` | listings of them and of their runs |
+
+mod change;
+mod create;
+mod list;
+
+use async_trait::async_trait;
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use self::change::{carry_on, hurry, withdraw, write};
+use self::create::admit;
+use super::SqliteRecords;
+use super::cursors::place;
+use super::kept::TENANT;
+use super::unchanged;
+use crate::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
+use crate::queue::records::{NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders};
+use crate::queue::sqlite::Writing;
+use crate::queue::sqlite::columns::micros;
+use crate::queue::sqlite::line::Urgency;
+use crate::queue::sqlite::reminders::kept::{
+    ACTIVE, CANCELLED, NOTHING_ASKED, PAUSED, TO_RESUME, TO_RUN_NOW, show,
+};
+use crate::queue::sqlite::reminders::prune::Prune;
+use crate::queue::sqlite::reminders::totals;
+use crate::queue::{QueueError, RecordsError};
+
+const REMINDER: &str = "reminder";
+
+impl SqliteRecords {
+    /// Does something to a reminder that is there. What it answers is the reminder as it is then.
+    async fn act(
+        &self,
+        wanted: ReminderId,
+        act: impl FnOnce(&Self, &mut Writing<'_>, Reminder) -> Result<(), RecordsError> + Send + 'static,
+    ) -> Result<Reminder, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| {
+                let found = found(writing.connection(), wanted)?;
+                act(&records, writing, found)?;
+                create::ring(&records, writing);
+                self::found(writing.connection(), wanted)
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl Reminders for SqliteRecords {
+    async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| {
+                create::ring(&records, writing);
+                create::create(&records, writing, &new)
+            })
+            .await
+    }
+
+    async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| {
+                create::ring(&records, writing);
+                let create = |(place, new)| match create::create(&records, writing, new) {
+                    // Nobody of them is to blame.
+                    Err(error @ RecordsError::Queue(_)) => Err(error),
+                    Err(error) => Err(RecordsError::OneOf { place, error: Box::new(error) }),
+                    Ok(created) => Ok(created),
+                };
+                new.iter().enumerate().map(create).collect()
+            })
+            .await
+    }
+
+    async fn reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.database.read(move |connection| found(connection, wanted)).await
+    }
+
+    async fn reminder_payload(&self, wanted: ReminderId) -> Result<Bytes, RecordsError> {
+        let found = self
+            .database
+            .read(move |connection| {
+                let mut statement =
+                    connection.prepare_cached("SELECT payload FROM reminder_payloads WHERE reminder = ?1")?;
+                let payload = statement.query_row([wanted.number()], |row| row.get::<_, Vec<u8>>(0));
+                Ok::<_, RecordsError>(payload.optional()?)
+            })
+            .await?;
+        found.map(Bytes::from).ok_or_else(|| RecordsError::missing(REMINDER, wanted))
+    }
+
+    async fn reminders(&self, filter: &ReminderFilter, of: &PageOf) -> Result<Page<Reminder>, RecordsError> {
+        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let (filter, size) = (filter.clone(), of.size());
+        self.database.read(move |connection| Ok(list::list(connection, &filter, before, size)?)).await
+    }
+
+    async fn change_reminder(
+        &self,
+        wanted: ReminderId,
+        change: ReminderChange,
+        seen: Option<Revision>,
+    ) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |records, writing, found| {
+            unchanged(found.revision, seen, REMINDER, &wanted)?;
+            if matches!(found.state, ReminderState::Finished | ReminderState::Cancelled) {
+                return Err(refused(&found, "changed"));
+            }
+            let tenant = records.directory.tenant(&found.tenant);
+            let tenant = tenant.ok_or_else(|| RecordsError::missing(TENANT, &found.tenant))?;
+            tenant.key_of(Purpose::Reminders, change.settings.url.as_str())?;
+            if let Some(payload) = &change.payload {
+                let (was, is) = (found.payload_size, payload.len() as u64);
+                admit(writing, &tenant, is.saturating_sub(was), 0)?;
+                totals::resize(writing.connection(), tenant.row, was, is)?;
+            }
+            write(writing, &found, &change)?;
+            carry_on(records, writing, &tenant, &found, &change)
+        })
+        .await
+    }
+
+    async fn pause_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |_, writing, found| {
+            if found.state != ReminderState::Active {
+                return Err(refused(&found, "paused"));
+            }
+            if let Some(run) = found.open_run {
+                withdraw(writing, wanted.number(), run)?;
+            }
+            set_state(writing, &found, PAUSED, None, NOTHING_ASKED)
+        })
+        .await
+    }
+
+    async fn resume_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |_, writing, found| {
+            if !matches!(found.state, ReminderState::Paused | ReminderState::Stopped(_)) {
+                return Err(refused(&found, "resumed"));
+            }
+            // One whose run is still open goes on when that has ended.
+            let look_at = found.open_run.is_none().then_some(Timestamp::ZERO);
+            set_state(writing, &found, ACTIVE, look_at, TO_RESUME)
+        })
+        .await
+    }
+
+    async fn cancel_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |records, writing, found| {
+            if found.state == ReminderState::Cancelled {
+                return Ok(());
+            }
+            if found.state == ReminderState::Finished {
+                return Err(refused(&found, "cancelled"));
+            }
+            set_state(writing, &found, CANCELLED, None, NOTHING_ASKED)?;
+            if let Some(run) = found.open_run {
+                writing.cancel(run)?;
+            }
+            if let Some(tenant) = records.directory.tenant(&found.tenant) {
+                totals::remove(writing.connection(), tenant.row, found.payload_size)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn run_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |records, writing, found| {
+            if found.state == ReminderState::Cancelled {
+                return Err(refused(&found, "run"));
+            }
+            if let Some(run) = found.open_run {
+                return hurry(records, writing, &found, run.number());
+            }
+            let mut statement = writing.connection().prepare_cached(
+                "UPDATE reminders SET turn = turn + 1, look_at = 0, asked = ?2 WHERE id = ?1",
+            )?;
+            statement.execute(params![wanted.number(), TO_RUN_NOW])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn runs(&self, wanted: ReminderId, of: &PageOf) -> Result<Page<Run>, RecordsError> {
+        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let size = of.size();
+        self.database
+            .read(move |connection| {
+                found(connection, wanted)?;
+                Ok(list::runs(connection, wanted, before, size)?)
+            })
+            .await
+    }
+
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
+        self.database.ask(Prune { before, limit }, Urgency::Urgent).await
+    }
+}
+
+fn found(connection: &Connection, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+    show(connection, wanted.number())?.ok_or_else(|| RecordsError::missing(REMINDER, wanted))
+}
+
+fn refused(found: &Reminder, verb: &'static str) -> RecordsError {
+    RecordsError::ReminderState { id: found.id, state: found.state.name(), verb }
+}
+
+fn set_state(
+    writing: &mut Writing<'_>,
+    found: &Reminder,
+    state: i64,
+    look_at: Option<Timestamp>,
+    asked: i64,
+) -> Result<(), RecordsError> {
+    let now = micros(writing.now());
+    let ended_at = (state == CANCELLED).then_some(now);
+    writing
+        .connection()
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, state = ?2, reason = NULL, look_at = ?3, asked = ?4, ended_at = ?5,
+                 revision = ?6, changed_at = ?7
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            found.id.number(),
+            state,
+            look_at.map(micros),
+            asked,
+            ended_at,
+            found.revision.next().0,
+            now,
+        ])?;
+    Ok(())
+}
