@@ -179,6 +179,7 @@ async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
         mode: Mode::Automatic,
         changed_at: closed_at,
         cause: Some(Cause::RecoveryRateMet),
+        evidence: None,
         tenant: Some(key(n).split(' ').next().unwrap_or_default().into()),
     };
     let not_after = now + Duration::from_secs(3_600);

@@ -1,11 +1,14 @@
 //! Changes: what observers of a circuit receive, as values.
 
+use alloc::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Attribution, Mode, Record, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch};
+use crate::window::Totals;
 
 /// One transition of one circuit. Each new epoch is one change, and each change one new epoch.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,13 +27,19 @@ pub struct Change {
     pub retry_at: Option<Timestamp>,
     /// Trips so far.
     pub trips: u32,
+    /// The latest success; until there was one, the first counted outcome.
+    pub last_success: Option<Timestamp>,
+    /// What the window held when a rule tripped the circuit; none if none did since it last closed.
+    pub evidence: Option<Arc<Totals>>,
     /// The mode now, with who set it and why.
     pub mode: Mode,
 }
 
 impl Change {
-    /// The change that led to this record; none if it is the first of its circuit.
-    pub(crate) fn to(record: &Record, from: Status) -> Option<Self> {
+    /// The change that led to this record from this state; none if it is the first of its circuit. Whoever has the record
+    /// and not the state before it asks the record's cause ([`Cause::leaves`]).
+    #[must_use]
+    pub fn to(record: &Record, from: Status) -> Option<Self> {
         Some(Self {
             from,
             to: record.status(),
@@ -39,6 +48,8 @@ impl Change {
             cause: record.cause.clone()?,
             retry_at: record.retry_at,
             trips: record.trips,
+            last_success: record.last_success,
+            evidence: record.evidence.clone(),
             mode: record.mode.clone(),
         })
     }
@@ -68,6 +79,21 @@ pub enum Cause {
         /// By whom, and why.
         by: Attribution,
     },
+}
+
+impl Cause {
+    /// The state that a circuit leaves for this cause; none for a command, which is obeyed in any state.
+    #[must_use]
+    pub const fn leaves(&self) -> Option<Status> {
+        match self {
+            Self::Rule(_) => Some(Status::Closed),
+            Self::CoolOffOver => Some(Status::Open),
+            Self::ProbeFailed | Self::ProbesSucceeded | Self::RecoveryRateMet | Self::RecoveryRateMissed => {
+                Some(Status::HalfOpen)
+            }
+            Self::Command { .. } => None,
+        }
+    }
 }
 
 /// What an operator can say to a circuit.

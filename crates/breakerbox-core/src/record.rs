@@ -14,6 +14,7 @@ use crate::change::Cause;
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch, Nonce, Version};
+use crate::window::Totals;
 
 /// The state of an automatic circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -184,6 +185,9 @@ pub struct Record {
     pub changed_at: Timestamp,
     /// Why the epoch began, so that every process that sees the record can tell; none for a circuit's first.
     pub cause: Option<Cause>,
+    /// What the window held when a rule last tripped the circuit, so that people can be told; none once it has closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Arc<Totals>>,
     /// Whom the destination belongs to.
     pub tenant: Option<Arc<str>>,
 }
@@ -205,6 +209,7 @@ impl Record {
             mode: Mode::Automatic,
             changed_at: now,
             cause: None,
+            evidence: None,
             tenant,
         }
     }
@@ -309,6 +314,7 @@ mod tests {
             mode: Mode::ForcedOpen(by),
             changed_at: at(5),
             cause: Some(Cause::Rule(TripRule::FailureRate)),
+            evidence: None,
             tenant: Some("acme".into()),
         };
         // Running fleets have this in their stores: it may grow, and never change.

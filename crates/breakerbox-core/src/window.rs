@@ -8,6 +8,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::fleet::BucketDelta;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
@@ -18,7 +20,7 @@ pub(crate) const BUCKETS: usize = 10;
 const SPAN: u64 = BUCKETS as u64;
 
 /// The counts of a window at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Calls that succeeded.
     pub successes: u64,

@@ -78,6 +78,7 @@ mod tests {
             mode: Mode::ForcedOpen(Attribution::new("ops", reason).unwrap()),
             changed_at: Timestamp::from_micros(7),
             cause: None,
+            evidence: None,
             tenant: None,
         }
     }

@@ -22,6 +22,7 @@ impl Record {
             }
             Command::ForceClosed => {
                 next.state = State::Closed;
+                next.evidence = None;
                 next.mode = Mode::ForcedClosed(by.clone());
             }
             Command::Release | Command::Enable => {
@@ -39,6 +40,7 @@ impl Record {
             Command::Reset => {
                 next.state = State::Closed;
                 next.opened_at = None;
+                next.evidence = None;
                 next.trips = 0;
                 next.mode = Mode::Automatic;
             }

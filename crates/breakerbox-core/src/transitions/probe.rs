@@ -45,7 +45,8 @@ impl Record {
 
     /// The circuit closed; its trips are remembered until they are forgiven.
     pub(super) fn closed(&self, cause: Cause, draw: Draw, now: Timestamp) -> Step {
-        let mut next = Self { state: State::Closed, retry_at: None, lease: None, ..self.clone() };
+        let mut next =
+            Self { state: State::Closed, retry_at: None, lease: None, evidence: None, ..self.clone() };
         note_outcome(&mut next.last_success, false, now);
         Step::transition(self, next, cause, draw, now)
     }

@@ -1,6 +1,7 @@
 //! Rows 1, 10 and 11: how a circuit trips, what it forgives, and when it gives up.
 
 use alloc::format;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::change::{Cause, Step};
@@ -29,7 +30,8 @@ impl Record {
             return None;
         }
         let rule = TripRule::first_broken(policy, totals)?;
-        Some(self.tripped(Cause::Rule(rule), retry_after, policy, draw, now))
+        let seen = Self { evidence: Some(Arc::new(*totals)), ..self.clone() };
+        Some(seen.tripped(Cause::Rule(rule), retry_after, policy, draw, now))
     }
 
     /// The circuit opened, or was disabled at once.

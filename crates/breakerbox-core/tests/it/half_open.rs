@@ -182,3 +182,19 @@ fn row_09_calls_admitted_while_closed_do_not_decide_a_recovery() {
     assert_eq!(rig.settle(old_failure, &failed()), Settlement::Late);
     assert_eq!(rig.record(), before);
 }
+
+#[test]
+fn what_tripped_it_is_known_until_it_closes() {
+    let mut rig = Rig::new(simple());
+    rig.succeed(2);
+    rig.fail(3);
+    let tripped = rig.only_change().evidence.clone().expect("it tripped by a rule");
+    assert_eq!((tripped.successes, tripped.failures, tripped.failure_run), (2, 3, 3));
+    for outcome in [failed(), ok()] {
+        rig.now = rig.record().retry_at.unwrap();
+        let probe = rig.permit();
+        assert_eq!(rig.record().evidence, Some(tripped.clone()));
+        rig.settle(probe, &outcome);
+    }
+    assert_eq!((rig.status(), rig.record().evidence), (Status::Closed, None));
+}

@@ -31,6 +31,7 @@ pub(crate) fn record(epoch: u64, version: u128) -> Record {
         mode: Mode::Automatic,
         changed_at: Timestamp::from_micros(epoch),
         cause: None,
+        evidence: None,
         tenant: None,
     }
 }

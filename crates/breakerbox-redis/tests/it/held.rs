@@ -134,6 +134,7 @@ pub(crate) fn record(version: u128) -> Record {
         mode: Mode::Automatic,
         changed_at: Timestamp::from_micros(1_700_000_000_123_456),
         cause: Some(Cause::ProbeFailed),
+        evidence: None,
         tenant: Some("acme".into()),
     }
 }

@@ -119,6 +119,7 @@ fn record(status: Status, epoch: u64, version: u128) -> Record {
         mode,
         changed_at: Timestamp::from_micros(epoch),
         cause: None,
+        evidence: None,
         tenant: None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::store::{Heard, Swap, Swapped};
 use breakerbox::{
-    Attribution, Cause, Command, Lease, Mode, Nonce, Record, State, Status, Timestamp, Version,
+    Attribution, Cause, Command, Lease, Mode, Nonce, Record, State, Status, Timestamp, Totals, Version,
 };
 
 use super::{AnyStore, PATIENCE, at_once, put, read, record, swap, unique_key, won};
@@ -51,6 +51,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
             mode,
             changed_at: Timestamp::from_micros(1_700_000_000_123_457),
             cause: Some(Cause::Command { command: Command::ForceOpen, by: by.clone() }),
+            evidence: Some(Arc::new(Totals { successes: n, failures: u64::MAX, ..Totals::default() })),
             tenant: Some("acme".into()),
             ..record(Status::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n))
         };

@@ -189,6 +189,7 @@ fn swap(key: &str, expected: Option<u128>, version: u128, keep_for: Option<Durat
         mode: Mode::Automatic,
         changed_at: Timestamp::ZERO,
         cause: None,
+        evidence: None,
         tenant: None,
     };
     let not_after = Timestamp::from_micros(u64::MAX);

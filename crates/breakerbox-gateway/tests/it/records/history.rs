@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp};
+use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, Totals};
 use breakerbox_gateway::objects::PastChange;
 use breakerbox_gateway::queue::records::{ChangeFilter, Page, PageOf};
 
@@ -28,6 +28,8 @@ fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
         cause,
         retry_at: (epoch.is_multiple_of(2)).then_some(at + Duration::from_secs(30)),
         trips: 3,
+        last_success: (epoch > 3).then_some(at),
+        evidence: (epoch > 4).then(|| Arc::new(Totals { failures: epoch, ..Totals::default() })),
         mode: if epoch % 3 == 2 { Mode::ForcedOpen(by) } else { Mode::Automatic },
     };
     PastChange { key: Arc::from(key), change }

@@ -1,7 +1,9 @@
 //! What happened to circuits. Each change once, by key and epoch.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp};
+use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,10 @@ struct Kept {
     cause: Cause,
     retry_at: Option<Timestamp>,
     trips: u32,
+    #[serde(default)]
+    last_success: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    evidence: Option<Arc<Totals>>,
     mode: Mode,
 }
 
@@ -41,6 +47,8 @@ fn past_change(row: &Row<'_>) -> rusqlite::Result<PastChange> {
             cause: kept.cause,
             retry_at: kept.retry_at,
             trips: kept.trips,
+            last_success: kept.last_success,
+            evidence: kept.evidence,
             mode: kept.mode,
         },
     })
@@ -128,10 +136,12 @@ impl History for SqliteRecords {
                         cause: change.cause,
                         retry_at: change.retry_at,
                         trips: change.trips,
+                        last_success: change.last_success,
+                        evidence: change.evidence,
                         mode: change.mode,
                     };
                     let kept = serde_json::to_string(&kept)
-                        .map_err(|error| QueueError::Database(std::sync::Arc::new(error)))?;
+                        .map_err(|error| QueueError::Database(Arc::new(error)))?;
                     let (epoch, at, owner) = (number(change.epoch.0), micros(change.at), owner(&key));
                     new += statement.execute(params![key, epoch, at, kept, owner])? as u64;
                 }
