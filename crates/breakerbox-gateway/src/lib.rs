@@ -21,6 +21,7 @@ pub mod cli;
 pub mod config;
 pub mod delivery;
 pub mod gateway;
+pub mod notify;
 pub mod objects;
 pub mod queue;
 pub mod reminder;

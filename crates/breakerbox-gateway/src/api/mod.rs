@@ -43,6 +43,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use self::caller::DEFAULT_TENANT;
+pub(crate) use self::circuits::CircuitId;
 pub use self::problem::{Code, Problem};
 pub use self::serve::Connections;
 pub use self::services::{Health, HealthReport, Limits, Services, TestEvent, TestSend};

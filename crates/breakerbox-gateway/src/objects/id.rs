@@ -143,6 +143,10 @@ ids! {
     JobId "job_",
     /// Names a lane: an endpoint's has the endpoint's number, one of a dynamic URL's circuit has a number of its own.
     LaneId "lane_",
+    /// Names a notice. It is the `webhook-id` of its message.
+    NoticeId "ntc_",
+    /// Names where a tenant's notices go.
+    TargetId "tgt_",
 }
 
 impl From<EndpointId> for LaneId {

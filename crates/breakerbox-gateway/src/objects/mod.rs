@@ -14,6 +14,7 @@
 //! | [`Resend`] | a background job that makes finished deliveries wait again |
 //! | [`PastChange`] | what happened to a circuit |
 //! | [`CircuitOwner`] | whose circuit a key names, and for what |
+//! | [`Moment`] | a time as people read it |
 //!
 //! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
 
@@ -24,6 +25,7 @@ mod endpoint;
 mod event;
 mod history;
 mod id;
+mod moment;
 mod priority;
 mod reminder;
 mod reminder_rules;
@@ -38,7 +40,10 @@ pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
 pub use history::PastChange;
-pub use id::{ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, ReminderId};
+pub use id::{
+    ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, NoticeId, ReminderId, TargetId,
+};
+pub use moment::{Moment, MomentError};
 pub use priority::Priority;
 pub use reminder::{
     Reminder, ReminderSettings, ReminderState, ReminderStateError, ReminderStateName, Run, RunId,

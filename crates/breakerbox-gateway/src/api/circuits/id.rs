@@ -13,11 +13,11 @@ const PREFIX: &str = "cir_";
 
 /// A circuit's key, as it is written in paths: `cir_` and base 64.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::api) struct CircuitId(Box<str>);
+pub(crate) struct CircuitId(Box<str>);
 
 impl CircuitId {
     /// Of this key.
-    pub(in crate::api) fn of(key: &str) -> Self {
+    pub(crate) fn of(key: &str) -> Self {
         Self(key.into())
     }
 
@@ -41,7 +41,7 @@ impl fmt::Display for CircuitId {
 /// It is no id of a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and the base64url of the circuit's key")]
-pub(in crate::api) struct CircuitIdError;
+pub(crate) struct CircuitIdError;
 
 impl FromStr for CircuitId {
     type Err = CircuitIdError;

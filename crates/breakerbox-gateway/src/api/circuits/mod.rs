@@ -18,7 +18,7 @@ use breakerbox_core::{Command, Record, Status, Totals};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) use self::id::CircuitId;
+pub(crate) use self::id::CircuitId;
 pub(super) use self::view::StateView;
 use self::view::{ChangeView, CircuitShown};
 use super::Api;

@@ -1,14 +1,15 @@
-//! The types of single fields: texts that are parsed, times, lengths of time, and changes of what may be cleared.
+//! The types of single fields: texts that are parsed, lengths of time, and changes of what may be cleared.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use breakerbox_core::{Timestamp, parse_duration};
+use breakerbox_core::parse_duration;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use serde::{Serialize, Serializer};
+
+pub(in crate::api) use crate::objects::Moment;
 
 /// A text that is read as something else. Why it can't be is said by the type.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -31,45 +32,6 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
         }
 
         deserializer.deserialize_str(Parse(PhantomData))
-    }
-}
-
-/// A moment, written by RFC 3339, to the millisecond and in UTC.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(in crate::api) struct Moment(pub(in crate::api) Timestamp);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
-        match jiff::Timestamp::from_microsecond(micros) {
-            Ok(moment) => write!(f, "{moment:.3}"),
-            Err(_) => f.write_str("9999-12-30T22:00:00.000Z"),
-        }
-    }
-}
-
-/// It is no moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("must be a time such as \"2026-01-31T12:00:00Z\"")]
-pub(in crate::api) struct MomentError;
-
-impl FromStr for Moment {
-    type Err = MomentError;
-
-    fn from_str(text: &str) -> Result<Self, MomentError> {
-        // What is longer is no time, whatever it is.
-        if text.len() > 64 {
-            return Err(MomentError);
-        }
-        let moment: jiff::Timestamp = text.parse().map_err(|_| MomentError)?;
-        // Nothing here is older than 1970, so any time before it means the same.
-        Ok(Self(Timestamp::from_micros(u64::try_from(moment.as_microsecond()).unwrap_or(0))))
-    }
-}
-
-impl Serialize for Moment {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
@@ -176,27 +138,6 @@ impl FromStr for SpanText {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn moments_are_read_back() {
-        let table = [
-            ("2026-01-31T12:00:00Z", Ok("2026-01-31T12:00:00.000Z")),
-            ("2026-01-31T12:00:00.25+02:00", Ok("2026-01-31T10:00:00.250Z")),
-            ("1970-01-01T00:00:00Z", Ok("1970-01-01T00:00:00.000Z")),
-            ("0016-07-27T07:18:57Z", Ok("1970-01-01T00:00:00.000Z")),
-            ("2026-01-31", Err(MomentError)),
-            ("tomorrow", Err(MomentError)),
-            ("", Err(MomentError)),
-        ];
-        for (text, expected) in table {
-            assert_eq!(
-                text.parse().map(|moment: Moment| moment.to_string()),
-                expected.map(String::from),
-                "{text}"
-            );
-        }
-        assert_eq!(Moment(Timestamp::from_micros(u64::MAX)).to_string(), "9999-12-30T22:00:00.000Z");
-    }
 
     #[test]
     fn absent_null_and_a_value_are_three_things() {

@@ -1,0 +1,184 @@
+//! The digest: many notices in one message, by what they are about. Pure.
+//!
+//! None goes unmentioned: what has no line of its own is counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use breakerbox_core::Timestamp;
+use serde_json::{Value, json};
+
+use super::kind::Kind;
+use super::message::Message;
+use super::text::Text;
+use crate::objects::{Moment, NoticeId, TenantId};
+
+/// How many subjects have a line of their own.
+const LINES: usize = 20;
+
+/// What a digest needs of a notice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Headline {
+    /// Its name.
+    pub id: NoticeId,
+    /// Its kind.
+    pub kind: Kind,
+    /// What it is about.
+    pub subject: Arc<str>,
+    /// Whom it concerns.
+    pub tenant: Option<TenantId>,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+/// All that is told of one subject.
+struct Group<'h> {
+    counts: BTreeMap<Kind, u64>,
+    latest: &'h Headline,
+}
+
+impl Message {
+    /// The digest of these, which are not none and the oldest first, and of so many that were not kept.
+    #[must_use]
+    pub fn digest(headlines: &[Headline], not_kept: u64) -> Self {
+        let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
+        for headline in headlines {
+            let group = groups
+                .entry(&headline.subject)
+                .or_insert_with(|| Group { counts: BTreeMap::new(), latest: headline });
+            *group.counts.entry(headline.kind).or_default() += 1;
+            if headline.id >= group.latest.id {
+                group.latest = headline;
+            }
+        }
+        // The latest first: what has just happened matters most.
+        let mut groups: Vec<(&str, Group<'_>)> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.latest.id));
+        let more = groups.split_off(groups.len().min(LINES));
+        let more_notices: u64 = more.iter().map(|(_, group)| group.total()).sum();
+
+        let mut lines: Vec<String> = groups.iter().map(|(subject, group)| group.line(subject)).collect();
+        if !more.is_empty() {
+            lines.push(format!("and {more_notices} more, about {} others", more.len()));
+        }
+        if not_kept > 0 {
+            lines.push(format!(
+                "and {not_kept} that were too many to be kept; GET /v1/circuits shows what holds now"
+            ));
+        }
+        lines.push("All of them, one by one: GET /v1/notices.".into());
+
+        let count = headlines.len() as u64 + not_kept;
+        let subjects = groups.len() + more.len();
+        let about =
+            if subjects == 1 { groups[0].0.to_owned() } else { format!("{subjects} different things") };
+        let title = format!("{count} notices about {about}");
+        let id = digest_id(headlines);
+        let body = lines.join("\n");
+        let json = json!({
+            "id": id,
+            "kind": "digest",
+            "at": headlines.last().map(|last| Moment(last.at)),
+            "title": title,
+            "text": body,
+            "count": count,
+            "not_kept": not_kept,
+            "groups": groups.iter().map(|(subject, group)| group.json(subject)).collect::<Vec<_>>(),
+            "more_groups": more.len(),
+            "more_notices": more_notices,
+        });
+        Self { id, text: Text { title, body }, json }
+    }
+}
+
+/// The same for the same notices, and no single notice's: a receiver that knows one of them must not drop the others.
+fn digest_id(headlines: &[Headline]) -> String {
+    match headlines {
+        [first, .., last] => format!("{}-{}-{}", first.id, last.id.0, headlines.len()),
+        [only] => format!("{}-1", only.id),
+        [] => String::new(),
+    }
+}
+
+impl Group<'_> {
+    fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    fn line(&self, subject: &str) -> String {
+        let counts: Vec<String> =
+            self.counts.iter().map(|(kind, count)| format!("{count} x {kind}")).collect();
+        format!(
+            "{subject}: {}; the latest: {} at {}",
+            counts.join(", "),
+            self.latest.kind,
+            Moment(self.latest.at)
+        )
+    }
+
+    fn json(&self, subject: &str) -> Value {
+        let counts: BTreeMap<&str, u64> =
+            self.counts.iter().map(|(kind, count)| (kind.name(), *count)).collect();
+        json!({
+            "subject": subject,
+            "tenant": self.latest.tenant.as_ref().map(TenantId::as_str),
+            "kinds": counts,
+            "latest": {
+                "id": self.latest.id.to_string(),
+                "kind": self.latest.kind.name(),
+                "at": Moment(self.latest.at),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Id;
+
+    fn headline(number: u64, kind: Kind, subject: &str) -> Headline {
+        let at = Timestamp::from_millis(1_763_000_000_000 + number);
+        Headline { id: NoticeId(Id::first_at(at)), kind, subject: subject.into(), tenant: None, at }
+    }
+
+    #[test]
+    fn a_circuit_has_a_line_with_its_counts() {
+        let of = |n: u64| if n % 2 == 1 { Kind::Trip } else { Kind::Recovery };
+        let headlines: Vec<_> = (1..=45).map(|n| headline(n, of(n), "acme https://a.example/in")).collect();
+        let message = Message::digest(&headlines, 0);
+        assert_eq!(message.text.title, "45 notices about acme https://a.example/in");
+        assert_eq!(
+            message.text.body,
+            "acme https://a.example/in: 23 x trip, 22 x recovery; the latest: trip at 2025-11-13T02:13:20.045Z\n\
+             All of them, one by one: GET /v1/notices."
+        );
+        assert_eq!(message.json["groups"][0]["kinds"], json!({ "trip": 23, "recovery": 22 }));
+        assert_eq!(message, Message::digest(&headlines, 0), "and the same id");
+        assert_ne!(message.id, Message::digest(&headlines[1..], 0).id);
+    }
+
+    #[test]
+    fn none_goes_unmentioned() {
+        let headlines: Vec<_> =
+            (0..1_000).map(|n| headline(n, Kind::Trip, &format!("acme s{}", n % 300))).collect();
+        let message = Message::digest(&headlines, 7);
+        let lines: Vec<&str> = message.text.body.lines().collect();
+        assert_eq!(lines.len(), LINES + 3, "{lines:#?}");
+        assert!(lines[0].starts_with("acme s99: 4 x trip; the latest: trip at "), "{}", lines[0]);
+        let listed: u64 = lines[..LINES]
+            .iter()
+            .map(|line| {
+                line[line.find(": ").unwrap() + 2..].split(' ').next().unwrap().parse::<u64>().unwrap()
+            })
+            .sum();
+        assert_eq!(lines[LINES], format!("and {} more, about 280 others", 1_000 - listed));
+        assert!(lines[LINES + 1].starts_with("and 7 that were too many to be kept"));
+        assert_eq!(message.text.title, "1007 notices about 300 different things");
+        let json = &message.json;
+        assert_eq!(
+            (&json["count"], &json["more_groups"], &json["not_kept"]),
+            (&json!(1_007), &json!(280), &json!(7))
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether dead letters grow: failed deliveries of each tenant within the last hour, minute by minute. Pure: the time is an
+//! argument, and so is each count.
+
+use std::collections::BTreeMap;
+
+use breakerbox_core::Timestamp;
+
+use crate::objects::TenantId;
+
+/// How many minutes are looked at.
+const MINUTES: u64 = 60;
+
+/// Failed deliveries of each tenant within the last hour.
+#[derive(Debug)]
+pub struct Growth {
+    /// How many are too many; at ten times as many it is told again, and so on.
+    limit: u64,
+    tenants: BTreeMap<TenantId, Lately>,
+}
+
+#[derive(Debug, Default)]
+struct Lately {
+    /// Minutes with any, the oldest first.
+    minutes: BTreeMap<u64, u64>,
+    /// The highest limit that was told, until there are fewer again.
+    told: u64,
+}
+
+/// Too many.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grown {
+    /// Whose.
+    pub tenant: TenantId,
+    /// How many within the last hour.
+    pub count: u64,
+    /// Which limit that is over.
+    pub limit: u64,
+}
+
+impl Growth {
+    /// From this many in an hour on.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self { limit: limit.max(1), tenants: BTreeMap::new() }
+    }
+
+    /// So many of a tenant failed just now.
+    pub fn add(&mut self, tenant: &TenantId, count: u64, now: Timestamp) {
+        let lately = self.tenants.entry(tenant.clone()).or_default();
+        let in_minute = lately.minutes.entry(minute(now)).or_default();
+        *in_minute = in_minute.saturating_add(count);
+    }
+
+    /// Those that are over a limit which was not told yet. What is older than an hour is forgotten.
+    pub fn grown(&mut self, now: Timestamp) -> Vec<Grown> {
+        let first = minute(now).saturating_sub(MINUTES - 1);
+        let mut grown = Vec::new();
+        for (tenant, lately) in &mut self.tenants {
+            lately.minutes = lately.minutes.split_off(&first);
+            let count = lately.minutes.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
+            let limit = over(self.limit, count);
+            if limit > lately.told {
+                grown.push(Grown { tenant: tenant.clone(), count, limit });
+            }
+            lately.told = limit;
+        }
+        self.tenants.retain(|_, lately| !lately.minutes.is_empty());
+        grown
+    }
+}
+
+/// The highest of the limits, each ten times the one before, that this count has reached; 0: none.
+fn over(first: u64, count: u64) -> u64 {
+    let mut reached = 0;
+    let mut limit = first;
+    while limit <= count {
+        reached = limit;
+        match limit.checked_mul(10) {
+            Some(next) => limit = next,
+            None => break,
+        }
+    }
+    reached
+}
+
+fn minute(at: Timestamp) -> u64 {
+    at.as_micros() / 60_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: u64) -> Timestamp {
+        Timestamp::from_millis(1_763_000_040_000 + minutes * 60_000)
+    }
+
+    #[test]
+    fn it_is_told_at_the_limit_and_at_ten_times_as_many() {
+        let acme: TenantId = "acme".parse().unwrap();
+        let mut growth = Growth::new(100);
+        let mut told = |count: u64, minutes: u64| {
+            growth.add(&acme, count, at(minutes));
+            growth.grown(at(minutes)).into_iter().map(|grown| (grown.count, grown.limit)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(99, 0), []);
+        assert_eq!(told(1, 1), [(100, 100)]);
+        assert_eq!(told(500, 2), [], "said already");
+        assert_eq!(told(400, 3), [(1_000, 1_000)]);
+        assert_eq!(told(1, 60), [], "the first are over an hour old");
+        assert_eq!(told(1, 63), [], "fewer again");
+        assert_eq!(told(98, 64), [(100, 100)], "and many again");
+        assert_eq!(told(200_000, 64), [(200_100, 100_000)], "one for the highest");
+    }
+
+    #[test]
+    fn tenants_are_apart_and_are_forgotten() {
+        let (one, other): (TenantId, TenantId) = ("one".parse().unwrap(), "other".parse().unwrap());
+        let mut growth = Growth::new(10);
+        growth.add(&one, 9, at(0));
+        growth.add(&other, 9, at(0));
+        assert_eq!(growth.grown(at(0)), []);
+        growth.add(&one, 1, at(1));
+        assert_eq!(growth.grown(at(1)), [Grown { tenant: one, count: 10, limit: 10 }]);
+        assert_eq!(growth.grown(at(61)), []);
+        assert!(growth.tenants.is_empty(), "nothing is kept of who is quiet");
+    }
+}

@@ -1,0 +1,103 @@
+//! Messages: what goes to a target, in each of its forms. One notice, or the digest of many. Pure.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::notice::Notice;
+use super::text::Text;
+use crate::objects::{Moment, NoticeId};
+
+/// What goes to a target.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Message {
+    /// The `webhook-id`: the notice's. The same message has the same id whenever it is tried again.
+    pub id: String,
+    /// For people.
+    pub text: Text,
+    /// For programs.
+    pub json: Value,
+}
+
+impl Message {
+    /// One notice.
+    #[must_use]
+    pub fn of(id: NoticeId, notice: &Notice) -> Self {
+        let text = notice.text();
+        let mut fields = Map::new();
+        fields.insert("id".into(), id.to_string().into());
+        fields.insert("at".into(), Moment(notice.at).to_string().into());
+        fields.insert(
+            "tenant".into(),
+            notice.tenant.as_ref().map_or(Value::Null, |tenant| tenant.as_str().into()),
+        );
+        fields.insert("title".into(), text.title.clone().into());
+        fields.insert("text".into(), text.body.clone().into());
+        if let Ok(Value::Object(facts)) = serde_json::to_value(&notice.news) {
+            fields.extend(facts);
+        }
+        Self { id: id.to_string(), text, json: Value::Object(fields) }
+    }
+
+    /// The body of a webhook.
+    #[must_use]
+    pub fn webhook(&self) -> Bytes {
+        self.json.to_string().into()
+    }
+
+    /// The body as Slack takes it.
+    #[must_use]
+    pub fn slack(&self) -> Bytes {
+        let text = format!("*{}*\n{}", escaped(&self.text.title), escaped(&self.text.body));
+        json!({ "text": text }).to_string().into()
+    }
+}
+
+/// A text in which Slack finds no links, no mentions and no entities.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::Timestamp;
+
+    use super::*;
+    use crate::objects::Id;
+
+    fn id() -> NoticeId {
+        NoticeId(Id::first_at(Timestamp::from_millis(1_763_000_000_000)))
+    }
+
+    #[test]
+    fn a_notice_has_stable_names() {
+        let at = Timestamp::from_millis(1_763_000_000_000);
+        let tenant = "acme".parse().unwrap();
+        let notice = Notice::reminder_stopped(
+            tenant,
+            "rem_1",
+            3,
+            "https://a.example/x?t=secret",
+            "it answered 400",
+            at,
+        );
+        let message = Message::of(id(), &notice);
+        let expected = json!({
+            "id": id().to_string(), "kind": "reminder_stopped", "at": "2025-11-13T02:13:20.000Z", "tenant": "acme",
+            "title": message.text.title, "text": message.text.body,
+            "reminder": "rem_1", "run": 3, "host": "a.example", "reason": "it answered 400",
+        });
+        assert_eq!(message.json, expected);
+        assert_eq!(serde_json::from_slice::<Value>(&message.webhook()).unwrap(), expected);
+    }
+
+    #[test]
+    fn nothing_in_a_text_means_anything_to_slack() {
+        let text = Text { title: "a <!channel> & co".into(), body: "<https://evil.example|here>\nb".into() };
+        let message = Message { id: "x".into(), text, json: Value::Null };
+        let said: Value = serde_json::from_slice(&message.slack()).unwrap();
+        assert_eq!(
+            said,
+            json!({ "text": "*a &lt;!channel&gt; &amp; co*\n&lt;https://evil.example|here&gt;\nb" })
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! How fast notices go out: whose turn it is, and whether one goes alone or all go together. Pure: the time is an argument.
+//!
+//! Each target has a bucket of tokens, one for each message. As long as there are enough for what waits, each notice is a
+//! message of its own. What is over the limit waits for the next token, and then all of it goes out as one digest. Targets
+//! that answered badly the last time come last, and share at most half of the places: they cost a whole time limit each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+
+use crate::delivery::TokenBucket;
+use crate::objects::RateLimit;
+
+/// How many messages are under way at once.
+pub const PLACES: usize = 4;
+
+/// How long to wait after each try that failed; then it is given up.
+pub const BACK_OFF: [Duration; 5] = [
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(2 * 60),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(60 * 60),
+];
+
+/// How many due notices of a target it pays to count.
+pub const COUNTED: u64 = 100;
+
+/// How many targets' buckets are remembered. One that is forgotten is full again.
+const BUCKETS: usize = 20_000;
+
+/// A target for which something is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Which.
+    pub target: Arc<str>,
+    /// How many notices, up to [`COUNTED`].
+    pub count: u64,
+}
+
+/// A message that may go now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// Where.
+    pub target: Arc<str>,
+    /// All that is due, together; else the oldest alone.
+    pub together: bool,
+}
+
+/// What follows for a notice whose message failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AfterFailure {
+    /// It is tried again then.
+    Again(Timestamp),
+    /// It was tried often enough.
+    GivenUp,
+}
+
+/// What follows after so many tries, this one included.
+#[must_use]
+pub fn after_failure(tries: u32, now: Timestamp) -> AfterFailure {
+    let waited = usize::try_from(tries.saturating_sub(1)).unwrap_or(usize::MAX);
+    BACK_OFF.get(waited).map_or(AfterFailure::GivenUp, |wait| AfterFailure::Again(now + *wait))
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub struct Pacing {
+    limit: RateLimit,
+    buckets: BTreeMap<Arc<str>, TokenBucket>,
+    busy: BTreeSet<Arc<str>>,
+    /// Those that answered badly the last time, and since when they do.
+    failing: BTreeMap<Arc<str>, Timestamp>,
+}
+
+impl Pacing {
+    /// At most so many messages at once to each target, and then one in each interval.
+    #[must_use]
+    pub fn new(burst: u32, interval: Duration) -> Self {
+        let limit = RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };
+        Self { limit, buckets: BTreeMap::new(), busy: BTreeSet::new(), failing: BTreeMap::new() }
+    }
+
+    /// The messages that may go now. Each takes a place, until it has [`ended`](Self::ended).
+    pub fn turns(&mut self, mut due: Vec<Due>, now: Timestamp) -> Vec<Turn> {
+        // Those that work come first. The sort is stable: among them, as they came.
+        due.sort_by_key(|due| self.failing.contains_key(&due.target));
+        let mut turns = Vec::new();
+        for Due { target, count } in due {
+            if self.busy.len() >= PLACES {
+                break;
+            }
+            let is_failing = self.failing.contains_key(&target);
+            let failing_busy = self.busy.iter().filter(|busy| self.failing.contains_key(*busy)).count();
+            if count == 0 || self.busy.contains(&target) || (is_failing && failing_busy >= PLACES / 2) {
+                continue;
+            }
+            if self.buckets.len() >= BUCKETS && !self.buckets.contains_key(&target) {
+                self.buckets.clear();
+            }
+            let bucket =
+                self.buckets.entry(Arc::clone(&target)).or_insert_with(|| TokenBucket::new(self.limit));
+            let tokens = tokens(*bucket, count, now);
+            if bucket.take(now).is_err() {
+                continue;
+            }
+            self.busy.insert(Arc::clone(&target));
+            turns.push(Turn { target, together: tokens < count });
+        }
+        turns
+    }
+
+    /// A message has ended, well or badly.
+    pub fn ended(&mut self, target: &Arc<str>, well: bool, now: Timestamp) {
+        self.busy.remove(target);
+        if well {
+            self.failing.remove(target);
+        } else if self.failing.len() < BUCKETS {
+            self.failing.entry(Arc::clone(target)).or_insert(now);
+        }
+    }
+
+    /// Nothing was sent after all: the place is free again, and the token is given back.
+    pub fn gave_back(&mut self, target: &Arc<str>) {
+        self.busy.remove(target);
+        if let Some(bucket) = self.buckets.get_mut(target) {
+            bucket.give_back();
+        }
+    }
+
+    /// How many messages are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.busy.len()
+    }
+
+    /// Targets that answered badly the last time, and since when.
+    pub fn failing(&self) -> impl Iterator<Item = (&Arc<str>, Timestamp)> {
+        self.failing.iter().map(|(target, since)| (target, *since))
+    }
+}
+
+/// How many tokens there are, up to so many.
+fn tokens(mut bucket: TokenBucket, most: u64, now: Timestamp) -> u64 {
+    (0..most).take_while(|_| bucket.take(now).is_ok()).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_763_000_000_000 + seconds * 1_000)
+    }
+
+    fn due(target: &str, count: u64) -> Due {
+        Due { target: target.into(), count }
+    }
+
+    fn pacing() -> Pacing {
+        Pacing::new(5, Duration::from_secs(60))
+    }
+
+    /// What is sent of a notice at each of these seconds: how many at which second.
+    fn sent(notices: &[u64]) -> Vec<(u64, u64)> {
+        let mut pacing = pacing();
+        let (mut waiting, mut sent) = (0, Vec::new());
+        for second in 0..=300 {
+            waiting += notices.iter().filter(|at| **at == second).count() as u64;
+            loop {
+                let turns = pacing.turns(vec![due("t", waiting.min(COUNTED))], at(second));
+                let Some(turn) = turns.first() else { break };
+                let went = if turn.together { waiting } else { 1 };
+                waiting -= went;
+                sent.push((second, went));
+                pacing.ended(&turn.target, true, at(second));
+            }
+        }
+        assert_eq!(waiting, 0, "all of it went out");
+        sent
+    }
+
+    #[test]
+    fn fifty_in_a_minute_are_at_most_seven_messages_and_all_are_told() {
+        let spread: Vec<u64> = (0..50).collect();
+        let messages = sent(&spread);
+        assert_eq!(messages.iter().map(|(_, count)| count).sum::<u64>(), 50);
+        assert!(messages.len() <= 7, "{messages:?}");
+        assert_eq!(messages[..4], [(0, 1), (1, 1), (2, 1), (3, 1)], "the first ones at once, each alone");
+
+        let with_recoveries: Vec<u64> = (0..60).flat_map(|second| [second, second]).collect();
+        let messages = sent(&with_recoveries);
+        assert!(messages.len() <= 7, "{messages:?}");
+        assert_eq!(sent(&[0; 50]), [(0, 50)], "all at once: one digest");
+        assert_eq!(sent(&[0, 0, 0]), [(0, 1), (0, 1), (0, 1)], "a few: each alone");
+    }
+
+    #[test]
+    fn a_target_has_one_message_at_a_time_and_there_are_places_for_a_few() {
+        let mut pacing = pacing();
+        let all = || (0..10).map(|n| due(&format!("t{n}"), 1)).collect::<Vec<_>>();
+        assert_eq!(pacing.turns(all(), at(0)).len(), PLACES);
+        assert_eq!(pacing.turns(all(), at(0)), []);
+        pacing.ended(&"t2".into(), true, at(1));
+        let next = pacing.turns(all(), at(1));
+        assert_eq!(next.iter().map(|turn| &*turn.target).collect::<Vec<_>>(), ["t2"]);
+    }
+
+    #[test]
+    fn those_that_fail_leave_places_for_the_others() {
+        let mut pacing = pacing();
+        for n in 0..6 {
+            let target: Arc<str> = format!("dead{n}").into();
+            assert_eq!(pacing.turns(vec![due(&target, 1)], at(0)).len(), 1);
+            pacing.ended(&target, false, at(0));
+        }
+        let mut all: Vec<Due> = (0..6).map(|n| due(&format!("dead{n}"), 1)).collect();
+        assert_eq!(pacing.turns(all.clone(), at(1)).len(), PLACES / 2);
+        all.push(due("well", 1));
+        let next = pacing.turns(all, at(1));
+        assert_eq!(next.iter().map(|turn| &*turn.target).collect::<Vec<_>>(), ["well"]);
+        assert_eq!(pacing.failing().count(), 6);
+        pacing.ended(&"dead0".into(), true, at(2));
+        assert_eq!(pacing.failing().count(), 5, "one that answers well is well");
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_ever_later_and_then_given_up() {
+        let waits: Vec<_> = (1..=6).map(|tries| after_failure(tries, at(0))).collect();
+        let again = |seconds| AfterFailure::Again(at(seconds));
+        assert_eq!(waits, [again(5), again(30), again(120), again(600), again(3_600), AfterFailure::GivenUp]);
+    }
+
+    #[test]
+    fn a_token_that_was_not_used_is_there_again() {
+        let mut pacing = Pacing::new(1, Duration::from_secs(60));
+        assert_eq!(pacing.turns(vec![due("t", 1)], at(0)).len(), 1);
+        pacing.gave_back(&"t".into());
+        assert_eq!(pacing.turns(vec![due("t", 1)], at(0)).len(), 1);
+        pacing.ended(&"t".into(), true, at(0));
+        assert_eq!(pacing.turns(vec![due("t", 1)], at(59)), []);
+        assert_eq!(pacing.turns(vec![due("t", 1)], at(60)).len(), 1);
+    }
+}
