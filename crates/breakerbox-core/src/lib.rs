@@ -11,6 +11,7 @@
 //! | [`Ramp`] | the paced return of traffic |
 //! | [`Policy`], [`PolicyBuilder`], [`Preset`] | the numbers, the policy file, the breakers that people know |
 //! | [`Permit`], [`Refusal`], [`Outcome`] | what callers hold, hear and say |
+//! | [`Ticket`] | a permit as plain data, to be settled by another process |
 //! | [`Change`] | what observers hear |
 //! | [`Key`] | who shares a circuit |
 //! | [`throttle`] | what a drowning destination is spared |
@@ -40,6 +41,7 @@ mod record;
 mod rule;
 mod sampling;
 pub mod throttle;
+mod ticket;
 mod time;
 mod token;
 mod transitions;
@@ -62,6 +64,7 @@ pub use record::{
 };
 pub use rule::TripRule;
 pub use sampling::LatestSuccesses;
+pub use ticket::{Ticket, TicketKind};
 pub use time::Timestamp;
 pub use token::{Draw, Epoch, Nonce, Version};
 pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, Sample, Span};

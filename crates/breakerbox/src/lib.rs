@@ -33,6 +33,7 @@
 //! | [`Breakerbox`] | all circuits of a service, by key |
 //! | [`Circuit`] | a handle to one: call, ask, look, obey |
 //! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the answers to an ask |
+//! | [`Ticket`] | a permit as plain data, which another process can settle |
 //! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
 //! | [`Clock`], [`ManualClock`] | where the time comes from |
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
@@ -78,6 +79,7 @@ pub mod sampling;
 pub mod store;
 mod sync;
 pub mod throttle;
+mod tickets;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod waiters;
@@ -87,7 +89,7 @@ pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
     Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
-    Refusal, Sample, Settlement, State, Status, Timestamp, Totals, TripRule, Version,
+    Refusal, Sample, Settlement, State, Status, Ticket, TicketKind, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};

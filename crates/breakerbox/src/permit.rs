@@ -216,6 +216,15 @@ impl OwnedPermit {
         self.lend().settle_store(judgement)
     }
 
+    pub(crate) const fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// All that it holds, for good, and settled by whoever takes it.
+    pub(crate) const fn take_held(&mut self) -> Option<Held> {
+        self.held.take()
+    }
+
     /// All that it holds, for good: what is lent settles it.
     pub(crate) fn lend(&mut self) -> Permit<'_> {
         Permit::new(&self.circuit, self.held.take())

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::answers::{Consistency, MemberAnswer, Moment, Proposal, Reported, Tell};
-use super::link::Link;
+use super::link::{Link, Seen};
 use crate::change::{Change, Command};
 use crate::circuit::{Asked, Circuit, Settled, Settlement};
 use crate::outcome::{Outcome, OutcomeKind};
@@ -173,7 +173,11 @@ impl Member {
             return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
         };
         let is_of_store = match permit.kind {
-            PermitKind::Probe { nonce, .. } => link.probe.take_if(|probe| *probe == nonce).is_some(),
+            PermitKind::Probe { nonce, .. } => {
+                let is_own = link.probe.take_if(|probe| *probe == nonce).is_some();
+                // Also one whose permit was handed out, or that another process gave: the record is as the store had it.
+                is_own || link.seen == Some(Seen::of(Some(&self.circuit.record())))
+            }
             _ => false,
         };
         if link.alone_since.is_some() {

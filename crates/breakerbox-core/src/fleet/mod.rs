@@ -17,6 +17,7 @@ mod conversation;
 mod delta;
 mod link;
 mod member;
+mod tickets;
 mod window;
 
 pub use self::answers::{

@@ -16,3 +16,4 @@ mod servers;
 mod sim;
 mod store_away;
 mod strict;
+mod tickets;

@@ -21,6 +21,7 @@
 #[cfg(all(test, breakerbox_loom))]
 mod interleavings;
 mod spread;
+mod tickets;
 mod words;
 
 use std::sync::{Arc, OnceLock, PoisonError};

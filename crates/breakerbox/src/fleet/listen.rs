@@ -94,7 +94,16 @@ impl Shared {
         false
     }
 
-    /// The same for whoever can't wait.
+    /// Reads one circuit's record again. False: the store does not answer.
+    pub(crate) async fn catch_up(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
+        let Some(fleet) = &self.fleet else { return true };
+        if cell.is_known() {
+            return self.read_and_learn(fleet, std::slice::from_ref(cell)).await;
+        }
+        self.read_one(cell).await
+    }
+
+    /// The first reading for whoever can't wait.
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
         let Some(turn) = self.turn(cell) else { return };
