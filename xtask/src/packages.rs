@@ -19,9 +19,11 @@ struct Package {
     debian: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 4] = [
     Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
     Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
+    // A test runs the worker of `examples/python`.
+    Package { program: "python3", folders: &[], debian: "python3" },
     // A test of signatures installs the library that receivers use.
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];

@@ -7,6 +7,7 @@
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
 //! | [`reminder`] | when a reminder runs, and what comes after a run; pure |
+//! | [`permits`] | the decision API's permits: given to workers, settled by what they report |
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
@@ -23,6 +24,7 @@ pub mod delivery;
 pub mod gateway;
 pub mod notify;
 pub mod objects;
+pub mod permits;
 pub mod queue;
 pub mod reminder;
 pub mod replay;

@@ -258,19 +258,32 @@ pub(crate) struct Written<'a> {
     field: Option<&'a str>,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    fn written<'a>(&'a self, detail: &'a str) -> Written<'a> {
         let code = self.code;
-        let detail = shortened(&self.detail);
-        let written = Written {
+        Written {
             r#type: format!("/docs#{}", code.name()),
             title: code.title(),
             status: code.status(),
             code: code.name(),
-            detail: &detail,
+            detail,
             field: self.field.as_deref(),
-        };
-        let body = serde_json::to_vec(&written).unwrap_or_default();
+        }
+    }
+
+    /// The same as a part of an answer.
+    pub(super) fn into_value(self) -> serde_json::Value {
+        if let Some(cause) = &self.cause {
+            tracing::warn!(code = self.code.name(), %cause, "a part of a batch was not done");
+        }
+        serde_json::to_value(self.written(&shortened(&self.detail))).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let code = self.code;
+        let body = serde_json::to_vec(&self.written(&shortened(&self.detail))).unwrap_or_default();
         let mut response = Response::new(body.into());
         *response.status_mut() =
             StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::serve::Connections;
 use crate::objects::EventType;
+use crate::permits::Permits;
 use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
@@ -31,6 +32,8 @@ pub struct Services {
     pub circuits: Breakerbox,
     /// Where they are kept, to list them.
     pub circuit_store: Arc<dyn Store>,
+    /// Permits of workers.
+    pub permits: Arc<Permits>,
     /// Sends one request now.
     pub tests: Arc<dyn TestSend>,
     /// How the gateway is doing.
@@ -83,10 +86,12 @@ pub struct HealthReport {
 pub struct Limits {
     /// Bytes of one event's payload.
     pub payload: usize,
-    /// Events of one batch.
+    /// Events of one batch; also asks and reports of workers.
     pub batch_events: usize,
     /// Bytes of a batch's body.
     pub batch_bytes: usize,
+    /// How long a worker's call may take if it says nothing.
+    pub permit_timeout: Duration,
     /// Bytes of all bodies in memory.
     pub bodies: usize,
     /// How long a body may take to arrive.
@@ -105,6 +110,7 @@ impl Default for Limits {
             payload: 256 * 1024,
             batch_events: 1_000,
             batch_bytes: 4 * 1024 * 1024,
+            permit_timeout: Duration::from_secs(60),
             bodies: 64 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             auth_failures: 30,

@@ -75,6 +75,8 @@ pub struct Config {
     pub secrets: Secrets,
     /// Circuits, apart from their policy.
     pub circuits: Circuits,
+    /// Permits of the decision API.
+    pub permits: PermitSettings,
     /// What is logged.
     pub log: Log,
     /// What is counted.
@@ -95,6 +97,7 @@ impl Default for Config {
             egress: Egress::default(),
             secrets: Secrets::default(),
             circuits: Circuits::default(),
+            permits: PermitSettings::default(),
             log: Log::default(),
             metrics: MetricsAccess::default(),
             policy: PolicyDefaults::default(),
@@ -243,6 +246,21 @@ pub struct Circuits {
 impl Default for Circuits {
     fn default() -> Self {
         Self { max: 1_000_000 }
+    }
+}
+
+/// Permits of the decision API.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PermitSettings {
+    /// How many may be out at once.
+    pub max: u32,
+    /// How long a call may take if its worker says nothing.
+    pub timeout: Duration,
+}
+
+impl Default for PermitSettings {
+    fn default() -> Self {
+        Self { max: 100_000, timeout: Duration::from_secs(60) }
     }
 }
 

@@ -274,6 +274,18 @@ pub static SETTINGS: &[Setting] = &[
         count(1, 100_000_000),
         "How many circuits are held in memory; beyond it, idle closed ones go first."
     ),
+    setting!(
+        "permits.max",
+        permits.max,
+        count(1, 10_000_000),
+        "Permits of the decision API that may be out at once; more are answered 503. Each takes about 1 KiB of memory."
+    ),
+    setting!(
+        "permits.timeout",
+        permits.timeout,
+        millis(10, HOUR),
+        "How long a worker's call may take if it says nothing; then its permit has expired, and counts as a failure."
+    ),
     setting!("log.level", log.level, LEVEL, "What is logged, by part of the program if need be."),
     setting!("log.format", log.format, LOG_FORMAT, "How a line of the log is written: \"text\" for people, \"json\" for machines."),
     setting!("metrics.public", metrics.public, Switch, "Whether /metrics can be read without an API key.").switch(),

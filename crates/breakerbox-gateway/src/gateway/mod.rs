@@ -37,6 +37,7 @@ pub use self::first_start::FirstStart;
 pub use self::start_error::StartError;
 use crate::api::{self, Connections, Services};
 use crate::config::Config;
+use crate::permits::{PermitParts, Permits};
 use crate::queue::sqlite::{
     Database, FreeSpace, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords,
 };
@@ -54,6 +55,7 @@ pub struct Gateway {
     address: SocketAddr,
     first_start: Option<FirstStart>,
     dispatch: Arc<Dispatch>,
+    permits: Arc<Permits>,
     database: Database,
     grace: Duration,
     stop: watch::Sender<bool>,
@@ -117,15 +119,27 @@ impl Gateway {
         for (circuit, policy) in directory.circuit_policies() {
             breakers.set_key_policy(&circuit, Some((*policy).clone()))?;
         }
+        let throttles =
+            config.delivery.throttle.then(|| Throttle::builder().build_keyed(config.circuits.max as usize));
+        let clock: Arc<dyn Fn() -> Timestamp + Send + Sync> = {
+            let queue = Arc::clone(&queue);
+            Arc::new(move || queue.now())
+        };
+        let permits = Permits::new(PermitParts {
+            breakers: breakers.clone(),
+            throttles: throttles.clone(),
+            keyring: Arc::clone(records.keyring()),
+            settled: records.clone(),
+            metrics: Arc::clone(&metrics),
+            clock: Arc::clone(&clock),
+            max: config.permits.max as usize,
+        });
         let parts = Parts {
             queue: queue.clone(),
             chores: records.clone(),
             directory: directory.clone(),
             breakers: breakers.clone(),
-            throttles: config
-                .delivery
-                .throttle
-                .then(|| Throttle::builder().build_keyed(config.circuits.max as usize)),
+            throttles,
             courier: Arc::new(sender),
             metrics: Arc::clone(&metrics),
         };
@@ -161,6 +175,7 @@ impl Gateway {
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
             tokio::spawn(writing.run(records.clone())),
+            tokio::spawn(Arc::clone(&permits).keep_house()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
         ];
         let wall: WallClock = Arc::new(wall_clock);
@@ -181,10 +196,11 @@ impl Gateway {
             intake: Arc::new(Arc::clone(&dispatch)),
             circuits: breakers,
             circuit_store: circuits,
+            permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
             health,
             metrics,
-            clock: Arc::new(move || queue.now()),
+            clock,
             wall,
             limits: limits(config),
         };
@@ -194,7 +210,7 @@ impl Gateway {
             let _ = until.wait_for(|stop| *stop).await;
         };
         let api = tokio::spawn(api::serve(listener, services, stopping));
-        Ok(Self { address, first_start, dispatch, database, grace: config.grace, stop, api, tasks })
+        Ok(Self { address, first_start, dispatch, permits, database, grace: config.grace, stop, api, tasks })
     }
 
     /// Where it listens.
@@ -220,6 +236,7 @@ impl Gateway {
             warn!("some requests to the API did not end in time");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.permits.let_go();
         self.database.close().await;
         all_ended
     }
@@ -285,6 +302,7 @@ fn limits(config: &Config) -> api::Limits {
         payload: size(limits.payload),
         batch_events: limits.batch_events as usize,
         batch_bytes: size(limits.batch_bytes),
+        permit_timeout: config.permits.timeout,
         bodies: size(limits.bodies),
         body_timeout: limits.body_timeout,
         open_metrics: config.metrics.public,

@@ -13,6 +13,7 @@
 //! | [`SigningSecrets`] | what requests are signed with, during a rotation too |
 //! | [`Resend`] | a background job that makes finished deliveries wait again |
 //! | [`PastChange`] | what happened to a circuit |
+//! | [`PermitTerm`], [`PermitSettled`] | a permit that a worker holds, and how it was settled |
 //! | [`CircuitOwner`] | whose circuit a key names, and for what |
 //! | [`Moment`] | a time as people read it |
 //!
@@ -26,6 +27,7 @@ mod event;
 mod history;
 mod id;
 mod moment;
+mod permit;
 mod priority;
 mod reminder;
 mod reminder_rules;
@@ -44,6 +46,7 @@ pub use id::{
     ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, NoticeId, ReminderId, TargetId,
 };
 pub use moment::{Moment, MomentError};
+pub use permit::{PermitId, PermitSettled, PermitTerm, SettledAs};
 pub use priority::Priority;
 pub use reminder::{
     Reminder, ReminderSettings, ReminderState, ReminderStateError, ReminderStateName, Run, RunId,

@@ -5,7 +5,8 @@ use breakerbox_core::Status;
 
 use crate::api::Code;
 use crate::delivery::{Fault, Reply};
-use crate::objects::FailReason;
+use crate::objects::{FailReason, SettledAs};
+use crate::permits::{Answered, Reason};
 
 /// One of a small set of words.
 pub trait Label: Copy + 'static {
@@ -151,6 +152,73 @@ labels! {
         Throttle "throttle",
         /// The circuit.
         Circuit "circuit",
+    }
+
+    /// Why a worker got no permit.
+    PermitRefused "reason" {
+        /// The circuit is open.
+        Open "open",
+        /// Somebody else is probing.
+        Probing "probing",
+        /// The circuit has just closed.
+        Ramping "ramping",
+        /// The circuit is about to open.
+        Judging "judging",
+        /// The store of circuits is away.
+        StoreLost "store_lost",
+        /// An operator forced the circuit open.
+        ForcedOpen "forced_open",
+        /// The circuit is disabled.
+        Disabled "disabled",
+        /// The throttle.
+        Shed "shed",
+        /// The tenant is not enabled.
+        TenantDisabled "tenant_disabled",
+    }
+
+    /// What came of a worker's report.
+    PermitEnd "settled" {
+        /// It counted.
+        Counted "counted",
+        /// It counts nowhere.
+        Uncounted "uncounted",
+        /// It came too late for its circuit.
+        Late "late",
+        /// The store did not answer.
+        Unheard "unheard",
+        /// The permit had expired.
+        Expired "expired",
+        /// It was settled before.
+        Repeated "repeated",
+    }
+}
+
+impl From<Reason> for PermitRefused {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Open => Self::Open,
+            Reason::Probing => Self::Probing,
+            Reason::Ramping => Self::Ramping,
+            Reason::Judging => Self::Judging,
+            Reason::StoreLost => Self::StoreLost,
+            Reason::ForcedOpen => Self::ForcedOpen,
+            Reason::Disabled => Self::Disabled,
+            Reason::Shed => Self::Shed,
+            Reason::TenantDisabled => Self::TenantDisabled,
+        }
+    }
+}
+
+impl From<Answered> for PermitEnd {
+    fn from(answered: Answered) -> Self {
+        match answered.settled {
+            _ if answered.repeated => Self::Repeated,
+            None => Self::Expired,
+            Some(SettledAs::Counted) => Self::Counted,
+            Some(SettledAs::Uncounted) => Self::Uncounted,
+            Some(SettledAs::Late) => Self::Late,
+            Some(SettledAs::Unheard) => Self::Unheard,
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
-use super::labels::{CircuitState, Class, Gate, Label, LaneState, Outcome, Refused, Waiting};
+use super::labels::{
+    CircuitState, Class, Gate, Label, LaneState, Outcome, PermitEnd, PermitRefused, Refused, Waiting,
+};
 
 /// One metric for each word of a label.
 pub struct ByLabel<L, M> {
@@ -82,6 +84,16 @@ pub struct Metrics {
     pub history_lost: Counter,
     /// Results of probes or calls that came too late for their circuit.
     pub late_results: Counter,
+    /// Permits that were given to workers.
+    pub permits_given: Counter,
+    /// How often workers were refused one.
+    pub permits_refused: ByLabel<PermitRefused, Counter>,
+    /// Reports of workers, by what came of them.
+    pub permits_settled: ByLabel<PermitEnd, Counter>,
+    /// Permits that nobody settled in time.
+    pub permits_expired: Counter,
+    /// Permits that are out.
+    pub permits_out: Gauge,
     /// Transactions that were committed.
     pub commits: Counter,
     /// How long a commit took, the sync included.
@@ -161,6 +173,11 @@ impl Metrics {
             unsettled: counter(r, "unsettled", "Settlements that could not be written; sent again"),
             history_lost: counter(r, "history_lost", "Changes of circuits that are missing in the history"),
             late_results: counter(r, "late_results", "Results that came too late for their circuit"),
+            permits_given: counter(r, "permits_given", "Permits that were given to workers"),
+            permits_refused: by_label(r, "permits_refused", "How often workers were refused a permit"),
+            permits_settled: by_label(r, "permits_settled", "Reports of workers, by what came of them"),
+            permits_expired: counter(r, "permits_expired", "Permits that nobody settled in time"),
+            permits_out: gauge(r, "permits_out", "Permits that are out and not settled"),
             commits: counter(r, "commits", "Transactions that were committed"),
             commit_seconds: seconds(r, "commit", "How long a commit took, the sync included", &COMMIT),
             commit_writes: histogram(r, "commit_writes", "How many writes went into one commit", &WRITES),

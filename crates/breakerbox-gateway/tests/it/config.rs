@@ -51,6 +51,8 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("egress.ca_files", "[\"a.pem\", \"b.pem\"]", "a.pem,b.pem"),
     ("secrets.master_key_file", "\"/etc/breakerbox/key\"", "/etc/breakerbox/key"),
     ("circuits.max", "1000", "1000"),
+    ("permits.max", "1000", "1000"),
+    ("permits.timeout", "\"5s\"", "5s"),
     ("log.level", "\"warn,breakerbox=debug\"", "warn,breakerbox=debug"),
     ("log.format", "\"json\"", "json"),
     ("metrics.public", "true", "true"),

@@ -19,6 +19,7 @@ mod hostile_tls;
 mod https;
 mod listen;
 mod metrics;
+mod permits;
 mod program;
 mod queue;
 mod records;

@@ -38,6 +38,7 @@ const TAGS: &[(&str, &str)] = &[
     ("resends", "Finished deliveries made pending again, by filter and time range."),
     ("circuits", "One for each endpoint, host or tenant, and an operator's orders."),
     ("policies", "The numbers that govern circuits: what holds, where each value is from, and changes."),
+    ("permits", "For workers that make their calls themselves: ask, call, say how it went."),
     ("tenants", "Whose endpoints they are, and what holds for all of them."),
     ("keys", "Who may do what."),
     ("system", "Health and metrics."),

@@ -8,7 +8,8 @@
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
 //! | [`History`] | what happened to circuits |
-//! | [`Records`] | all of them |
+//! | [`SettledPermits`] | which permits of the decision API were settled; beside the others, since nobody looks at it |
+//! | [`Records`] | all that people look at |
 //! | [`Page`], [`PageOf`], [`Cursor`] | a listing, page by page |
 //!
 //! **Durability.** As in the queue: when a method returns `Ok`, what it did survives a power cut.
@@ -27,6 +28,7 @@ mod deliveries;
 mod endpoints;
 mod history;
 mod page;
+mod permits;
 mod reminders;
 mod resends;
 mod tenants;
@@ -36,6 +38,7 @@ pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
 pub use history::{ChangeFilter, History};
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
+pub use permits::{Claimed, SettledPermits};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};

@@ -22,6 +22,8 @@ fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
         retry_at: (to == Status::Open).then_some(at + Duration::from_secs(30)),
         trips: 1,
         mode: Mode::Automatic,
+        last_success: None,
+        evidence: None,
     };
     PastChange { key: Arc::from(key), change }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{MemoryStore, Store};
+use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, WallClock};
 use breakerbox_gateway::api::{self, Health, HealthReport, Limits, Services, TestEvent, TestSend};
 use breakerbox_gateway::delivery::Reply;
 use breakerbox_gateway::objects::{ApiKeyText, NewBatch, Scope, Scopes, TenantId};
+use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use breakerbox_gateway::queue::{AcceptError, Accepted, Defaults, EndpointEntry, Queue};
@@ -142,6 +144,17 @@ impl Site {
             health: Mutex::new(HealthReport { ready: true, degraded: Vec::new() }),
             tested: Mutex::default(),
         });
+        let metrics = Arc::new(Metrics::new());
+        let now = database.clone();
+        let permits = Permits::new(PermitParts {
+            breakers: circuits.clone(),
+            throttles: Some(Throttle::builder().build_keyed(1_000)),
+            keyring: Arc::clone(records.keyring()),
+            settled: Arc::new(records.clone()),
+            metrics: Arc::clone(&metrics),
+            clock: Arc::new(move || now.now()),
+            max: 1_000,
+        });
         let services = Services {
             records: Arc::new(records.clone()),
             directory,
@@ -150,7 +163,8 @@ impl Site {
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
-            metrics: Arc::new(Metrics::new()),
+            metrics,
+            permits,
             wall: {
                 let database = database.clone();
                 Arc::new(move || database.now())

@@ -12,6 +12,7 @@
 //! | `reminders` | what people do to reminders |
 //! | `resends` | the same for many, as a job |
 //! | `history` | what happened to circuits |
+//! | `permits` | which permits of the decision API were settled |
 //! | `routes` | the directory as the writer sees it |
 //! | `cursors` | where a page ended, as text |
 
@@ -23,6 +24,7 @@ mod finished;
 mod history;
 mod kept;
 mod load;
+mod permits;
 mod reminders;
 mod reseal;
 mod resends;
@@ -69,6 +71,12 @@ impl SqliteRecords {
     pub async fn anything_sealed(database: &Database) -> Result<bool, QueueError> {
         let question = "SELECT EXISTS (SELECT 1 FROM tenants WHERE deleted_at IS NULL)";
         database.read(move |connection| Ok(connection.query_row(question, [], |row| row.get(0))?)).await
+    }
+
+    /// The keys that it seals with.
+    #[must_use]
+    pub const fn keyring(&self) -> &Arc<Keyring> {
+        &self.keyring
     }
 
     /// What is in memory.

@@ -1,0 +1,257 @@
+//! Asking for permits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use breakerbox_core::MAX_KEY_LENGTH;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::batch::{self, Answers, NotDone};
+use crate::api::Api;
+use crate::api::caller::{Allowed, Caller, Send};
+use crate::api::circuits::CircuitId;
+use crate::api::events::PrioritySchema;
+use crate::api::problem::{Answer, Code, Problem};
+use crate::api::reading::Json;
+use crate::api::reading::fields::{Moment, Span, Text};
+use crate::objects::{Priority, TenantId};
+use crate::permits::{AcquireError, Acquired, Given, LONGEST_PERMIT, Reason, Refused, Wanted};
+use crate::queue::TenantEntry;
+
+/// A call that somebody wants to make: either to a `url`, or to what they call by a `key`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Acquire, example = json!({"url": "https://hooks.example.com/in", "priority": "high", "timeout": "30s"}))]
+pub(super) struct AcquireBody {
+    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// The destination. Its circuit is that of deliveries to it: by URL, host or tenant, as the tenant's `circuit_by` says.
+    #[serde(default)]
+    #[schema(format = "uri", max_length = 8192)]
+    url: Option<String>,
+    /// Your own name for a destination that has no URL, such as `warehouse db`.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 900)]
+    key: Option<String>,
+    /// How important; medium if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<PrioritySchema>, inline)]
+    priority: Option<Text<Priority>>,
+    /// How long the call may take, at most `1h`; `60s` if nothing is said. A permit that is not settled by then has failed.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s")]
+    timeout: Option<Span>,
+}
+
+/// Calls that somebody wants to make.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = AcquireBatch, example = json!({"items": [{"url": "https://hooks.example.com/in"}, {"key": "warehouse db"}]}))]
+#[allow(dead_code)]
+pub(super) struct AcquireItems {
+    /// The calls, as for a single one.
+    #[schema(min_items = 1, max_items = 1000)]
+    items: Vec<AcquireBody>,
+}
+
+/// Either a permit or a refusal.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = Acquired)]
+pub(super) enum AcquiredView {
+    /// Make the call, and settle the permit with what came of it.
+    Permit(PermitView),
+    /// Do not make the call.
+    Refusal(RefusalView),
+}
+
+/// Either of them, or a problem.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = AcquiredItem)]
+pub(super) enum AcquiredItem {
+    Answered(AcquiredView),
+    NotDone(NotDone),
+}
+
+/// The right to make one call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Permit)]
+pub(super) struct PermitView {
+    /// What it is settled with. Sealed: send it back as it is.
+    #[schema(example = "per_AZ4r3...")]
+    id: String,
+    /// The circuit.
+    #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
+    circuit: String,
+    /// Whether this one call tests whether the destination is back.
+    probe: bool,
+    /// Until when it can be settled.
+    #[schema(value_type = String, format = "date-time")]
+    expires_at: Moment,
+    /// How long that is from now. Give the call no more time than this.
+    time_left_ms: u64,
+}
+
+/// No permit.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Refusal)]
+pub(super) struct RefusalView {
+    /// Why.
+    #[schema(inline)]
+    reason: ReasonView,
+    /// The circuit.
+    #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
+    circuit: String,
+    /// When to ask again; null: nobody knows, somebody has to change something first.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    retry_at: Option<Moment>,
+    /// How long that is from now, so that your clock need not be right.
+    retry_in_ms: Option<u64>,
+}
+
+/// Why there is no permit.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReasonView {
+    Open,
+    Probing,
+    Ramping,
+    Judging,
+    StoreLost,
+    ForcedOpen,
+    Disabled,
+    Shed,
+    TenantDisabled,
+}
+
+impl From<Reason> for ReasonView {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Open => Self::Open,
+            Reason::Probing => Self::Probing,
+            Reason::Ramping => Self::Ramping,
+            Reason::Judging => Self::Judging,
+            Reason::StoreLost => Self::StoreLost,
+            Reason::ForcedOpen => Self::ForcedOpen,
+            Reason::Disabled => Self::Disabled,
+            Reason::Shed => Self::Shed,
+            Reason::TenantDisabled => Self::TenantDisabled,
+        }
+    }
+}
+
+/// Ask for a permit
+///
+/// Whether a call may be made now. The answer is a permit or a refusal; both are 200. Make the call within `time_left_ms`, then
+/// settle the permit. One that nobody settles until `expires_at` counts as a failure.
+#[utoipa::path(
+    post,
+    path = "/v1/circuits/acquire",
+    tag = "permits",
+    request_body(content = AcquireBody),
+    responses((status = 200, description = "A permit, or a refusal", body = AcquiredView)),
+    security(("api_key" = ["send"])),
+)]
+pub(super) async fn acquire(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Send>,
+    Json(body): Json<AcquireBody>,
+) -> Answer<axum::Json<AcquiredView>> {
+    one(&api, &caller, body).await.map(axum::Json)
+}
+
+/// Ask for permits together
+///
+/// At most 1,000, each answered at its place: a permit, a refusal, or a problem with that item alone.
+#[utoipa::path(
+    post,
+    path = "/v1/circuits/acquire/batch",
+    tag = "permits",
+    request_body(content = AcquireItems),
+    responses((status = 200, description = "An answer for each", body = Answers<AcquiredItem>)),
+    security(("api_key" = ["send"])),
+)]
+pub(super) async fn acquire_batch(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Send>,
+    request: Request,
+) -> Answer<axum::Json<Answers<AcquiredItem>>> {
+    let (api, caller) = (&api, &caller);
+    let done = |body| async move { one(api, caller, body).await.map(AcquiredItem::Answered) };
+    batch::each(api, request, done, AcquiredItem::NotDone).await.map(axum::Json)
+}
+
+async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredView> {
+    let id = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
+    let tenant = api.services.directory.tenant(&id);
+    let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
+    let key = key(&tenant, body.url.as_deref(), body.key.as_deref())?;
+    let timeout = body.timeout.map_or(api.services.limits.permit_timeout, |timeout| timeout.0);
+    if timeout > LONGEST_PERMIT {
+        return Err(Problem::invalid("timeout", "must be at most \"1h\""));
+    }
+    let priority = body.priority.map_or_else(Priority::default, |priority| priority.0);
+    let circuit = CircuitId::of(&key).to_string();
+    let wanted = Wanted { tenant, key, priority, timeout };
+    match api.services.permits.acquire(wanted).await {
+        Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(circuit, given))),
+        Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(circuit, refused))),
+        Err(error @ AcquireError::NoRoom) => Err(Problem::new(Code::Overloaded, error.to_string())),
+        Err(error) => Err(Problem::invalid("key", error)),
+    }
+}
+
+/// The key of the circuit.
+fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc<str>> {
+    match (url, key) {
+        (Some(url), None) => tenant.circuit_of(url).map_err(|error| {
+            let why = error.to_string();
+            Problem::invalid("url", why.strip_prefix("url: ").or(why.strip_prefix("key: ")).unwrap_or(&why))
+        }),
+        (None, Some(key)) => {
+            let most = MAX_KEY_LENGTH - tenant.id.as_str().len() - 1;
+            let is_clean = key.trim() == key && !key.chars().any(char::is_control);
+            if key.is_empty() || key.len() > most || !is_clean {
+                let why = format!(
+                    "must be 1 to {most} bytes of text, without control characters or white space at its ends"
+                );
+                return Err(Problem::invalid("key", why));
+            }
+            Ok(format!("{} {key}", tenant.id).into())
+        }
+        (Some(_), Some(_)) => Err(Problem::invalid("key", "can't go together with url")),
+        (None, None) => {
+            let detail = "url: is missing; send the destination's URL, or your own name for it as key";
+            Err(Problem::new(Code::MissingField, detail).of_field("url"))
+        }
+    }
+}
+
+fn permit(circuit: String, given: Given) -> PermitView {
+    PermitView {
+        id: given.token,
+        circuit,
+        probe: given.is_probe,
+        expires_at: Moment(given.expires_at),
+        // Rounded down: who takes more has taken too long.
+        time_left_ms: u64::try_from(given.time_left.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn refusal(circuit: String, refused: Refused) -> RefusalView {
+    RefusalView {
+        reason: refused.reason.into(),
+        circuit,
+        retry_at: refused.retry_at.map(Moment),
+        retry_in_ms: refused.retry_in.map(rounded_up),
+    }
+}
+
+/// Who comes back too early is refused again.
+pub(super) fn rounded_up(wait: Duration) -> u64 {
+    u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+}

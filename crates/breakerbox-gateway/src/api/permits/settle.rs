@@ -1,0 +1,264 @@
+//! Saying how calls went.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use breakerbox::OutcomeKind;
+use breakerbox::throttle::Verdict;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::acquire::rounded_up;
+use super::batch::{self, Answers, NotDone};
+use crate::api::Api;
+use crate::api::caller::{Allowed, Caller, Send};
+use crate::api::problem::{Answer, Code, Problem};
+use crate::api::reading::Json;
+use crate::delivery::{Fault, Reply};
+use crate::objects::SettledAs;
+use crate::permits::{Answered, LONGEST_TOKEN, Report, Said};
+
+/// The longest latency and the longest wait that are believed.
+const LONGEST: u64 = 24 * 3_600 * 1_000;
+
+/// How a call went: an `outcome` of your own judgement, or the `status` that was answered, or the `fault` for which nothing was.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Settle, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
+pub(super) struct SettleBody {
+    /// The permit's.
+    #[schema(min_length = 1, max_length = 4096)]
+    id: String,
+    /// What the call turned out to be, if you judge it yourself.
+    #[serde(default)]
+    #[schema(inline)]
+    outcome: Option<OutcomeWord>,
+    /// The HTTP status that was answered. The tenant's rulings say what it means, as for deliveries.
+    #[serde(default)]
+    #[schema(minimum = 100, maximum = 999)]
+    status: Option<u16>,
+    /// Why nothing was answered. The tenant's rulings say what it means.
+    #[serde(default)]
+    #[schema(inline)]
+    fault: Option<FaultWord>,
+    /// How long the call took; as long as the permit was out if nothing is said.
+    #[serde(default)]
+    #[schema(maximum = 86_400_000)]
+    latency_ms: Option<u64>,
+    /// When the destination wants to be called again, such as by `Retry-After`. With a failure or a status.
+    #[serde(default)]
+    #[schema(maximum = 86_400_000)]
+    retry_after_ms: Option<u64>,
+    /// With an `outcome`: whether the destination turned the call away because it has too much to do.
+    #[serde(default)]
+    overloaded: Option<bool>,
+}
+
+/// How calls went.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SettleBatch, example = json!({"items": [{"id": "per_AZ4r3...", "status": 200}, {"id": "per_0c9Ka...", "fault": "timeout"}]}))]
+#[allow(dead_code)]
+pub(super) struct SettleItems {
+    /// The reports, as for a single one.
+    #[schema(min_items = 1, max_items = 1000)]
+    items: Vec<SettleBody>,
+}
+
+/// What a call turned out to be.
+#[derive(Clone, Copy, PartialEq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum OutcomeWord {
+    Success,
+    Failure,
+    Ignored,
+}
+
+/// Why nothing was answered.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum FaultWord {
+    Timeout,
+    Dns,
+    AddressDenied,
+    Connect,
+    Tls,
+    Reset,
+    Protocol,
+}
+
+impl From<FaultWord> for Fault {
+    fn from(word: FaultWord) -> Self {
+        match word {
+            FaultWord::Timeout => Self::Timeout,
+            FaultWord::Dns => Self::Dns,
+            FaultWord::AddressDenied => Self::Denied,
+            FaultWord::Connect => Self::Connect,
+            FaultWord::Tls => Self::Tls,
+            FaultWord::Reset => Self::Reset,
+            FaultWord::Protocol => Self::Protocol,
+        }
+    }
+}
+
+/// What came of a report.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Settled)]
+pub(super) struct SettledView {
+    /// `counted`: the circuit has it. `uncounted`: it says nothing about the destination, or an operator overrides the circuit.
+    /// `late`: the circuit or its probe had moved on. `expired`: the permit's time was over. `unheard`: the store of circuits
+    /// did not answer. Only the first changed anything.
+    #[schema(inline)]
+    settled: SettledWord,
+    /// Whether it was settled before: this is what was answered then, and nothing counted now.
+    repeated: bool,
+    /// How long the destination asked to be left alone, where its circuit does not see to that; null: it did not.
+    wait_ms: Option<u64>,
+}
+
+/// What came of a report.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum SettledWord {
+    Counted,
+    Uncounted,
+    Late,
+    Expired,
+    Unheard,
+}
+
+/// What came of it, or a problem.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = SettledItem)]
+pub(super) enum SettledItem {
+    Answered(SettledView),
+    NotDone(NotDone),
+}
+
+impl From<Answered> for SettledView {
+    fn from(answered: Answered) -> Self {
+        let settled = match answered.settled {
+            Some(SettledAs::Counted) => SettledWord::Counted,
+            Some(SettledAs::Uncounted) => SettledWord::Uncounted,
+            Some(SettledAs::Late) => SettledWord::Late,
+            Some(SettledAs::Unheard) => SettledWord::Unheard,
+            None => SettledWord::Expired,
+        };
+        Self { settled, repeated: answered.repeated, wait_ms: answered.wait.map(rounded_up) }
+    }
+}
+
+/// Settle a permit
+///
+/// The first report counts. Whoever repeats it hears the same again, and nothing counts twice: so send it again if you do not
+/// know whether it arrived.
+#[utoipa::path(
+    post,
+    path = "/v1/permits/settle",
+    tag = "permits",
+    request_body(content = SettleBody),
+    responses((status = 200, description = "What came of it", body = SettledView)),
+    security(("api_key" = ["send"])),
+)]
+pub(super) async fn settle(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Send>,
+    Json(body): Json<SettleBody>,
+) -> Answer<axum::Json<SettledView>> {
+    one(&api, &caller, body).await.map(axum::Json)
+}
+
+/// Settle permits together
+///
+/// At most 1,000, each answered at its place: what came of it, or a problem with that item alone.
+#[utoipa::path(
+    post,
+    path = "/v1/permits/settle/batch",
+    tag = "permits",
+    request_body(content = SettleItems),
+    responses((status = 200, description = "An answer for each", body = Answers<SettledItem>)),
+    security(("api_key" = ["send"])),
+)]
+pub(super) async fn settle_batch(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Send>,
+    request: Request,
+) -> Answer<axum::Json<Answers<SettledItem>>> {
+    let (api, caller) = (&api, &caller);
+    let done = |body| async move { one(api, caller, body).await.map(SettledItem::Answered) };
+    batch::each(api, request, done, SettledItem::NotDone).await.map(axum::Json)
+}
+
+async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView> {
+    let report = report(&body)?;
+    let permits = &api.services.permits;
+    // Whether it is forged, changed or another tenant's is nobody's business.
+    let unknown = || {
+        let detail =
+            "id: there is no such permit; send the id as it was given, with a key for the same tenant";
+        Problem::new(Code::NotFound, detail).of_field("id")
+    };
+    let token = permits.open(&body.id).ok_or_else(unknown)?;
+    let tenant = token.tenant().filter(|tenant| caller.sees(tenant)).ok_or_else(unknown)?;
+    let tenant = api.services.directory.tenant(&tenant).ok_or_else(unknown)?;
+    Ok(permits.settle(token, report, &tenant.rulings).await?.into())
+}
+
+fn report(body: &SettleBody) -> Answer<Report> {
+    if body.id.is_empty() || body.id.len() > LONGEST_TOKEN {
+        return Err(Problem::invalid(
+            "id",
+            format_args!("must be a permit's, of at most {LONGEST_TOKEN} characters"),
+        ));
+    }
+    for (field, value) in [("latency_ms", body.latency_ms), ("retry_after_ms", body.retry_after_ms)] {
+        if value.is_some_and(|value| value > LONGEST) {
+            return Err(Problem::invalid(field, format_args!("must be at most {LONGEST}, which is a day")));
+        }
+    }
+    let retry_after = body.retry_after_ms.map(Duration::from_millis);
+    let said = match (body.outcome, body.status, body.fault) {
+        (Some(outcome), None, None) => judged(outcome, retry_after, body.overloaded)?,
+        (None, status, fault) if status.is_some() != fault.is_some() => {
+            if body.overloaded.is_some() {
+                return Err(Problem::invalid("overloaded", "goes with outcome; otherwise the rulings say"));
+            }
+            Said::Reply(reply(status, fault, retry_after)?)
+        }
+        (None, None, None) => {
+            let detail = "outcome: is missing; send an outcome, a status, or a fault";
+            return Err(Problem::new(Code::MissingField, detail).of_field("outcome"));
+        }
+        (outcome, status, _) => {
+            let second = if outcome.is_some() && status.is_some() { "status" } else { "fault" };
+            return Err(Problem::invalid(second, "send one of outcome, status and fault"));
+        }
+    };
+    Ok(Report { said, latency: body.latency_ms.map(Duration::from_millis) })
+}
+
+/// The worker's own judgement.
+fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Option<bool>) -> Answer<Said> {
+    if retry_after.is_some() && outcome != OutcomeWord::Failure {
+        return Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"));
+    }
+    let (kind, throttle) = match outcome {
+        OutcomeWord::Success => (OutcomeKind::Success, Verdict::Accept),
+        OutcomeWord::Failure => (OutcomeKind::Failure, Verdict::Accept),
+        OutcomeWord::Ignored => (OutcomeKind::Ignored, Verdict::Neither),
+    };
+    let throttle = if overloaded == Some(true) { Verdict::Reject } else { throttle };
+    Ok(Said::Outcome { kind, retry_after, throttle })
+}
+
+fn reply(status: Option<u16>, fault: Option<FaultWord>, retry_after: Option<Duration>) -> Answer<Reply> {
+    match (status, fault) {
+        (Some(status @ 100..=999), _) => Ok(Reply::Answered { status, retry_after }),
+        (Some(_), _) => Err(Problem::invalid("status", "must be an HTTP status, 100 to 999")),
+        (None, _) if retry_after.is_some() => {
+            Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"))
+        }
+        (None, Some(fault)) => Ok(Reply::Failed(fault.into())),
+        (None, None) => Err(Problem::invalid("fault", "is missing")),
+    }
+}

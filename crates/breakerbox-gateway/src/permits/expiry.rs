@@ -1,0 +1,91 @@
+//! What becomes of permits that nobody settles: at their time they count as failures, as a call does whose caller went away. A
+//! probe's lease just ends, and the next one probes. Whether another process was told is looked at first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::warn;
+
+use super::Permits;
+use super::table::Held;
+use crate::objects::PermitSettled;
+use crate::queue::QueueError;
+
+/// How often is looked for expired ones.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// How many are dealt with at once.
+const PIECE: usize = 500;
+
+/// How often is cleared up.
+const CLEAR_EVERY: Duration = Duration::from_secs(30);
+
+/// For how long after its time a settled permit is remembered, so that a late repetition hears what the first one heard.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+impl Permits {
+    /// Sees to what expires, until the task is dropped.
+    pub async fn keep_house(self: Arc<Self>) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut cleared_at = Instant::now();
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.expire().await {
+                warn!(%error, "can't see which permits were settled elsewhere; trying again");
+            }
+            if cleared_at.elapsed() >= CLEAR_EVERY {
+                cleared_at = Instant::now();
+                if let Err(error) = self.clear().await {
+                    warn!(%error, "can't forget settled permits; trying again later");
+                }
+            }
+        }
+    }
+
+    /// Deals with everything that has expired by now.
+    ///
+    /// # Errors
+    /// If the database fails. What is left is dealt with the next time.
+    pub async fn expire(&self) -> Result<(), QueueError> {
+        loop {
+            let due = self.table.expired(self.now(), PIECE);
+            if due.is_empty() {
+                return Ok(());
+            }
+            let elsewhere: HashMap<_, _> = self.settled.settled_of(due.clone()).await?.into_iter().collect();
+            for term in due {
+                // If it is gone it is being settled here.
+                if let Some(held) = self.table.take(term) {
+                    self.end(held, elsewhere.get(&term.id).copied());
+                }
+            }
+            self.note_how_many();
+        }
+    }
+
+    fn end(&self, held: Held, elsewhere: Option<PermitSettled>) {
+        let Held { permit, throttle, .. } = held;
+        // The throttle is told nothing: the worker may have died before it called.
+        drop(throttle);
+        match elsewhere {
+            Some(settled) => permit.settled_elsewhere(settled.outcome),
+            None => {
+                self.metrics.permits_expired.inc();
+                if permit.is_probe() {
+                    permit.settled_elsewhere(breakerbox::OutcomeKind::Ignored);
+                } else {
+                    permit.failure();
+                }
+            }
+        }
+    }
+
+    async fn clear(&self) -> Result<(), QueueError> {
+        let before = self.now().before(REMEMBERED);
+        while self.settled.prune_permits(before, PIECE).await? >= PIECE as u64 {}
+        Ok(())
+    }
+}

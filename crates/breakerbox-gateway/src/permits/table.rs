@@ -1,0 +1,88 @@
+//! What this process holds for permits that are out: their places on ramps, and their throttles' passes. Bounded.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use breakerbox::throttle::{Overload, Pass};
+use breakerbox::{OutcomeKind, OwnedPermit};
+use breakerbox_core::Timestamp;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::objects::{PermitId, PermitTerm};
+
+/// Room for one permit.
+pub(super) struct Place(
+    #[allow(dead_code, reason = "it is given back when it is dropped")] OwnedSemaphorePermit,
+);
+
+/// What is held for one permit. Whoever takes it out settles it, or lets go of it.
+pub(super) struct Held {
+    pub(super) permit: OwnedPermit,
+    pub(super) throttle: Option<Pass<'static, Overload>>,
+    #[allow(dead_code, reason = "it is given back when it is dropped")]
+    pub(super) place: Place,
+}
+
+/// Everything that is held.
+pub(super) struct Table {
+    room: Arc<Semaphore>,
+    held: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_id: HashMap<PermitId, Held>,
+    by_time: BTreeSet<(Timestamp, PermitId)>,
+}
+
+impl Table {
+    pub(super) fn new(max: usize) -> Self {
+        let room = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        Self { room, held: Mutex::default() }
+    }
+
+    /// Room for one more, if there is.
+    pub(super) fn place(&self) -> Option<Place> {
+        Arc::clone(&self.room).try_acquire_owned().ok().map(Place)
+    }
+
+    pub(super) fn put(&self, term: PermitTerm, held: Held) {
+        let mut entries = self.lock();
+        entries.by_time.insert((term.expires_at, term.id));
+        entries.by_id.insert(term.id, held);
+    }
+
+    pub(super) fn take(&self, term: PermitTerm) -> Option<Held> {
+        let mut entries = self.lock();
+        entries.by_time.remove(&(term.expires_at, term.id));
+        entries.by_id.remove(&term.id)
+    }
+
+    /// Some of those that have expired, the longest ago first. They stay.
+    pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<PermitTerm> {
+        let entries = self.lock();
+        let due = entries.by_time.iter().take_while(|(expires_at, _)| *expires_at <= now);
+        due.take(limit).map(|(expires_at, id)| PermitTerm { id: *id, expires_at: *expires_at }).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// Lets go of everything, and counts nothing.
+    pub(super) fn let_go(&self) {
+        let held = std::mem::take(&mut *self.lock()).by_id;
+        held.into_values().for_each(|held| held.permit.settled_elsewhere(OutcomeKind::Ignored));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process that ends says nothing about what others called.
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}

@@ -1,0 +1,169 @@
+//! Who is given a permit, and who is refused.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::rig::{Rig, URL};
+
+#[tokio::test]
+async fn a_permit_is_asked_for_and_settled() {
+    let rig = Rig::start(json!({})).await;
+    let permit = rig.permit(URL).await;
+    assert!(permit["id"].as_str().unwrap().starts_with("per_"));
+    assert_eq!(permit["probe"], false);
+    let left = permit["time_left_ms"].as_u64().unwrap();
+    assert!((1..=60_000).contains(&left), "{left}");
+    let answer = rig.settle(&permit, json!({ "outcome": "success", "latency_ms": 1500 })).await;
+    assert_eq!(answer, json!({ "settled": "counted", "repeated": false, "wait_ms": null }));
+    let circuit = rig.circuit(&permit).await;
+    assert_eq!(circuit["key"], format!("default {URL}"));
+    assert_eq!((&circuit["window"]["successes"], &circuit["window"]["failures"]), (&json!(1), &json!(0)));
+    // Its own circuit for a name that is no URL.
+    let answer = rig.acquire(json!({ "key": "warehouse db", "timeout": "1h" })).await;
+    assert_eq!(rig.circuit(&answer["permit"]).await["key"], "default warehouse db");
+    assert!(answer["permit"]["time_left_ms"].as_u64().unwrap() > 3_000_000);
+    rig.settle(&answer["permit"], json!({ "outcome": "failure", "retry_after_ms": 10 })).await;
+    assert_eq!(rig.circuit(&answer["permit"]).await["window"]["failures"], 1);
+    assert_eq!(rig.metric("breakerbox_permits_given_total").await, 2.0);
+    assert_eq!(rig.metric("breakerbox_permits_settled_total{settled=\"counted\"}").await, 2.0);
+}
+
+#[tokio::test]
+async fn reports_open_the_circuit_and_a_probe_closes_it() {
+    let rig = Rig::start(json!({ "cool_off": "60s" })).await;
+    rig.trip(URL).await;
+    let refusal = rig.refused(json!({ "url": URL })).await;
+    assert_eq!(refusal["reason"], "open");
+    let wait = refusal["retry_in_ms"].as_u64().unwrap();
+    assert!((1..=61_000).contains(&wait), "{refusal}");
+    assert!(refusal["retry_at"].as_str().unwrap().ends_with('Z'));
+    assert!(rig.metric("breakerbox_permits_refused_total{reason=\"open\"}").await >= 1.0);
+    // The destination is another: nobody else is concerned.
+    rig.permit("https://other.example.com/in").await;
+
+    let rig = Rig::start(json!({})).await;
+    rig.trip(URL).await;
+    let probe = rig.permit_in_time(URL).await;
+    assert_eq!(probe["probe"], true);
+    assert_eq!(rig.refused(json!({ "url": URL })).await["reason"], "probing");
+    assert_eq!(rig.settled(&probe, json!({ "status": 200 })).await, "counted");
+    assert_eq!(rig.circuit(&probe).await["state"], "closed");
+    assert_eq!(rig.permit(URL).await["probe"], false);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_fifty_who_ask_at_once_one_may_probe() {
+    let rig = Rig::start(json!({})).await;
+    for round in 0..3 {
+        rig.trip(URL).await;
+        tokio::time::sleep(Duration::from_millis(110)).await;
+        let asks = (0..50).map(|_| rig.acquire(json!({ "url": URL })));
+        let answers = futures_util::future::join_all(asks).await;
+        let permits: Vec<&Value> = answers.iter().filter_map(|answer| answer.get("permit")).collect();
+        assert_eq!(permits.len(), 1, "round {round}: {answers:?}");
+        assert_eq!(permits[0]["probe"], true);
+        assert!(
+            answers.iter().filter_map(|answer| answer.get("refusal")).all(|it| it["reason"] == "probing")
+        );
+        assert_eq!(rig.settled(permits[0], json!({ "outcome": "success" })).await, "counted");
+    }
+}
+
+#[tokio::test]
+async fn on_the_ramp_places_come_back_with_reports() {
+    let rig = Rig::start(json!({ "ramp_cap": 4 })).await;
+    rig.trip(URL).await;
+    let probe = rig.permit_in_time(URL).await;
+    rig.settle(&probe, json!({ "outcome": "success" })).await;
+    let first = rig.permit(URL).await;
+    let refusal = rig.refused(json!({ "url": URL })).await;
+    assert_eq!((&refusal["reason"], &refusal["retry_in_ms"]), (&json!("ramping"), &json!(1_000)));
+    rig.settle(&first, json!({ "outcome": "success" })).await;
+    let (second, _third) = (rig.permit(URL).await, rig.permit(URL).await);
+    assert_eq!(rig.refused(json!({ "url": URL })).await["reason"], "ramping");
+    rig.settle(&second, json!({ "outcome": "ignored" })).await;
+    rig.permit(URL).await;
+}
+
+#[tokio::test]
+async fn operators_and_owners_have_their_say() {
+    let rig = Rig::start(json!({})).await;
+    let permit = rig.permit(URL).await;
+    let circuit = permit["circuit"].as_str().unwrap();
+    for (order, reason) in [("force_open", "forced_open"), ("disable", "disabled")] {
+        let path = format!("/v1/circuits/{circuit}/{order}");
+        rig.ask(Method::POST, &path, json!({ "reason": "maintenance" })).await;
+        let refusal = rig.refused(json!({ "url": URL })).await;
+        assert_eq!((&refusal["reason"], &refusal["retry_at"]), (&json!(reason), &Value::Null));
+    }
+    // What was given before is late, whatever it says.
+    assert_eq!(rig.settled(&permit, json!({ "outcome": "failure" })).await, "late");
+    rig.ask(Method::POST, &format!("/v1/circuits/{circuit}/reset"), json!({ "reason": "done" })).await;
+    rig.permit(URL).await;
+    rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "enabled": false })).await;
+    assert_eq!(rig.refused(json!({ "url": URL })).await["reason"], "tenant_disabled");
+    rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "enabled": true })).await;
+    rig.permit(URL).await;
+}
+
+#[tokio::test]
+async fn deliveries_and_workers_share_a_circuit() {
+    let rig = Rig::start(json!({ "cool_off": "60s" })).await;
+    rig.trip(URL).await;
+    let body = json!({ "url": "HTTPS://Hooks.Example.com:443/in/?n=1" });
+    assert_eq!(rig.refused(body).await["reason"], "open", "one destination, however it is written");
+    let host = json!({ "circuit_by": "host" });
+    rig.ask(Method::PATCH, "/v1/tenants/default", host).await;
+    let permit = rig.permit(URL).await;
+    assert_eq!(rig.circuit(&permit).await["key"], "default hooks.example.com");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_throttle_sheds_what_is_least_important() {
+    // So that the circuit has no say in it.
+    let rig = Rig::start(json!({ "consecutive_failures": "off", "failures": 100_000 })).await;
+    let ask = async |priority: &str| {
+        let answer = rig.acquire(json!({ "url": URL, "priority": priority })).await;
+        match answer.get("permit") {
+            Some(permit) => {
+                let report = json!({ "outcome": "failure", "overloaded": true });
+                rig.settle(permit, report).await;
+                true
+            }
+            None => {
+                assert_eq!(answer["refusal"]["reason"], "shed");
+                assert!(answer["refusal"]["retry_in_ms"].as_u64().unwrap() > 0);
+                false
+            }
+        }
+    };
+    let mut admitted = [0_u32; 2];
+    let began = std::time::Instant::now();
+    // Until enough was shed to tell; a destination that takes nothing gets a trickle at most.
+    let mut asked = 0;
+    while asked < 600 && began.elapsed() < super::rig::LONG {
+        for (level, priority) in ["low", "high"].into_iter().enumerate() {
+            admitted[level] += u32::from(ask(priority).await);
+        }
+        asked += 1;
+    }
+    let [low, high] = admitted;
+    assert!(low < asked, "something of the lowest was shed: {low} of {asked}");
+    assert!(low <= high, "low {low}, high {high} of {asked}");
+    assert!(rig.metric("breakerbox_permits_refused_total{reason=\"shed\"}").await > 0.0);
+}
+
+#[tokio::test]
+async fn no_more_permits_are_out_than_may_be() {
+    let rig = Rig::with(json!({}), |config| config.permits.max = 2).await;
+    let first = rig.permit(URL).await;
+    rig.permit("https://other.example.com/in").await;
+    let body = json!({ "url": URL });
+    let (status, problem) = rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
+    assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
+    assert_eq!(rig.metric("breakerbox_permits_out").await, 2.0);
+    rig.settle(&first, json!({ "outcome": "success" })).await;
+    rig.permit(URL).await;
+}

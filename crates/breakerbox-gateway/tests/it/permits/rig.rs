@@ -1,0 +1,169 @@
+//! A gateway in this process, and workers that ask it over HTTP. It can be stopped and started again on the same folder.
+
+use std::time::{Duration, Instant};
+
+use breakerbox_gateway::config::Config;
+use breakerbox_gateway::gateway::Gateway;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+
+/// Guards against hanging, and against nothing else.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+pub(super) const URL: &str = "https://hooks.example.com/in";
+
+pub(super) struct Rig {
+    pub(super) key: String,
+    config: Config,
+    gateway: Option<Gateway>,
+    client: Client<HttpConnector, Full<Bytes>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Rig {
+    /// A gateway with this policy, whose probes may take as long as a slow machine needs.
+    pub(super) async fn start(policy: Value) -> Self {
+        Self::with(policy, |_| ()).await
+    }
+
+    pub(super) async fn with(policy: Value, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = ([127, 0, 0, 1], 0).into();
+        let mut config = Config { data: folder.path().join("data"), listen, ..Config::default() };
+        config.limits.reserve = 0;
+        change(&mut config);
+        let gateway = Gateway::start(&config).await.unwrap();
+        let key = gateway.first_start().unwrap().admin_key.reveal();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let rig = Self { key, config, gateway: Some(gateway), client, _folder: folder };
+        let mut whole = json!({
+            "failure_rate": "off", "consecutive_failures": 3, "jitter": 0, "probes": 1, "probe_timeout": "60s",
+            "cool_off": "100ms", "cool_off_factor": 1, "ramp_cap": "off",
+        });
+        whole.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+        rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "policy": whole })).await;
+        rig
+    }
+
+    /// Stops the gateway, and starts it on the same folder.
+    pub(super) async fn restart(&mut self) {
+        assert!(self.gateway.take().unwrap().stop().await);
+        self.gateway = Some(Gateway::start(&self.config).await.unwrap());
+    }
+
+    /// Asks with the admin key, and expects that it is done.
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, answer) = self.ask_with(&self.key, method, path, &body).await;
+        assert!((200..300).contains(&status), "{path} {body}: {status} {answer}");
+        answer
+    }
+
+    pub(super) async fn ask_with(&self, key: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        let address = self.gateway.as_ref().unwrap().address();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{address}{path}"))
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap();
+        let asked = async {
+            let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            (parts.status.as_u16(), serde_json::from_slice(&body).unwrap_or_default())
+        };
+        tokio::time::timeout(LONG, asked).await.expect("an answer")
+    }
+
+    pub(super) async fn acquire(&self, body: Value) -> Value {
+        self.ask(Method::POST, "/v1/circuits/acquire", body).await
+    }
+
+    /// A permit for a call to this URL.
+    pub(super) async fn permit(&self, url: &str) -> Value {
+        let answer = self.acquire(json!({ "url": url })).await;
+        assert!(answer["permit"].is_object(), "{answer}");
+        answer["permit"].clone()
+    }
+
+    /// The reason of a refusal.
+    pub(super) async fn refused(&self, body: Value) -> Value {
+        let answer = self.acquire(body).await;
+        assert!(answer["refusal"].is_object(), "{answer}");
+        answer["refusal"].clone()
+    }
+
+    /// Says how a call went, and what came of it.
+    pub(super) async fn settle(&self, permit: &Value, report: Value) -> Value {
+        let mut body = report;
+        body["id"] = permit["id"].clone();
+        self.ask(Method::POST, "/v1/permits/settle", body).await
+    }
+
+    /// The word alone.
+    pub(super) async fn settled(&self, permit: &Value, report: Value) -> String {
+        self.settle(permit, report).await["settled"].as_str().unwrap().to_owned()
+    }
+
+    /// Opens the circuit of this URL by what workers report.
+    pub(super) async fn trip(&self, url: &str) {
+        let mut permit = Value::Null;
+        for _ in 0..3 {
+            permit = self.permit(url).await;
+            assert_eq!(self.settled(&permit, json!({ "outcome": "failure" })).await, "counted");
+        }
+        // Until its store has agreed, whoever asks hears that it is being judged.
+        self.until(&permit, |circuit| circuit["state"] == "open").await;
+    }
+
+    /// Asks for a permit until it is given, as a worker does that comes back when it is told to.
+    pub(super) async fn permit_in_time(&self, url: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let answer = self.acquire(json!({ "url": url })).await;
+            if answer["permit"].is_object() {
+                return answer["permit"].clone();
+            }
+            assert!(began.elapsed() < LONG, "{answer}");
+            let wait = answer["refusal"]["retry_in_ms"].as_u64().unwrap();
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+    }
+
+    pub(super) async fn circuit(&self, permit: &Value) -> Value {
+        let id = permit["circuit"].as_str().unwrap();
+        self.ask(Method::GET, &format!("/v1/circuits/{id}"), Value::Null).await
+    }
+
+    /// Waits until the circuit is as it should be.
+    pub(super) async fn until(&self, permit: &Value, is_so: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let circuit = self.circuit(permit).await;
+            if is_so(&circuit) {
+                return circuit;
+            }
+            assert!(began.elapsed() < LONG, "{circuit}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// A sample of `/metrics`.
+    pub(super) async fn metric(&self, sample: &str) -> f64 {
+        let address = self.gateway.as_ref().unwrap().address();
+        let request = Request::get(format!("http://{address}/metrics"))
+            .header("authorization", format!("Bearer {}", self.key))
+            .body(Full::default())
+            .unwrap();
+        let body =
+            self.client.request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{sample}: {text}")).parse().unwrap()
+    }
+}
