@@ -102,6 +102,14 @@ impl From<RecordsError> for Problem {
                     .of_field("cursor")
             }
             RecordsError::Policy(why) => Self::new(Code::InvalidField, within_policy(&why)).of_policy(),
+            RecordsError::ReminderPolicy(why) => Self::new(
+                Code::InvalidField,
+                format!(
+                    "{}; for reminders, whose policy lies over it: change that one first",
+                    within_policy(&why)
+                ),
+            )
+            .of_policy(),
             RecordsError::EndpointPolicy { endpoint, why } => Self::new(
                 Code::InvalidField,
                 format!(

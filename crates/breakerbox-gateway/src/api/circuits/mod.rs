@@ -19,8 +19,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::id::CircuitId;
-pub(super) use self::view::StateView;
 use self::view::{ChangeView, CircuitShown};
+pub(super) use self::view::{PurposeView, StateView};
 use super::Api;
 use super::caller::{Allowed, Caller, Read};
 use super::listing::{Listed, Paging};

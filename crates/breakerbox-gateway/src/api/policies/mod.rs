@@ -1,6 +1,6 @@
 //! Policies in force: every number with its origin, and changes of single numbers.
 //!
-//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's. What is shown is what holds for circuits at
+//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's; reminders have one of their own. What is shown is what holds for circuits at
 //! this moment. A change is checked together with what is below it and above it, and holds from the next outcome on: state,
 //! counts and times of circuits stay.
 
@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 use self::names::{NamesView, PolicyChange};
 use super::Api;
 use super::caller::{Admin, Allowed, Read};
+use super::circuits::PurposeView;
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
@@ -27,6 +28,7 @@ use crate::queue::RecordsError;
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(of_tenant, change_of_tenant))
+        .routes(routes!(of_reminders, change_of_reminders))
         .routes(routes!(of_endpoint, change_of_endpoint))
 }
 
@@ -38,6 +40,9 @@ struct PolicyView {
     tenant: String,
     /// Which endpoint's circuit; null: the tenant's circuits.
     endpoint: Option<String>,
+    /// What those circuits are for.
+    #[schema(inline)]
+    purpose: PurposeView,
     /// Who shares a circuit.
     #[schema(inline)]
     circuit_by: CircuitByName,
@@ -103,6 +108,60 @@ async fn change_of_tenant(
     shown_of_tenant(&api, &id)
 }
 
+/// Show the policy in force for a tenant's reminders
+///
+/// Reminders have circuits of their own. Their policy begins from the preset `reminders`; the tenant's lies over that, and on top
+/// what is said on reminders alone (origin `reminders`).
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{tenant}/reminders/policy",
+    tag = "policies",
+    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn of_reminders(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<TenantId>,
+) -> Answer<Revised<PolicyView>> {
+    tenants::seen(&api, &caller, &id).await?;
+    shown_of_reminders(&api, &id)
+}
+
+/// Change the policy of a tenant's reminders
+///
+/// As a tenant's policy is changed: what is left out stays, `null` brings back what is below, and it holds at once.
+#[utoipa::path(
+    patch,
+    path = "/v1/tenants/{tenant}/reminders/policy",
+    tag = "policies",
+    request_body = PolicyChange,
+    params(
+        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still the tenant's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+    ),
+    responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
+    security(("api_key" = ["admin"])),
+)]
+async fn change_of_reminders(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Admin>,
+    Named(id): Named<TenantId>,
+    IfMatch(revision): IfMatch,
+    Json(change): Json<PolicyChange>,
+) -> Answer<Revised<PolicyView>> {
+    let before = tenants::seen(&api, &caller, &id).await?;
+    let mut settings = before.settings;
+    settings.reminders.policy = change.onto(settings.reminders.policy);
+    let seen = revision.unwrap_or(before.revision);
+    api.services.records.change_tenant(&id, settings, Some(seen)).await.map_err(|error| match error {
+        RecordsError::ReminderPolicy(why) => Problem::new(Code::InvalidField, why).of_policy(),
+        other => other.into(),
+    })?;
+    shown_of_reminders(&api, &id)
+}
+
 /// Show an endpoint's policy in force
 ///
 /// Every name of the policy file with its value, what would hold without a word of the endpoint's, and where the value is from.
@@ -162,10 +221,26 @@ fn shown_of_tenant(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
     let view = PolicyView {
         tenant: id.to_string(),
         endpoint: None,
+        purpose: PurposeView::Deliveries,
         circuit_by: tenant.circuit_by.into(),
         own: tenant.source.settings.policy.clone(),
         decided_by: None,
         policy: tenant.explained_policy(directory.defaults())?.into_iter().collect(),
+    };
+    Ok(Revised(tenant.source.revision, view))
+}
+
+fn shown_of_reminders(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
+    let tenant = api.services.directory.tenant(id);
+    let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
+    let view = PolicyView {
+        tenant: id.to_string(),
+        endpoint: None,
+        purpose: PurposeView::Reminders,
+        circuit_by: tenant.reminders.circuit_by.into(),
+        own: tenant.source.settings.reminders.policy.clone(),
+        decided_by: None,
+        policy: tenant.reminders.explained_policy()?.into_iter().collect(),
     };
     Ok(Revised(tenant.source.revision, view))
 }
@@ -178,6 +253,7 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
     let view = PolicyView {
         tenant: endpoint.tenant.id.to_string(),
         endpoint: Some(id.to_string()),
+        purpose: PurposeView::Deliveries,
         circuit_by: endpoint.tenant.circuit_by.into(),
         own: endpoint.source.settings.policy.clone(),
         decided_by: deciding.as_ref().map(|deciding| deciding.id.to_string()),

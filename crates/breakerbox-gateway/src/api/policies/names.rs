@@ -17,8 +17,8 @@ pub(in crate::api) struct ValueView {
     /// What holds if nothing is said here: for a tenant the gateway's, for an endpoint the tenant's.
     #[schema(value_type = Value, example = json!("1m"))]
     default: Value,
-    /// Where the value is from: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `endpoint`, or
-    /// `timeout` (a probe may take as long as a request and 2 s).
+    /// Where the value is from: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `reminders` (the
+    /// tenant, for those alone), `endpoint`, or `timeout` (a probe may take as long as a request and 2 s).
     #[schema(example = "default")]
     origin: String,
 }

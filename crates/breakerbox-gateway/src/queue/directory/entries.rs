@@ -140,7 +140,10 @@ impl TenantEntry {
             ingest_rate: settings.ingest_rate,
             expires_after: settings.expires_after.or(defaults.expires_after),
             secrets: Arc::new(tenant.secrets.clone()),
-            reminders: ReminderEntry::resolve(settings, defaults)?,
+            reminders: ReminderEntry::resolve(settings, defaults).map_err(|error| match error {
+                RecordsError::Policy(why) => RecordsError::ReminderPolicy(why),
+                other => other,
+            })?,
             layers,
             source: tenant,
         })

@@ -131,11 +131,11 @@ impl PolicyLayers {
     /// # Errors
     /// As [`build`](Self::build).
     pub fn explained(&self, below: &Self, timeout: Duration) -> Result<Vec<ExplainedValue>, RecordsError> {
-        let (built, below) = (self.build(timeout)?, below.build(timeout)?);
+        let (built, below) = (self.build(timeout)?, below.build(timeout).ok());
         let explain = |name: &&'static str| ExplainedValue {
             name,
             value: built.value(name),
-            default: below.value(name),
+            default: below.as_ref().map_or(Value::Null, |below| below.value(name)),
             origin: built.origin(name),
         };
         Ok(POLICY_KEYS.iter().map(explain).collect())
@@ -185,7 +185,7 @@ pub struct ExplainedValue {
     pub name: &'static str,
     /// As the policy file writes it; null for a preset where none is in force.
     pub value: Value,
-    /// What holds if nothing is said at this place.
+    /// What holds if nothing is said at this place; null also where that would be no policy.
     pub default: Value,
     /// Where the value is from.
     pub origin: PolicyOrigin,

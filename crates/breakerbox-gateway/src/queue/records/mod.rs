@@ -157,6 +157,9 @@ pub enum RecordsError {
         /// Names the field.
         why: String,
     },
+    /// A tenant's policy that would do, but not for its reminders, whose own lies over it.
+    #[error("policy: {0}; for reminders, whose policy lies over it: change that one first")]
+    ReminderPolicy(String),
     /// A URL that can't be used.
     #[error(transparent)]
     Url(#[from] breakerbox_core::KeyError),

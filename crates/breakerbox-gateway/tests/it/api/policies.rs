@@ -174,3 +174,40 @@ async fn where_a_circuit_is_shared_one_decides_and_it_is_said_which() {
     site.ask(Method::DELETE, &format!("/v1/endpoints/{older}"), &site.admin, None).await.expect(200);
     assert_eq!(decided(&paths[1]).await, (json!(newer), json!(9)), "and then the next");
 }
+
+#[tokio::test]
+async fn reminders_have_a_policy_of_their_own() {
+    let site = Site::start().await;
+    let path = "/v1/tenants/acme/reminders/policy";
+    let shown = site.get(path, &site.admin).await.expect(200).json();
+    assert_eq!((&shown["purpose"], &shown["circuit_by"]), (&json!("reminders"), &json!("tenant")));
+    assert_eq!(of(&shown, "preset"), (&json!("reminders"), &json!("reminders"), "default"));
+    assert_eq!(of(&shown, "mean_latency"), (&json!("5s"), &json!("5s"), "preset reminders"));
+    assert_eq!(of(&shown, "cool_off").2, "preset reminders");
+
+    patch(&site, TENANT, json!({ "failures": 30 })).await.expect(200);
+    let changed = patch(&site, path, json!({ "mean_latency": "2s" })).await.expect(200);
+    assert_eq!(changed.header("etag"), "\"3\"");
+    let changed = changed.json();
+    assert_eq!(of(&changed, "mean_latency"), (&json!("2s"), &json!("5s"), "reminders"));
+    assert_eq!(of(&changed, "failures"), (&json!(30), &json!(30), "tenant"));
+    assert_eq!(changed["own"], json!({ "mean_latency": "2s" }));
+    let deliveries = site.get(TENANT, &site.admin).await.expect(200).json();
+    assert_eq!(
+        of(&deliveries, "mean_latency"),
+        (&json!("off"), &json!("off"), "default"),
+        "those go on as before"
+    );
+
+    let said = patch(&site, path, json!({ "cool_of": "1m" })).await.expect(422);
+    assert_eq!((said.code().as_str(), &said.json()["field"]), ("unknown_field", &json!("cool_of")));
+    let said = patch(&site, path, json!({ "probes": 0 })).await.expect(422);
+    assert_eq!(said.json()["field"], "probes");
+    // Deliveries would do with it, reminders would not: it is said, and what to do.
+    let said = patch(&site, TENANT, json!({ "cool_off_max": "1m" })).await.expect(422);
+    assert!(said.json()["detail"].as_str().unwrap().contains("for reminders"), "{said:?}");
+    patch(&site, path, json!({ "preset": "reminders" })).await.expect(200);
+    patch(&site, TENANT, json!({ "cool_off_max": "1m" })).await.expect(200);
+    let after = site.get(path, &site.admin).await.expect(200).json();
+    assert_eq!(of(&after, "mean_latency"), (&json!("2s"), &Value::Null, "reminders"));
+}

@@ -3,6 +3,7 @@
 
 use breakerbox_core::Timestamp;
 use rusqlite::Connection;
+use serde_json::json;
 
 use super::kept;
 use crate::objects::{ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId};
@@ -77,15 +78,21 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
             created_at: at(row, 5)?,
             changed_at: at(row, 6)?,
         };
-        let entry = match directory.resolve_tenant(tenant.clone(), row.get(0)?) {
-            // The gateway's own policy may have changed since. Sending goes on, by the gateway's.
-            Err(RecordsError::Policy(problem)) => {
-                tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
-                tenant.settings.policy = None;
-                directory.resolve_tenant(tenant, row.get(0)?)
-            }
-            resolved => resolved,
-        }?;
+        let resolved = |tenant: &Tenant| directory.resolve_tenant(tenant.clone(), row.get(0)?);
+        // The gateway's own policy may have changed since. Sending goes on, by the gateway's.
+        let mut entry = resolved(&tenant);
+        if let Err(RecordsError::Policy(problem)) = &entry {
+            tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
+            tenant.settings.policy = None;
+            entry = resolved(&tenant);
+        }
+        if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
+            tracing::warn!(tenant = %tenant.id, problem, "the policy of the tenant's reminders does not fit any more; their preset holds");
+            // Whatever is below it: a preset begins anew.
+            tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
+            entry = resolved(&tenant);
+        }
+        let entry = entry?;
         directory.put_household(directory.resolve_household(entry)?);
     }
     Ok(())
