@@ -5,6 +5,7 @@
 //! | [`Reply`], [`Fault`] | what came back, or why nothing did |
 //! | [`Ruling`], [`Rulings`] | what a reply means for the delivery, its circuit and its throttle |
 //! | [`RetrySchedule`] | when a failed attempt is tried again |
+//! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | what is otherwise for a reminder's run |
 //! | [`Tried`] | what comes next after an attempt |
 //! | [`lanes`] | whose turn it is: fair slots over tenants, lanes and priorities; who sleeps |
 //! | [`TokenBucket`] | how many requests in a second |
@@ -14,6 +15,7 @@
 mod headers;
 pub mod lanes;
 mod next;
+mod of_reminders;
 mod rate;
 mod reply;
 mod retry;

@@ -36,6 +36,8 @@ const JITTER: f64 = 0.1;
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RetrySchedule {
     waits: Vec<Duration>,
+    /// Its waits are exact. That is not written down: who reads it back says so again.
+    exact: bool,
 }
 
 /// Why a schedule is refused. A place counts from 0, as in a JSON path.
@@ -84,14 +86,20 @@ impl RetrySchedule {
         }
         match waits.iter().position(|wait| !(MIN_WAIT..=MAX_WAIT).contains(wait)) {
             Some(place) => Err(RetryScheduleError::OutOfRange { place, found: waits[place] }),
-            None => Ok(Self { waits }),
+            None => Ok(Self { waits, exact: false }),
         }
     }
 
-    /// That of reminders about which nothing was said: three more attempts, a minute apart.
+    /// What a reminder's run has if nobody says otherwise: three retries, exactly a minute apart.
     #[must_use]
-    pub fn of_reminders() -> Self {
-        Self { waits: vec![Duration::from_secs(60); 3] }
+    pub fn for_reminders() -> Self {
+        Self { waits: vec![Duration::from_secs(60); 3], exact: true }
+    }
+
+    /// The same waits, without jitter.
+    #[must_use]
+    pub fn without_jitter(self) -> Self {
+        Self { exact: true, ..self }
     }
 
     /// The waits.
@@ -102,8 +110,8 @@ impl RetrySchedule {
 
     /// How long to wait after a failed attempt; none: that was the last one.
     ///
-    /// `attempts_used` counts it. `jitter` is a sample from -1 to 1, for a tenth either way. `retry_after` is the
-    /// receiver's word: it makes the next attempt later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
+    /// `attempts_used` counts it. `jitter` is a sample from -1 to 1, for a tenth either way, unless the waits are exact.
+    /// `retry_after` is the receiver's word: it makes the next attempt later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
     #[must_use]
     pub fn due_after(
         &self,
@@ -112,7 +120,7 @@ impl RetrySchedule {
         retry_after: Option<Duration>,
     ) -> Option<Duration> {
         let place = usize::try_from(attempts_used.saturating_sub(1)).unwrap_or(usize::MAX);
-        let jitter = if jitter.is_finite() { jitter.clamp(-1.0, 1.0) } else { 0.0 };
+        let jitter = if jitter.is_finite() && !self.exact { jitter.clamp(-1.0, 1.0) } else { 0.0 };
         let wait = self.waits.get(place)?.mul_f64(1.0 + JITTER * jitter);
         Some(retry_after.map_or(wait, |asked| wait.max(asked.min(MAX_RETRY_AFTER))))
     }
@@ -121,7 +129,7 @@ impl RetrySchedule {
 impl Default for RetrySchedule {
     fn default() -> Self {
         let waits = [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs);
-        Self { waits: waits.to_vec() }
+        Self { waits: waits.to_vec(), exact: false }
     }
 }
 
@@ -198,6 +206,21 @@ mod tests {
             let wait = schedule.due_after(1, sample, None).unwrap();
             assert!((wait.as_secs_f64() - expected).abs() < 1e-6, "{sample}: {wait:?}");
         }
+    }
+
+    #[test]
+    fn reminders_wait_exactly_a_minute() {
+        let schedule = RetrySchedule::for_reminders();
+        for (attempts, wait) in
+            [(1, Some(secs(60))), (2, Some(secs(60))), (3, Some(secs(60))), (4, None), (5, None)]
+        {
+            for jitter in [-1.0, 0.0, 0.7, 1.0] {
+                assert_eq!(schedule.due_after(attempts, jitter, None), wait, "{attempts}, {jitter}");
+            }
+        }
+        assert_eq!(schedule.due_after(1, 1.0, Some(secs(90))), Some(secs(90)), "a receiver is heard");
+        let own = RetrySchedule::new(vec![secs(100)]).unwrap().without_jitter();
+        assert_eq!(own.due_after(1, -1.0, None), Some(secs(100)));
     }
 
     #[test]

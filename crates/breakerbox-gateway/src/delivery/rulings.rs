@@ -28,9 +28,6 @@ const OUTCOMES: [(&str, OutcomeKind); 3] =
     [("success", OutcomeKind::Success), ("failure", OutcomeKind::Failure), ("ignored", OutcomeKind::Ignored)];
 const VERDICTS: [(&str, Verdict); 3] =
     [("accept", Verdict::Accept), ("reject", Verdict::Reject), ("neither", Verdict::Neither)];
-/// Statuses by which the receiver of an event refuses that payload. A reminder asks for something to be done, and may find it
-/// possible a minute later.
-const REFUSALS_OF_EVENTS: [u16; 4] = [409, 413, 415, 422];
 const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
 
 /// How answers are read, where that differs from the table of the design.
@@ -56,11 +53,11 @@ const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
     try_from = "BTreeMap<String, Value>",
     into = "BTreeMap<String, BTreeMap<&'static str, &'static str>>"
 )]
-pub struct Rulings(BTreeMap<Case, Override>);
+pub struct Rulings(pub(super) BTreeMap<Case, Override>);
 
 /// What a ruling is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Case {
+pub(super) enum Case {
     Status(u16),
     /// Its hundreds.
     Class(u16),
@@ -70,10 +67,10 @@ enum Case {
 
 /// What is said otherwise.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Override {
-    fate: Option<Fate>,
-    circuit: Option<OutcomeKind>,
-    throttle: Option<Verdict>,
+pub(super) struct Override {
+    pub(super) fate: Option<Fate>,
+    pub(super) circuit: Option<OutcomeKind>,
+    pub(super) throttle: Option<Verdict>,
 }
 
 /// Why rulings are refused. Each names the field.
@@ -134,32 +131,6 @@ impl Rulings {
         self.0.is_empty()
     }
 
-    /// How the answers to reminders are read: only 400 and 410 end one at once, and whatever else is no success is tried again.
-    /// What is said here comes before that.
-    ///
-    /// ```
-    /// use breakerbox_gateway::delivery::{Fate, Reply, Rulings};
-    /// use std::time::Duration;
-    ///
-    /// let fate = |status| {
-    ///     Rulings::default().of_reminders().of(Reply::Answered { status, retry_after: None }, false, Duration::ZERO).fate
-    /// };
-    /// assert_eq!([204, 400, 410, 422, 500].map(fate), [
-    ///     Fate::Delivered, Fate::Rejected, Fate::Gone, Fate::Retry, Fate::Retry
-    /// ]);
-    /// ```
-    #[must_use]
-    pub fn of_reminders(&self) -> Self {
-        let mut all = self.clone();
-        for status in REFUSALS_OF_EVENTS {
-            let class = self.said(Case::Class(status / 100));
-            let said = all.0.entry(Case::Status(status)).or_default();
-            said.fate = said.fate.or(class.fate).or(Some(Fate::Retry));
-            said.circuit = said.circuit.or(class.circuit).or(Some(OutcomeKind::Failure));
-        }
-        all
-    }
-
     /// The row of the table, with what is said otherwise.
     pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
         if self.0.is_empty() {
@@ -173,7 +144,7 @@ impl Rulings {
         }
     }
 
-    fn said(&self, case: Case) -> Override {
+    pub(super) fn said(&self, case: Case) -> Override {
         self.0.get(&case).copied().unwrap_or_default()
     }
 }
@@ -395,31 +366,6 @@ mod tests {
             assert_eq!(serde_json::to_string(&rulings(text)).unwrap(), text);
         }
         assert!(rulings("{}").is_empty());
-    }
-
-    #[test]
-    fn reminders_stop_at_400_and_410_and_try_again_otherwise() {
-        let read = |rulings: &Rulings, status, is_probe| {
-            let ruling = rulings.of_reminders().of(answered(status), is_probe, COOL_OFF);
-            (ruling.fate, ruling.circuit)
-        };
-        let nothing = Rulings::default();
-        for is_probe in [false, true] {
-            for status in [409, 413, 415, 422, 404, 500, 302] {
-                let expected = (Fate::Retry, OutcomeKind::Failure);
-                assert_eq!(read(&nothing, status, is_probe), expected, "{status} {is_probe}");
-            }
-        }
-        assert_eq!(read(&nothing, 400, false), (Fate::Rejected, OutcomeKind::Ignored));
-        assert_eq!(read(&nothing, 410, false), (Fate::Gone, OutcomeKind::Ignored));
-        let own =
-            rulings(r#"{"409": {"delivery": "failed"}, "4xx": {"delivery": "gone", "circuit": "ignored"}}"#);
-        assert_eq!(
-            read(&own, 409, false),
-            (Fate::Rejected, OutcomeKind::Ignored),
-            "a tenant's own comes first"
-        );
-        assert_eq!(read(&own, 422, false), (Fate::Gone, OutcomeKind::Ignored), "also by its class");
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn shown_of_reminders(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
         circuit_by: tenant.reminders.circuit_by.into(),
         own: tenant.source.settings.reminders.policy.clone(),
         decided_by: None,
-        policy: tenant.reminders.explained_policy()?.into_iter().collect(),
+        policy: tenant.reminders.explained_policy(api.services.directory.defaults())?.into_iter().collect(),
     };
     Ok(Revised(tenant.source.revision, view))
 }

@@ -91,8 +91,8 @@ impl ReminderEntry {
         Ok(Self {
             policy: Arc::new(layers.build(timeout)?.policy),
             circuit_by: rules.circuit_by,
-            retry: Arc::new(rules.retry.clone().unwrap_or_else(RetrySchedule::of_reminders)),
-            rulings: Arc::new(rules.rulings.of_reminders()),
+            retry: Arc::new(rules.retry.clone().unwrap_or_else(RetrySchedule::for_reminders)),
+            rulings: Arc::new(rules.rulings.laid_over(&Rulings::for_reminders())),
             when_failed: rules.when_failed,
             catch_up: rules.catch_up,
             timeout,
