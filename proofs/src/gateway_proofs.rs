@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use breakerbox_proofs::gateway::findings::Findings;
+use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, powercut, quota, sigterm,
 };
@@ -28,6 +29,16 @@ pub(crate) enum Proof {
     Hostile(Part),
     /// The gateway: a full disk, and a tenant with too much waiting
     Diskfull(Part),
+    /// Reminders: 100,000 due at one moment start on time, within their limits, and nobody else notices
+    RemindersBurst(Part),
+    /// Reminders: a million that are not due cost nothing
+    RemindersFuture(Part),
+    /// Reminders: kill -9 while they fire, 100 times
+    ReminderKills(Seeded),
+    /// Reminders: a tenant over its limits is opened at once, parked, probed, and fires what it missed
+    TenantLimits(Part),
+    /// Reminders: no callback is missing in the window of its circuit
+    Counters(Part),
 }
 
 #[derive(Args)]
@@ -129,6 +140,27 @@ impl Proof {
                 let sizes = part.of(disk::Size::FULL, disk::Size::SMALL);
                 let disks = sizes.map(|size| Box::new(move || disk::prove(program, size)) as Tried<'_>);
                 disks.into_iter().chain([Box::new(move || quota::prove(program)) as Tried<'_>]).collect()
+            }
+            Self::RemindersBurst(part) => {
+                let size = part.of(burst::Size::FULL, burst::Size::SMALL);
+                vec![Box::new(move || burst::prove(program, size))]
+            }
+            Self::RemindersFuture(part) => {
+                let size = part.of(future::Size::FULL, future::Size::SMALL);
+                vec![Box::new(move || future::prove(program, size))]
+            }
+            Self::ReminderKills(Seeded { seed, times }) => {
+                let full = reminder_kills::Size::FULL;
+                let size = times.map_or(full, |times| full.with_kills(times));
+                vec![Box::new(move || reminder_kills::prove(program, size, seed))]
+            }
+            Self::TenantLimits(part) => {
+                let sizes = part.of(limits::Size::FULL, limits::Size::SMALL);
+                sizes.map(|size| Box::new(move || limits::prove(program, size)) as Tried<'_>).into()
+            }
+            Self::Counters(part) => {
+                let size = part.of(counters::Size::FULL, counters::Size::SMALL);
+                vec![Box::new(move || counters::prove(program, size))]
             }
         }
     }

@@ -176,7 +176,7 @@ fn fill(site: &Site, load: Load) -> Result<()> {
 /// CPU time of the gateway for each event, and the median of accepting one, in microseconds. A busy gateway, but not one that
 /// is pushed to its limits.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
+pub(super) fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
     let before = site.gateway.usage()?.cpu;
     let load = Load { time, connections: 8, ..site.api().load(&Event::new("shop", "order.paid")) };
     let report = load.run()?;
@@ -186,7 +186,7 @@ fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
     Ok((each, report.percentile(50.0).as_micros() as f64))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod neighbours;
 pub mod powercut;
 pub mod quota;
+pub mod reminders;
 pub mod seed;
 pub mod sigterm;
 mod site;

@@ -283,6 +283,11 @@ impl Receiver {
     /// Begins a new page: no visits, no latencies, no most in flight. The counts of endpoints stay.
     pub fn forget(&self) {
         self.shared.book().forget();
+        self.forget_most();
+    }
+
+    /// From now on the most in flight is counted anew; visits stay.
+    pub fn forget_most(&self) {
         self.shared.endpoints().by_path.values().for_each(|endpoint| endpoint.forget_most());
     }
 

@@ -1,0 +1,224 @@
+//! A crowd of reminders is due at the same moment. It starts on time, goes at the pace of plain deliveries, never has more in
+//! flight than each tenant may have, and the deliveries of another tenant go on beside it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use breakerbox::Timestamp;
+use breakerbox_gateway::objects::{ReminderId, ReminderRules, TenantId};
+use breakerbox_testkit::gateway::{Event, Settings};
+use breakerbox_testkit::load::Load;
+use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use serde_json::json;
+
+use super::folder::{Folder, New};
+use super::runs::Runs;
+use super::times;
+use crate::gateway::findings::{Findings, Millis};
+use crate::gateway::ledger::duplicates;
+use crate::gateway::site::{PATIENCE, Site};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Reminders that are due at the same moment.
+    pub reminders: usize,
+    /// Plain deliveries whose pace is measured first.
+    pub plain: u64,
+    /// For how long another tenant is looked at, alone and beside the crowd.
+    pub time: Duration,
+    /// Its events in a second.
+    pub per_second: f64,
+    /// Whether times and rates are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self {
+        reminders: 100_000,
+        plain: 40_000,
+        time: Duration::from_secs(10),
+        per_second: 100.0,
+        judged: true,
+    };
+    /// A twentieth.
+    pub const SMALL: Self = Self {
+        reminders: 2_000,
+        plain: 1_000,
+        time: Duration::from_secs(1),
+        per_second: 30.0,
+        judged: false,
+    };
+}
+
+/// Whose the crowd is, and how many callbacks at once each may have.
+const TENANTS: [(&str, u32); 4] = [("north", 16), ("east", 32), ("south", 64), ("west", 64)];
+
+/// How long a callback takes: so many at once can be seen.
+const TAKES: Duration = Duration::from_millis(2);
+
+/// How much longer than alone it may take, if that is more than twice as long.
+const OR_LONGER_BY: Duration = Duration::from_millis(20);
+
+/// From the moment to the first callback.
+const ON_TIME: Duration = Duration::from_secs(1);
+
+/// What the crowd's pace must be, of that of plain deliveries. Firing has half of the writer's time, so that others can go on.
+const OF_PLAIN: f64 = 0.4;
+
+/// Events of one request.
+const BATCH: usize = 100;
+
+/// How many are created to see how long that takes.
+const SAMPLE: usize = 500;
+
+/// Between the end of filling and the moment: the gateway starts, and does what it does at first.
+const BEFORE: Duration = Duration::from_secs(8);
+
+/// Lets them fall due.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let mut findings = Findings::new(format!(
+        "{} reminders of {} tenants due at the same moment",
+        size.reminders,
+        TENANTS.len()
+    ));
+    let crowd = Receiver::builder().recording(Recording::Visits { at_most: 2_000_000 }).start()?;
+    let receiver = Receiver::builder().recording(Recording::Off).start()?;
+    let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
+    let folder = Folder::open(site.gateway.data())?;
+    let tenants = TENANTS
+        .map(|(name, at_once)| {
+            crowd.set(&path(name), Manner::after(200, TAKES));
+            crowd.set(&plain(name), Manner::after(200, TAKES));
+            let rules = ReminderRules { max_in_flight: Some(at_once), ..ReminderRules::default() };
+            folder.add_tenant(name, rules)
+        })
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    folder.add_tenant("shop", ReminderRules::default())?;
+    folder.close();
+    site.gateway.start_again()?;
+    let healthy = site.add_healthy("shop", 1, &[])?;
+    let event = Event::new("shop", "order.paid");
+    site.measure(&event, size.per_second, size.time / 5, &healthy)?;
+    let alone = site.measure(&event, size.per_second, size.time, &healthy)?;
+    let plain_rate = plain_deliveries(&site, &crowd, size)?;
+
+    site.gateway.ask_to_stop()?;
+    site.gateway.wait_for_end(PATIENCE)?;
+    let (moment, reminders) = fill(&site, &crowd, &tenants, size)?;
+    site.gateway.start_again()?;
+    site.measure(&event, size.per_second, size.time / 10, &healthy)?;
+    let is_early = times::now() < moment;
+    ensure!(is_early, "the machine is too slow: the gateway was not ready at the moment");
+    findings.exactly("callbacks before the moment", seen(&crowd).0, 0);
+
+    site.until("the first callback", PATIENCE, |_| Ok(seen(&crowd).0 > 0))?;
+    let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
+    let done_meanwhile = seen(&crowd).0;
+    let limit = Instant::now() + 10 * PATIENCE;
+    site.until("all callbacks", limit.duration_since(Instant::now()), |_| {
+        Ok(seen(&crowd).1 >= reminders.len() as u64)
+    })?;
+    site.until("nothing waits", PATIENCE, |site| Ok(site.metric("breakerbox_backlog_deliveries")? < 1.0))?;
+
+    let (runs, start) = (Runs::of(&reminders, 1), times::start_of(&crowd));
+    let paths = TENANTS.map(|(name, _)| path(name));
+    let came = runs.came(&crowd, &paths.each_ref().map(String::as_str));
+    let mut lags: Vec<_> = came.first().map(|(_, at)| times::lag(moment, start, at)).collect();
+    lags.sort();
+    let (first, last) = (lags.first().context("none came")?, lags.last().context("none came")?);
+    findings.within("from the moment to the first callback", *first, ON_TIME, size.judged);
+    findings.note("from the moment to the last", Millis(*last));
+    let rate = rate(lags.len() as u64, last.saturating_sub(*first));
+    findings.note("plain deliveries in a second, accepted and delivered", format!("{plain_rate:.0}"));
+    findings.note("callbacks in a second", format!("{rate:.0}"));
+    let ratio = rate / plain_rate.max(1.0);
+    let promised = format!("at least {OF_PLAIN}");
+    findings.hold("of the plain rate", format!("{ratio:.2}"), promised, ratio >= OF_PLAIN || !size.judged);
+    findings.exactly("reminders that did not come", runs.missing(&came), 0);
+    findings.exactly("callbacks that belong to nothing", came.unexpected, 0);
+    findings.exactly("callbacks too many", duplicates(&crowd, &[]).count, 0);
+    for (name, at_once) in TENANTS {
+        let most = crowd.seen(&path(name)).most_in_flight;
+        findings.at_most(&format!("most in flight of {name}"), most, at_once);
+    }
+    alone.compare(&beside, "the crowd", OR_LONGER_BY, size.judged, &mut findings);
+    findings.note("events of the other tenant meanwhile", beside.events);
+    let busy = done_meanwhile < reminders.len() as u64;
+    findings.hold("the crowd was still busy then", busy, true, busy || !size.judged);
+    Ok(findings)
+}
+
+fn path(tenant: &str) -> String {
+    format!("/{tenant}/reminders")
+}
+
+fn plain(tenant: &str) -> String {
+    format!("/{tenant}/plain")
+}
+
+/// Callbacks that came, and those that were answered with success.
+fn seen(crowd: &Receiver) -> (u64, u64) {
+    let seen = TENANTS.map(|(name, _)| crowd.seen(&path(name)));
+    (seen.iter().map(|seen| seen.requests).sum(), seen.iter().map(|seen| seen.delivered).sum())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn rate(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-3)
+}
+
+/// Deliveries in a second, from the first that is submitted to the last that is answered: the same number of lanes, each with
+/// as many in flight.
+fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
+    let mut loads = Vec::new();
+    for (name, at_once) in TENANTS {
+        let settings = json!({"max_in_flight": at_once});
+        site.api().create_endpoint(name, &crowd.url(&plain(name)), &[], &settings)?;
+        let requests = size.plain / TENANTS.len() as u64 / BATCH as u64;
+        let batches = site.api().load_of_batches(&Event { size: 100, ..Event::new(name, "bulk") }, BATCH);
+        loads.push(Load { requests: requests.max(1), connections: 1, ..batches });
+    }
+    let began = Instant::now();
+    let loads = loads.into_iter().map(Load::start).collect::<Result<Vec<_>, _>>()?;
+    let mut wanted = 0;
+    for report in loads.into_iter().map(breakerbox_testkit::load::Running::finish) {
+        ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
+        wanted += report.successes() * BATCH as u64;
+    }
+    let delivered = || TENANTS.iter().map(|(name, _)| crowd.seen(&plain(name)).delivered).sum::<u64>();
+    site.until("plain deliveries", 5 * PATIENCE, |_| Ok(delivered() >= wanted))?;
+    let rate = rate(wanted, began.elapsed());
+    crowd.forget();
+    Ok(rate)
+}
+
+/// Puts all of them into the folder of the stopped gateway. When they are due depends on how long that takes, so a few are
+/// put there first that are due in a year.
+fn fill(
+    site: &Site,
+    crowd: &Receiver,
+    tenants: &[TenantId],
+    size: Size,
+) -> Result<(Timestamp, Vec<ReminderId>)> {
+    let folder = Folder::open(site.gateway.data())?;
+    let new = |number: usize, at: Timestamp| {
+        let tenant = &tenants[number % tenants.len()];
+        // Each has a URL of its own, and the receiver counts them by tenant.
+        New::once(tenant, crowd.url(&format!("{}?reminder={number}", path(tenant.as_str()))), at)
+    };
+    let (began, next_year) = (Instant::now(), times::now() + Duration::from_secs(365 * 86_400));
+    folder.add((0..SAMPLE).map(|number| new(number, next_year)))?;
+    let share = u32::try_from(size.reminders / SAMPLE + 1).unwrap_or(u32::MAX);
+    let moment = times::now() + began.elapsed() * share * 2 + BEFORE;
+    let reminders = folder.add((0..size.reminders).map(|number| new(number, moment)))?;
+    folder.close();
+    ensure!(times::now() < moment, "the machine is too slow: filling took until after the moment");
+    Ok((moment, reminders))
+}

@@ -1,0 +1,34 @@
+//! The circuit of a tenant's reminders, as the API shows it.
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+
+use crate::gateway::site::Site;
+
+/// Where the circuit of all reminders of a tenant is.
+fn place(tenant: &str) -> String {
+    format!("/v1/circuits/cir_{}", URL_SAFE_NO_PAD.encode(format!("{tenant}/reminders")))
+}
+
+/// The circuit: its state, its window, its policy.
+pub(super) fn circuit(site: &Site, tenant: &str) -> Result<Value> {
+    Ok(site.api().get(&place(tenant))?)
+}
+
+/// Its state.
+pub(super) fn state(circuit: &Value) -> String {
+    circuit.get("state").and_then(Value::as_str).unwrap_or("unknown").to_owned()
+}
+
+/// What happened to it, the newest first.
+pub(super) fn history(site: &Site, tenant: &str) -> Result<Vec<Value>> {
+    let answer = site.api().get(&format!("{}/history", place(tenant)))?;
+    answer.get("items").and_then(Value::as_array).cloned().context("a listing has items")
+}
+
+/// A word of a change.
+pub(super) fn word(change: &Value, name: &str) -> String {
+    change.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,142 @@
+//! Many callbacks in a second of one tenant: each of them is in the window of its circuit, once. With a limit of one failure more
+//! than there were, the circuit stays closed; one more failure, and it opens.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use breakerbox_gateway::delivery::RetrySchedule;
+use breakerbox_gateway::objects::{ReminderRules, TenantId};
+use breakerbox_testkit::gateway::Settings;
+use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+
+use super::circuits::{circuit, history, state, word};
+use super::folder::{Folder, New, rules};
+use super::times;
+use crate::gateway::findings::Findings;
+use crate::gateway::site::{PATIENCE, Site};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Callbacks that succeed.
+    pub good: u64,
+    /// Callbacks that fail.
+    pub bad: u64,
+    /// Whether the rate is judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self { good: 40_000, bad: 20_000, judged: true };
+    /// A twentieth.
+    pub const SMALL: Self = Self { good: 1_400, bad: 700, judged: false };
+}
+
+/// Callbacks in a second, at the least.
+const RATE: f64 = 1_000.0;
+
+/// How many callbacks at once.
+const AT_ONCE: u32 = 64;
+
+/// How long a callback takes.
+const TAKES: Duration = Duration::from_millis(1);
+
+/// What latencies may differ by for each call: they are written down to the microsecond.
+const ROUNDING: f64 = 1e-6;
+
+const TENANT: &str = "shop";
+const GOOD: &str = "/good";
+const BAD: &str = "/bad";
+/// The last one that fails: it hangs until all others are counted.
+const LAST: &str = "/last";
+
+/// Counts.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let mut findings = Findings::new(format!(
+        "counters: {} callbacks of one tenant, of which {} fail, and a limit of {} failures",
+        size.good + size.bad,
+        size.bad,
+        size.bad + 1
+    ));
+    let receiver = Receiver::builder().recording(Recording::Off).start()?;
+    receiver.set(GOOD, Manner::after(200, TAKES));
+    receiver.set(BAD, Manner::after(500, TAKES));
+    receiver.set(LAST, Manner::Hang);
+    let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
+    let folder = Folder::open(site.gateway.data())?;
+    // A window that nothing leaves while this goes on, and no other rule that could hold.
+    let policy = json!({"window": "1h", "failures": size.bad + 1, "mean_latency": "1h", "cool_off": "1h",
+        "cool_off_max": "1h", "jitter": 0});
+    let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * PATIENCE));
+    let tenant = folder.add_tenant(TENANT, ReminderRules { retry, timeout, ..rules(policy, AT_ONCE) })?;
+    folder.add([new(&site, &tenant, LAST, 0)])?;
+    let all = (0..size.good + size.bad).map(|number| {
+        // In turns, as far as there are both.
+        let bad_until = |number: u64| number * size.bad / (size.good + size.bad);
+        let is_bad = bad_until(number + 1) > bad_until(number);
+        new(&site, &tenant, if is_bad { BAD } else { GOOD }, number)
+    });
+    folder.add(all)?;
+    folder.close();
+    site.gateway.start_again()?;
+
+    let requests = |site: &Site| site.receiver.seen(GOOD).requests + site.receiver.seen(BAD).requests;
+    site.until("the first callback", PATIENCE, |site| Ok(requests(site) > 0))?;
+    let began = Instant::now();
+    let wanted = size.good + size.bad;
+    let limit = 10 * PATIENCE;
+    site.until("all callbacks", limit, |site| Ok(requests(site) >= wanted))?;
+    let took = began.elapsed();
+    // But for the one that hangs.
+    site.until("all are settled", PATIENCE, |site| Ok(site.metric("breakerbox_backlog_deliveries")? < 2.0))?;
+    findings.exactly("callbacks that hang meanwhile", site.receiver.seen(LAST).in_flight, 1);
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let rate = wanted as f64 / took.as_secs_f64().max(1e-3);
+    let holds = rate >= RATE || !size.judged;
+    findings.hold("callbacks in a second", format!("{rate:.0}"), format!("at least {RATE}"), holds);
+    findings.exactly("good answers, says the receiver", site.receiver.seen(GOOD).delivered, size.good);
+    findings.exactly("bad answers, says the receiver", site.receiver.seen(BAD).requests, size.bad);
+
+    let shown = circuit(&site, TENANT)?;
+    let count = |name: &str| -> Result<u64> {
+        let found = shown.pointer(&format!("/window/{name}")).and_then(Value::as_u64);
+        found.with_context(|| format!("the window has no {name}: {shown}"))
+    };
+    findings.exactly("successes in the window", count("successes")?, size.good);
+    findings.exactly("failures in the window", count("failures")?, size.bad);
+    let mean = shown.pointer("/window/mean_latency_ms").and_then(Value::as_f64).context("no mean latency")?;
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let calls = wanted as f64;
+    let (sum, written) = (mean / 1_000.0 * calls, latencies_written(&site)?);
+    let differ = (sum - written).abs();
+    let promised = format!("{written:.3}, of all attempts that were written down");
+    findings.hold("latencies in the window, s", format!("{sum:.3}"), promised, differ <= calls * ROUNDING);
+    findings.exactly("with one failure less than its limit it is", state(&shown), "closed".into());
+    findings.exactly("changes of its circuit until then", history(&site, TENANT)?.len(), 0);
+
+    site.receiver.set(LAST, Manner::status(500));
+    site.until("it opens", PATIENCE, |site| Ok(state(&circuit(site, TENANT)?) == "open"))?;
+    site.until("it is written down", PATIENCE, |site| Ok(!history(site, TENANT)?.is_empty()))?;
+    let changes = history(&site, TENANT)?;
+    findings.exactly("with one failure more it opens, by", word(&changes[0], "cause"), "failures".into());
+    Ok(findings)
+}
+
+/// A reminder that is due as soon as there is a gateway.
+fn new(site: &Site, tenant: &TenantId, path: &str, number: u64) -> New {
+    New::once(tenant, site.receiver.url(&format!("{path}?reminder={number}")), times::now())
+}
+
+/// The latencies of all attempts that were written down, in seconds: what the gateway says of itself in another place.
+fn latencies_written(site: &Site) -> Result<f64> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let connection = Connection::open_with_flags(site.gateway.data().join("breakerbox.db"), flags)?;
+    Ok(connection.query_row("SELECT sum(latency) / 1e6 FROM attempts", [], |row| row.get(0))?)
+}

@@ -1,0 +1,137 @@
+//! A gateway's data folder while no gateway has it: tenants and reminders are put there through the library. A million takes a
+//! minute so, and what is put there is what the API would have put there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakerbox::Timestamp;
+use breakerbox_gateway::objects::{
+    Backlog, Priority, Reminder, ReminderId, ReminderRules, ReminderSettings, TenantId, TenantSettings,
+};
+use breakerbox_gateway::queue::records::{NewReminder, NewTenant, Reminders, Tenants};
+use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
+use breakerbox_gateway::queue::{Defaults, RecordsError};
+use breakerbox_gateway::reminder::{CatchUp, Repeat, Schedule};
+use breakerbox_gateway::secrets::KeySource;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::Runtime;
+
+/// How many reminders are created at the same time: they share a commit.
+const AT_ONCE: usize = 512;
+
+/// Nobody's limit is to be met here.
+const ROOMY: Backlog = Backlog { count: 100_000_000, bytes: 1 << 40 };
+
+/// A data folder that no gateway has.
+pub(super) struct Folder {
+    pub(super) runtime: Runtime,
+    pub(super) database: Database,
+    pub(super) records: SqliteRecords,
+}
+
+/// A reminder to put there.
+#[derive(Clone, Debug)]
+pub(super) struct New {
+    /// Whose.
+    pub(super) tenant: TenantId,
+    /// Who is called.
+    pub(super) url: String,
+    /// The first run.
+    pub(super) first_at: Timestamp,
+    /// None: there is one run.
+    pub(super) every: Option<Duration>,
+    /// No run is due after this.
+    pub(super) ends_at: Option<Timestamp>,
+    /// None: as the tenant says.
+    pub(super) catch_up: Option<CatchUp>,
+}
+
+impl New {
+    /// One that runs once.
+    pub(super) fn once(tenant: &TenantId, url: String, at: Timestamp) -> Self {
+        Self { tenant: tenant.clone(), url, first_at: at, every: None, ends_at: None, catch_up: None }
+    }
+
+    /// One that runs so often, so many times.
+    pub(super) fn repeated(
+        tenant: &TenantId,
+        url: String,
+        first_at: Timestamp,
+        every: Duration,
+        times: u32,
+    ) -> Self {
+        let ends_at = Some(first_at + every * times.saturating_sub(1));
+        Self { tenant: tenant.clone(), url, first_at, every: Some(every), ends_at, catch_up: None }
+    }
+
+    fn reminder(self) -> Result<NewReminder> {
+        let Self { tenant, url, first_at, every, ends_at, catch_up } = self;
+        let settings = ReminderSettings {
+            reference: None,
+            url: url.parse()?,
+            content_type: "application/json".into(),
+            priority: Priority::Medium,
+            schedule: Schedule {
+                first_at,
+                repeat: every.map_or(Repeat::Once, Repeat::Every),
+                ends_at,
+                max_runs: None,
+            },
+            catch_up,
+            expires_after: None,
+        };
+        Ok(NewReminder { tenant, settings, payload: r#"{"order":"12345678"}"#.into() })
+    }
+}
+
+impl Folder {
+    /// Opens the folder, or makes it.
+    pub(super) fn open(data: &Path) -> Result<Self> {
+        std::fs::create_dir_all(data)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let database = Database::open(data, Options::default())?;
+        let sealed = runtime.block_on(SqliteRecords::anything_sealed(&database))?;
+        let keyring = KeySource::in_folder(data).keyring(sealed)?;
+        let opened = SqliteRecords::open(database.clone(), keyring, Defaults::default());
+        let records = runtime.block_on(opened)?;
+        Ok(Self { runtime, database, records })
+    }
+
+    /// Adds a tenant whose reminders go by these rules, with room for all that a proof may want.
+    pub(super) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
+        let id: TenantId = name.parse()?;
+        let mut settings = TenantSettings::new(name);
+        settings.backlog = Some(ROOMY);
+        settings.reminders = ReminderRules { limit: Some(ROOMY), ..rules };
+        let new = NewTenant { id: id.clone(), settings, secret: None };
+        self.runtime.block_on(self.records.create_tenant(new))?;
+        Ok(id)
+    }
+
+    /// Adds reminders, and says their names in the same order.
+    pub(super) fn add(&self, reminders: impl IntoIterator<Item = New>) -> Result<Vec<ReminderId>> {
+        let create = |new: New| async {
+            Ok::<_, anyhow::Error>(self.records.create_reminder(new.reminder()?).await?.id)
+        };
+        let all = stream::iter(reminders).map(create).buffered(AT_ONCE).try_collect();
+        self.runtime.block_on(all).context("reminders could not be created")
+    }
+
+    /// A reminder as it is now.
+    pub(super) fn reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError> {
+        self.runtime.block_on(self.records.reminder(id))
+    }
+
+    /// Closes it, so that a gateway can have it.
+    pub(super) fn close(self) {
+        let Self { runtime, database, records } = self;
+        drop(records);
+        runtime.block_on(database.close());
+    }
+}
+
+/// Rules with this policy.
+pub(super) fn rules(policy: serde_json::Value, max_in_flight: u32) -> ReminderRules {
+    ReminderRules { policy: Some(policy), max_in_flight: Some(max_in_flight), ..ReminderRules::default() }
+}

@@ -1,0 +1,343 @@
+//! A tenant's callbacks get slow, or fail: its circuit opens at the outcome that goes beyond its limit, its runs are parked, one
+//! probe at a time tests it, and after its recovery everything fires as `catch_up` says. Another tenant notices nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use breakerbox::Timestamp;
+use breakerbox_gateway::delivery::RetrySchedule;
+use breakerbox_gateway::objects::{ReminderId, ReminderRules, ReminderState, TenantId};
+use breakerbox_gateway::reminder::CatchUp;
+use breakerbox_testkit::gateway::{Event, Settings};
+use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+
+use super::circuits::{circuit, history, state, word};
+use super::folder::{Folder, New, rules};
+use super::runs::{Expected, Runs};
+use super::times;
+use crate::gateway::findings::{Findings, Millis};
+use crate::gateway::site::{PATIENCE, Site};
+
+/// What is wrong with the callbacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// They take longer than the mean that is allowed.
+    Slow,
+    /// They fail more often than is allowed.
+    Failing,
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// What is wrong.
+    pub trouble: Trouble,
+    /// Reminders of the tenant in trouble, half of each way to catch up, each due every second.
+    pub reminders: usize,
+    /// How often each is due.
+    pub occurrences: u32,
+    /// Probes that must have been seen before it recovers.
+    pub probes: u64,
+    /// For how long the other tenant is looked at, alone and beside the trouble.
+    pub time: Duration,
+    /// Its events in a second.
+    pub per_second: f64,
+    /// Whether times are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: [Self; 2] = [Self::full(Trouble::Slow), Self::full(Trouble::Failing)];
+    /// A part.
+    pub const SMALL: [Self; 2] = [Self::small(Trouble::Slow), Self::small(Trouble::Failing)];
+
+    const fn full(trouble: Trouble) -> Self {
+        let (time, per_second) = (Duration::from_secs(20), 100.0);
+        Self { trouble, reminders: 40, occurrences: 20, probes: 8, time, per_second, judged: true }
+    }
+
+    const fn small(trouble: Trouble) -> Self {
+        let (time, per_second) = (Duration::from_secs(1), 20.0);
+        Self { trouble, reminders: 12, occurrences: 4, probes: 2, time, per_second, judged: false }
+    }
+}
+
+impl Trouble {
+    /// The tenant's limits, and a short time until the first probe.
+    fn policy(self, judged: bool) -> Value {
+        let cool_off = if judged { "2s" } else { "500ms" };
+        let mut policy = json!({"cool_off": cool_off, "cool_off_max": cool_off, "jitter": 0});
+        let limits = match self {
+            // An answer that is late is none to a probe.
+            Self::Slow => {
+                json!({"mean_latency": "200ms", "min_calls": 5, "failures": "off", "probe_timeout": "200ms"})
+            }
+            Self::Failing => json!({"failures": 20, "mean_latency": "off"}),
+        };
+        if let (Some(policy), Some(limits)) = (policy.as_object_mut(), limits.as_object()) {
+            policy.extend(limits.clone());
+        }
+        policy
+    }
+
+    /// How many outcomes it takes to be over its limit.
+    const fn limit(self) -> u64 {
+        match self {
+            Self::Slow => 5,
+            Self::Failing => 20,
+        }
+    }
+
+    const fn rule(self) -> &'static str {
+        match self {
+            Self::Slow => "mean_latency",
+            Self::Failing => "failures",
+        }
+    }
+
+    fn manner(self) -> Manner {
+        match self {
+            Self::Slow => Manner::after(200, Duration::from_millis(400)),
+            Self::Failing => Manner::after(500, Duration::from_millis(50)),
+        }
+    }
+}
+
+/// How many callbacks at once.
+const AT_ONCE: u32 = 4;
+
+/// The most that the other tenant's latencies may grow by, as a factor.
+const NOTICED: f64 = 1.5;
+
+/// Reminders of the other tenant.
+const OTHERS: usize = 20;
+
+/// Until the gateway has started.
+const TO_START: Duration = Duration::from_secs(4);
+
+const SECOND: Duration = Duration::from_secs(1);
+const TROUBLED: &str = "troubled";
+const OTHER: &str = "other";
+const CALLBACKS: &str = "/troubled/reminders";
+const OTHER_CALLBACKS: &str = "/other/reminders";
+
+/// Reminders of both.
+struct Filled {
+    /// When those of the tenant in trouble begin.
+    first_at: Timestamp,
+    /// Those that fire each run that was missed.
+    all: Vec<ReminderId>,
+    /// Those that fire the latest.
+    latest: Vec<ReminderId>,
+    others: Others,
+}
+
+/// Reminders of the other tenant: spread over the second, each due every second.
+struct Others {
+    first_at: Timestamp,
+    reminders: Vec<ReminderId>,
+    runs: u32,
+}
+
+/// Brings a tenant into trouble, and looks.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn prove(program: &Path, size: Size) -> Result<Findings> {
+    let trouble = size.trouble;
+    let mut findings =
+        Findings::new(format!("limits of a tenant: {} reminders every second, {trouble:?}", size.reminders));
+    let callbacks = Receiver::builder().recording(Recording::Visits { at_most: 2_000_000 }).start()?;
+    let receiver = Receiver::builder().recording(Recording::Off).start()?;
+    let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
+    callbacks.set(CALLBACKS, trouble.manner());
+    let filled = fill(&site, &callbacks, size)?;
+    site.gateway.start_again()?;
+    let healthy = site.add_healthy(OTHER, 1, &[])?;
+    let event = Event::new(OTHER, "order.paid");
+    site.measure(&event, size.per_second, size.time / 10, &healthy)?;
+    let alone = site.measure(&event, size.per_second, size.time, &healthy)?;
+
+    let limit = filled.first_at.since(times::now()) + PATIENCE;
+    site.until("its circuit opens", limit, |site| Ok(state(&circuit(site, TROUBLED)?) == "open"))?;
+    site.until("what was in flight has ended", PATIENCE, |_| Ok(callbacks.seen(CALLBACKS).in_flight == 0))?;
+    let opened = callbacks.seen(CALLBACKS);
+    callbacks.forget_most();
+    site.until("that is written down", PATIENCE, |site| Ok(!history(site, TROUBLED)?.is_empty()))?;
+    let cause = history(&site, TROUBLED)?.last().map(|change| word(change, "cause")).unwrap_or_default();
+    findings.exactly("opened by", cause, trouble.rule().into());
+    findings.at_least("callbacks until it opened", opened.requests, trouble.limit());
+    let most = trouble.limit() + u64::from(AT_ONCE) - 1;
+    findings.at_most("callbacks until it opened, those in flight too", opened.requests, most);
+
+    let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
+    times::sleep_until(filled.first_at + SECOND * size.occurrences);
+    site.until("so many probes", 2 * PATIENCE, |_| {
+        Ok(callbacks.seen(CALLBACKS).requests >= opened.requests + size.probes)
+    })?;
+    let (outage, recovered) = (callbacks.seen(CALLBACKS), callbacks.start_time().elapsed());
+    callbacks.set(CALLBACKS, Manner::HEALTHY);
+    findings.note("probes while it was open", outage.requests - opened.requests);
+    findings.exactly("the most of them at once", outage.most_in_flight, 1);
+    site.until("all have fired", 2 * PATIENCE, |site| Ok(unfinished(site)? == 0))?;
+    let returned = callbacks.start_time().elapsed();
+    findings.note("from its recovery until all have fired", Millis(returned - recovered));
+    findings.exactly("reminders that stopped", site.metric("breakerbox_reminders_stopped_total")?, 0.0);
+    site.gateway.ask_to_stop()?;
+    site.gateway.wait_for_end(PATIENCE)?;
+    judge_return(&site, &callbacks, &filled, size, recovered, &mut findings)?;
+
+    findings.note("p50 of another tenant's deliveries, before", Millis(alone.p50));
+    findings.note("p50 of another tenant's deliveries, meanwhile", Millis(beside.p50));
+    notice("usual p99 of its deliveries", alone.usual_p99, beside.usual_p99, size.judged, &mut findings);
+    findings.exactly("deliveries of it that did not come", alone.missing + beside.missing, 0);
+    let (before, meanwhile) = filled.others.lags(&callbacks, filled.first_at, recovered);
+    findings.note(
+        "callbacks of its reminders, before and meanwhile",
+        format!("{} and {}", before.len(), meanwhile.len()),
+    );
+    let (before, meanwhile) = (usual_p99(before), usual_p99(meanwhile));
+    notice("usual p99 of its callbacks, after their time", before, meanwhile, size.judged, &mut findings);
+    Ok(findings)
+}
+
+fn notice(what: &str, before: Duration, meanwhile: Duration, judged: bool, findings: &mut Findings) {
+    findings.note(&format!("{what}, before"), Millis(before));
+    findings.within(&format!("{what}, meanwhile"), meanwhile, before.mul_f64(NOTICED), judged);
+}
+
+fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
+    let folder = Folder::open(site.gateway.data())?;
+    let retry = Some(RetrySchedule::new(vec![SECOND; 50])?);
+    let limits = ReminderRules { retry, ..rules(size.trouble.policy(size.judged), AT_ONCE) };
+    let troubled = folder.add_tenant(TROUBLED, limits)?;
+    let other = folder.add_tenant(OTHER, ReminderRules::default())?;
+    let others_first = times::now() + TO_START;
+    let before = size.time * 6 / 5 + 2 * SECOND;
+    let first_at = others_first + before;
+    let occurrences = size.occurrences;
+    let new = |tenant: &TenantId, path: &str, (number, of): (usize, usize), first_at, times| {
+        let url = callbacks.url(&format!("{path}?reminder={number}"));
+        New::repeated(tenant, url, first_at + phase(number, of), SECOND, times)
+    };
+    let half = size.reminders / 2;
+    let troubled = |from: usize, catch_up: CatchUp| {
+        let new = |number: usize| {
+            let place = (from + number, size.reminders);
+            New { catch_up: Some(catch_up), ..new(&troubled, CALLBACKS, place, first_at, occurrences) }
+        };
+        folder.add((0..half).map(new))
+    };
+    let (all, latest) = (troubled(0, CatchUp::All)?, troubled(half, CatchUp::Latest)?);
+    // Longer than anybody looks.
+    let runs = u32::try_from(before.as_secs() + size.time.as_secs()).unwrap_or(0) + 2 * occurrences + 60;
+    let new = |number| new(&other, OTHER_CALLBACKS, (number, OTHERS), others_first, runs);
+    let reminders = folder.add((0..OTHERS).map(new))?;
+    folder.close();
+    Ok(Filled { first_at, all, latest, others: Others { first_at: others_first, reminders, runs } })
+}
+
+/// They are spread over the second.
+fn phase(number: usize, of: usize) -> Duration {
+    let share = |number: usize| u32::try_from(number).unwrap_or(0);
+    SECOND * share(number) / share(of).max(1)
+}
+
+/// Reminders of the tenant in trouble that have something to do.
+fn unfinished(site: &Site) -> Result<i64> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let connection = Connection::open_with_flags(site.gateway.data().join("breakerbox.db"), flags)?;
+    let sql =
+        "SELECT count(*) FROM reminders r JOIN tenants t ON t.row = r.tenant WHERE t.id = ?1 AND r.state = 0";
+    Ok(connection.query_row(sql, [TROUBLED], |row| row.get(0))?)
+}
+
+/// Whether everything that was parked has fired, as each reminder says.
+fn judge_return(
+    site: &Site,
+    callbacks: &Receiver,
+    filled: &Filled,
+    size: Size,
+    recovered: Duration,
+    findings: &mut Findings,
+) -> Result<()> {
+    let everybody: Vec<_> = filled.all.iter().chain(&filled.latest).copied().collect();
+    let came = Runs::of(&everybody, size.occurrences).came(callbacks, &[CALLBACKS]);
+    findings.exactly("callbacks that belong to no run", came.unexpected, 0);
+
+    let runs = Runs::of(&filled.all, size.occurrences);
+    let came = runs.came(callbacks, &[CALLBACKS]);
+    findings.note("catch_up all: runs that were due", runs.count());
+    findings.exactly("catch_up all: lost", runs.missing(&came), 0);
+    findings.exactly("catch_up all: out of order", runs.out_of_order(&came), 0);
+
+    let runs = Runs::of(&filled.latest, size.occurrences);
+    let came = runs.came(callbacks, &[CALLBACKS]);
+    let (mut returned, mut too_many, mut none) = (0, 0, 0);
+    for place in 0..filled.latest.len() {
+        let fired = came.delivered_since(place, recovered);
+        returned += fired;
+        none += usize::from(fired == 0);
+        // A run that was tried before it was parked stands for its own time, so what came after it is one more.
+        too_many += usize::from(fired > 1 + usize::from(came.was_tried_before(place, recovered)));
+    }
+    findings.note("catch_up latest: runs that fired after the recovery", returned);
+    findings.exactly("catch_up latest: reminders that fired nothing", none, 0);
+    findings.exactly("catch_up latest: reminders that fired more than the latest", too_many, 0);
+
+    let folder = Folder::open(site.gateway.data())?;
+    let (mut not_finished, mut not_to_the_end) = (0, 0);
+    for id in everybody {
+        let reminder = folder.reminder(id)?;
+        not_finished += usize::from(reminder.state != ReminderState::Finished);
+        not_to_the_end += usize::from(reminder.last_at != reminder.settings.schedule.ends_at);
+    }
+    folder.close();
+    findings.exactly("reminders that are not finished", not_finished, 0);
+    findings.exactly("reminders whose last time nothing stands for", not_to_the_end, 0);
+    Ok(())
+}
+
+impl Others {
+    /// How late each callback was, in the order of their times: those due before this time, and those from then on.
+    fn lags(
+        &self,
+        callbacks: &Receiver,
+        parted_at: Timestamp,
+        until: Duration,
+    ) -> (Vec<Duration>, Vec<Duration>) {
+        let (runs, start) = (Runs::of(&self.reminders, self.runs), times::start_of(callbacks));
+        let mut lags: Vec<_> = runs
+            .came(callbacks, &[OTHER_CALLBACKS])
+            .first()
+            .filter(|(_, at)| *at < until)
+            .map(|(Expected { reminder, run }, at)| {
+                let due = self.first_at + phase(reminder, self.reminders.len()) + SECOND * (run - 1);
+                (due, times::lag(due, start, at))
+            })
+            .collect();
+        lags.sort();
+        let place = lags.partition_point(|(due, _)| *due < parted_at);
+        let meanwhile = lags.split_off(place);
+        [lags, meanwhile].map(|lags| lags.into_iter().map(|(_, lag)| lag).collect()).into()
+    }
+}
+
+/// The median of the 99th percentiles of ten slices: a moment in which the machine is busy with something else is in one of
+/// them.
+fn usual_p99(lags: Vec<Duration>) -> Duration {
+    let mut slices: Vec<Duration> = lags
+        .chunks(lags.len().div_ceil(10).max(1))
+        .filter_map(|slice| {
+            let mut slice = slice.to_vec();
+            slice.sort();
+            slice.get(slice.len() * 99 / 100).copied()
+        })
+        .collect();
+    slices.sort();
+    slices.get(slices.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,114 @@
+//! The ledger of runs: which were to come, which came, how often, and in which order. By `webhook-id`, which is the reminder's
+//! and the number of the run.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use breakerbox_gateway::objects::{ReminderId, RunId};
+use breakerbox_testkit::receiver::{IdHash, Receiver};
+
+/// What is known of a run that was to come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Expected {
+    /// The place of its reminder in the list.
+    pub(super) reminder: usize,
+    /// Its number, from 1.
+    pub(super) run: u32,
+}
+
+/// The runs that were to come.
+pub(super) struct Runs {
+    expected: HashMap<IdHash, Expected>,
+    reminders: usize,
+    each: u32,
+}
+
+/// What came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Came {
+    /// For each reminder and run when it first came, and when it was first answered with success.
+    first: HashMap<Expected, (Duration, Option<Duration>)>,
+    /// Requests.
+    pub(super) requests: usize,
+    /// Requests that belong to no run that was to come.
+    pub(super) unexpected: usize,
+}
+
+impl Runs {
+    /// So many of each of these reminders.
+    pub(super) fn of(reminders: &[ReminderId], each: u32) -> Self {
+        let mut expected = HashMap::with_capacity(reminders.len() * each as usize);
+        for (place, reminder) in reminders.iter().enumerate() {
+            for number in 1..=each {
+                let id = RunId { reminder: *reminder, number }.to_string();
+                expected.insert(IdHash::of(id.as_bytes()), Expected { reminder: place, run: number });
+            }
+        }
+        Self { expected, reminders: reminders.len(), each }
+    }
+
+    /// How many were to come.
+    pub(super) fn count(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// What came to these paths.
+    pub(super) fn came(&self, receiver: &Receiver, paths: &[&str]) -> Came {
+        let paths: Vec<u32> = paths.iter().map(|path| receiver.number(path)).collect();
+        let mut came = Came::default();
+        receiver.with_visits(|visits| {
+            for visit in visits.iter().filter(|visit| paths.contains(&visit.endpoint)) {
+                came.requests += 1;
+                let Some(expected) = self.expected.get(&visit.id) else {
+                    came.unexpected += 1;
+                    continue;
+                };
+                let (_, delivered) = came.first.entry(*expected).or_insert((visit.at(), None));
+                if visit.is_delivered() {
+                    delivered.get_or_insert(visit.at());
+                }
+            }
+        });
+        came
+    }
+
+    /// How many are missing: nobody answered them with success.
+    pub(super) fn missing(&self, came: &Came) -> usize {
+        self.count() - came.first.values().filter(|(_, delivered)| delivered.is_some()).count()
+    }
+
+    /// Runs that came before the one before them was answered with success.
+    pub(super) fn out_of_order(&self, came: &Came) -> usize {
+        let place = |reminder, run| came.first.get(&Expected { reminder, run });
+        let is_early = |reminder, run| match (place(reminder, run), place(reminder, run + 1)) {
+            (Some((_, Some(before))), Some((after, _))) => after < before,
+            (_, Some(_)) => true,
+            (_, None) => false,
+        };
+        let all = (0..self.reminders).flat_map(|reminder| (1..self.each).map(move |run| (reminder, run)));
+        all.filter(|(reminder, run)| is_early(*reminder, *run)).count()
+    }
+}
+
+impl Came {
+    /// When each run first came.
+    pub(super) fn first(&self) -> impl Iterator<Item = (Expected, Duration)> {
+        self.first.iter().map(|(expected, (at, _))| (*expected, *at))
+    }
+
+    /// Runs of a reminder that were answered with success from this time on.
+    pub(super) fn delivered_since(&self, reminder: usize, since: Duration) -> usize {
+        let is_one = |(expected, (_, delivered)): &(&Expected, &(Duration, Option<Duration>))| {
+            expected.reminder == reminder && delivered.is_some_and(|at| at >= since)
+        };
+        self.first.iter().filter(is_one).count()
+    }
+    /// Whether a run of a reminder came before this time and was answered with success only after it.
+    pub(super) fn was_tried_before(&self, reminder: usize, until: Duration) -> bool {
+        self.first.iter().any(|(expected, (at, delivered))| {
+            expected.reminder == reminder
+                && *at < until
+                && delivered.is_none_or(|delivered| delivered >= until)
+        })
+    }
+}

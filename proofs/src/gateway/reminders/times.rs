@@ -1,0 +1,30 @@
+//! One time line for what happens in three clocks: schedules go by the wall clock, the receiver counts from its start, and the
+//! proof sleeps by the monotonic clock.
+
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use breakerbox::Timestamp;
+use breakerbox_testkit::receiver::Receiver;
+
+/// Now, by the wall clock.
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// When a receiver started, by the wall clock.
+pub(super) fn start_of(receiver: &Receiver) -> Timestamp {
+    let micros = u64::try_from(receiver.start_time().elapsed().as_micros()).unwrap_or(0);
+    Timestamp::from_micros(now().as_micros().saturating_sub(micros))
+}
+
+/// Waits until this time.
+pub(super) fn sleep_until(at: Timestamp) {
+    thread::sleep(at.since(now()));
+}
+
+/// How far a schedule is behind: from when something was due to when it came, zero if it came too early.
+pub(super) fn lag(due: Timestamp, start: Timestamp, at: Duration) -> Duration {
+    (start + at).since(due)
+}
