@@ -4,8 +4,9 @@
 //! takes the transaction with it: the others are done again without it. If the commit fails, all of them hear why, nothing
 //! is changed, and the thread goes on.
 //!
-//! What is in memory follows the disk: hooks run after the commit and before the next job, and a job that has any is the
-//! last of its transaction. So whoever decides by memory never sees what is not durable, and never misses what is.
+//! What is in memory follows the disk: hooks run after the commit and before the next job, and a job that changes memory is the
+//! last of its transaction. So whoever decides by memory never sees what is not durable, and never misses what is. A hook that
+//! only tells somebody changes nothing that a job goes by, so such jobs share a transaction as others do.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,8 +25,12 @@ use super::line::Line;
 use crate::objects::{Id, LaneId};
 use crate::queue::QueueError;
 
-/// What is done in memory once the transaction is durable.
-pub(super) type Hook = Box<dyn FnOnce() + Send>;
+/// What is done once the transaction is durable.
+pub(super) struct Hook {
+    call: Box<dyn FnOnce() + Send>,
+    /// Jobs go by what it changes: the next one must come after it.
+    changes_memory: bool,
+}
 
 /// A transaction that is being written.
 pub struct Writing<'w> {
@@ -56,7 +61,13 @@ impl Writing<'_> {
     /// Does this in memory once the transaction is durable, before the next job runs and before anybody gets an answer. It
     /// must be quick. If the transaction fails it is never called.
     pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
-        self.hooks.push(Box::new(hook));
+        self.hooks.push(Hook { call: Box::new(hook), changes_memory: true });
+    }
+
+    /// Tells somebody once the transaction is durable, before anybody gets an answer. It must be quick, and change nothing that
+    /// a job goes by: others may share the transaction. If that fails it is never called.
+    pub fn tell_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
+        self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
     }
 
     /// Closes the lane of an endpoint that is deleted in this transaction: nothing is leased from it any more. What waits in it
@@ -114,7 +125,7 @@ impl Writer {
                 }
                 self.ledger.settled();
                 for hook in hooks {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.call)) {
                         tracing::error!(panic = text_of(&*panic), "a hook after a commit panicked");
                     }
                 }
@@ -167,13 +178,14 @@ impl Writer {
         self.execute("BEGIN IMMEDIATE").map_err(all)?;
         let now = self.clock.now();
         while let Some(mut job) = group.pop_front() {
+            let before = hooks.len();
             let mut writing = Writing { connection: &self.connection, ledger: &mut self.ledger, now, hooks };
             let outcome = catch_unwind(AssertUnwindSafe(|| job.run(&mut writing)))
                 .unwrap_or_else(|panic| Err(QueueError::Panicked(text_of(&*panic))));
             ran.push(job);
             match outcome {
-                Ok(()) if hooks.is_empty() => {}
-                Ok(()) => break,
+                Ok(()) if hooks[before..].iter().any(|hook| hook.changes_memory) => break,
+                Ok(()) => {}
                 Err(error) if is_for_all(&error) => return Err(Broken::ForAll(error)),
                 Err(error) => return Err(Broken::ByJob(error)),
             }

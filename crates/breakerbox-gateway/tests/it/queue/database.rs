@@ -1,12 +1,17 @@
 //! The file itself: who may open it, what a commit takes along, what a failure leaves behind.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::objects::{Priority, TenantId};
-use breakerbox_gateway::queue::sqlite::{Database, NEWEST, OpenError, Options, Schema, SqliteQueue};
-use breakerbox_gateway::queue::{AcceptError, HandOver, Next, Queue, QueueError, Settled};
+use breakerbox_gateway::objects::{Priority, ReminderSettings, TenantId, TenantSettings};
+use breakerbox_gateway::queue::records::{NewReminder, NewTenant, Reminders, Tenants};
+use breakerbox_gateway::queue::sqlite::{
+    Database, NEWEST, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
+};
+use breakerbox_gateway::queue::{AcceptError, Defaults, HandOver, Next, Queue, QueueError, Settled};
+use breakerbox_gateway::reminder::{Repeat, Schedule};
+use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use tokio::task::JoinSet;
 
 use super::rig::{LEASE, Rig, Verbs, acme, batch, event};
@@ -301,6 +306,61 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     }
     let refused = queue.accept(batch(vec![])).await;
     assert!(matches!(refused, Err(AcceptError::UnknownTenant(_))), "there is room again: {refused:?}");
+}
+
+/// A commit is an fsync: whoever schedules many at once pays for a few.
+#[tokio::test]
+async fn reminders_that_are_created_together_share_a_commit_and_a_change_of_memory_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let commits = Arc::new(Mutex::new(Vec::new()));
+    let mut options = Options::default();
+    let seen = Arc::clone(&commits);
+    options.on_commit = Some(Arc::new(move |jobs, _| seen.lock().unwrap().push(jobs)));
+    let database = Database::open(folder.path(), options).unwrap();
+    let keyring = Keyring::new(&MasterKey::random());
+    let records = SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.unwrap();
+    let tenant = |name: &str| NewTenant {
+        id: name.parse().unwrap(),
+        settings: TenantSettings::new(name),
+        secret: None,
+    };
+    records.create_tenant(tenant("acme")).await.unwrap();
+
+    let barrier = hold(&database).await;
+    commits.lock().unwrap().clear();
+    let mut writes = JoinSet::new();
+    for number in 0..20 {
+        let records = records.clone();
+        writes.spawn(async move { records.create_reminder(reminder(number)).await.map(drop) });
+    }
+    tokio::task::yield_now().await;
+    let (other, tenant) = (records.clone(), tenant("beta"));
+    writes.spawn(async move { other.create_tenant(tenant).await.map(drop) });
+    tokio::task::yield_now().await;
+    let last = records.clone();
+    writes.spawn(async move { last.create_reminder(reminder(20)).await.map(drop) });
+    tokio::task::yield_now().await;
+    barrier.wait();
+    while let Some(written) = writes.join_next().await {
+        written.unwrap().unwrap();
+    }
+    // The one that held the others up, the twenty and the tenant, and what came after the tenant.
+    assert_eq!(*commits.lock().unwrap(), [1, 21, 1]);
+    database.close().await;
+}
+
+fn reminder(number: u32) -> NewReminder {
+    let first_at = breakerbox_core::Timestamp::from_millis(4_000_000_000_000);
+    let settings = ReminderSettings {
+        reference: None,
+        url: format!("https://a.example/{number}").parse().unwrap(),
+        content_type: "application/json".into(),
+        priority: Priority::Medium,
+        schedule: Schedule { first_at, repeat: Repeat::Once, ends_at: None, max_runs: None },
+        catch_up: None,
+        expires_after: None,
+    };
+    NewReminder { tenant: "acme".parse().unwrap(), settings, payload: "{}".into() }
 }
 
 /// A lazy job is done although nobody else comes.

@@ -35,7 +35,7 @@ pub(super) fn create(
 /// The scheduler looks again after the commit.
 pub(super) fn ring(records: &SqliteRecords, writing: &mut Writing<'_>) {
     let directory = Arc::clone(&records.directory);
-    writing.after_commit(move || directory.reminders_changed());
+    writing.tell_after_commit(move || directory.reminders_changed());
 }
 
 /// Whether the tenant's limit and the disk have room for so many more, with so many bytes.
