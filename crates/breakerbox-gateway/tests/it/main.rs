@@ -17,6 +17,7 @@ mod hostile;
 mod hostile_receivers;
 mod hostile_tls;
 mod https;
+mod limits;
 mod listen;
 mod metrics;
 mod permits;
