@@ -12,7 +12,7 @@
 //! What people do to reminders is in [`records`](super::records).
 
 pub(super) mod kept;
-mod look;
+pub(super) mod look;
 pub(super) mod prune;
 pub(super) mod runs;
 mod steps;
