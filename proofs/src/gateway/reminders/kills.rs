@@ -85,7 +85,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
 
     let (mut kills, mut slowest, mut between, mut unsent) = (Vec::new(), Duration::ZERO, 0, 0);
     for number in 0..size.kills {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             times::sleep_until(next_after(first_at, times::now()));
             thread::sleep(choices.time(AIM));
         } else {
@@ -139,7 +139,7 @@ fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp
     let new = |number: usize| {
         let share = u32::try_from(number).unwrap_or(0);
         let count = u32::try_from(size.reminders).unwrap_or(1).max(1);
-        let phase = if number % 2 == 0 { Duration::ZERO } else { SECOND * share / count };
+        let phase = if number.is_multiple_of(2) { Duration::ZERO } else { SECOND * share / count };
         let url = receiver.url(&format!("{PATH}?reminder={number}"));
         New::repeated(&tenant, url, first_at + phase, SECOND, size.runs)
     };
