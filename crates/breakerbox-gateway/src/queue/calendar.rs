@@ -101,6 +101,8 @@ pub struct Decided {
     pub last_at: Option<Timestamp>,
     /// What comes next.
     pub act: Act,
+    /// Whether a run that is fired stands for the latest occurrence until it is sent.
+    pub latest: bool,
 }
 
 /// What comes next for a reminder.

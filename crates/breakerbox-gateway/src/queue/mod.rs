@@ -44,6 +44,7 @@ pub use self::records::{Records, RecordsError};
 use crate::objects::{
     Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, RunId, TenantId,
 };
+use crate::reminder::{Missed, Schedule};
 
 /// The hot path of a queue.
 #[async_trait]
@@ -274,19 +275,29 @@ pub struct Leased {
 }
 
 /// The run of a reminder, as it is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeasedRun {
     /// Which.
     pub id: RunId,
     /// The occurrence that it was fired for.
     pub scheduled_at: Timestamp,
+    /// If it was not sent yet and stands for the latest occurrence when it is: when those are.
+    pub latest_of: Option<Arc<Schedule>>,
+}
+
+impl LeasedRun {
+    /// The later occurrence that it stands for if it is sent now; none: the one that it was fired for.
+    #[must_use]
+    pub fn stands_for(&self, now: Timestamp) -> Option<Missed> {
+        self.latest_of.as_ref()?.latest(Some(self.scheduled_at), now)
+    }
 }
 
 impl Leased {
     /// The `webhook-id` of its requests: the same on every retry and resend.
     #[must_use]
     pub fn webhook_id(&self) -> String {
-        self.run.map_or_else(|| self.event.to_string(), |run| run.id.to_string())
+        self.run.as_ref().map_or_else(|| self.event.to_string(), |run| run.id.to_string())
     }
 }
 
@@ -301,6 +312,8 @@ pub struct Settle {
     pub attempt: Attempt,
     /// What comes next.
     pub next: Next,
+    /// A run of a reminder that was sent later than it was due, and stands for this occurrence.
+    pub stands_for: Option<Missed>,
 }
 
 /// What comes next for a delivery.

@@ -18,9 +18,10 @@ impl Looked {
     /// What comes next.
     #[must_use]
     pub fn decide(&self, tenant: TenantSays, now: Timestamp) -> Decided {
+        let catch_up = self.catch_up.unwrap_or(tenant.catch_up);
         let standing = Standing {
             schedule: self.schedule.clone(),
-            catch_up: self.catch_up.unwrap_or(tenant.catch_up),
+            catch_up,
             when_failed: tenant.when_failed,
             runs: self.runs,
             last: self.last_at,
@@ -34,7 +35,13 @@ impl Looked {
             (OpenRun::None, Some(Asked::RunNow)) => {
                 // It stands for no occurrence: those go on as if it had not been.
                 let fire = Step::Fire { run: self.runs.saturating_add(1), scheduled_at: now, skipped: 0 };
-                return self.decided(standing.last, Act::Step(fire));
+                return Decided {
+                    id: self.id,
+                    turn: self.turn,
+                    last_at: standing.last,
+                    act: Act::Step(fire),
+                    latest: false,
+                };
             }
             (OpenRun::None, Some(Asked::Resume)) if self.is_active => {
                 (standing.last_when_resumed(now), Act::Step(standing.resumed(now)))
@@ -42,14 +49,11 @@ impl Looked {
             (OpenRun::None, _) if self.is_active => (standing.last, Act::Step(standing.due(now))),
             _ => (standing.last, Act::Rest),
         };
-        match act {
-            Act::Step(Step::Fire { scheduled_at, .. }) => self.decided(Some(scheduled_at), act),
-            act => self.decided(last, act),
-        }
-    }
-
-    fn decided(&self, last_at: Option<Timestamp>, act: Act) -> Decided {
-        Decided { id: self.id, turn: self.turn, last_at, act }
+        let last_at = match act {
+            Act::Step(Step::Fire { scheduled_at, .. }) => Some(scheduled_at),
+            _ => last,
+        };
+        Decided { id: self.id, turn: self.turn, last_at, act, latest: catch_up == CatchUp::Latest }
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
             ("paused", paused, (Act::Rest, Some(minute(11)))),
         ];
         for (what, looked, (act, last_at)) in table {
-            let expected = Decided { id: looked.id, turn: looked.turn, last_at, act };
+            let expected = Decided { id: looked.id, turn: looked.turn, last_at, act, latest: false };
             assert_eq!(looked.decide(SAYS, minute(12)), expected, "{what}");
         }
     }

@@ -46,7 +46,8 @@ impl Dispatch {
         let is_probe = pass.permit.is_probe();
         let timeout = destination.timeout();
         let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));
-        let incoming = match destination.request(&leased, limit, started_at) {
+        let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(started_at));
+        let incoming = match destination.request(&leased, stands_for, limit, started_at) {
             Some(outgoing) => self.courier.send(outgoing).await,
             None => unreadable_url(),
         };
@@ -84,6 +85,7 @@ impl Dispatch {
             lease: leased.lease,
             attempt: attempt(incoming, started_at, is_probe),
             next,
+            stands_for,
         };
         self.settle(&leased, settle).await;
         if ruling.fate == Fate::Gone {

@@ -17,6 +17,7 @@ use crate::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Purpose, RateLimit, SigningSecrets, TenantId,
 };
 use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
+use crate::reminder::Missed;
 use crate::send::{Outgoing, Target};
 
 /// How the gateway names itself to receivers.
@@ -114,14 +115,22 @@ impl Destination {
     }
 
     /// The request of a delivery. None if its URL, which was checked when it was accepted, can't be read any more.
-    pub(super) fn request(&self, leased: &Leased, limit: Duration, now: Timestamp) -> Option<Outgoing> {
+    /// A run of a reminder may stand for a later occurrence than it was fired for.
+    pub(super) fn request(
+        &self,
+        leased: &Leased,
+        stands_for: Option<Missed>,
+        limit: Duration,
+        now: Timestamp,
+    ) -> Option<Outgoing> {
         let target = match &leased.url {
             Some(url) => url.parse().ok()?,
             None => self.target.clone()?,
         };
         let mut headers = self.signed(&leased.webhook_id(), &leased.payload, &leased.content_type, now);
-        if let Some(run) = leased.run {
-            headers.insert(SCHEDULED_AT, text_of(run.scheduled_at));
+        if let Some(run) = &leased.run {
+            let scheduled_at = stands_for.map_or(run.scheduled_at, |missed| missed.latest);
+            headers.insert(SCHEDULED_AT, text_of(scheduled_at));
         }
         Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
     }

@@ -3,6 +3,7 @@
 //!
 //! What has expired is never leased: it is given up on the way. That, too, is bounded.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Epoch, Timestamp};
@@ -13,6 +14,7 @@ use super::columns::{LEASED, content_type_of, id, level, micros, number, parsed,
 use super::job::Command;
 use super::lanes;
 use super::ledger::Held;
+use super::reminders::kept::Kept;
 use super::settle::give_up_expired;
 use super::unheard::Unheard;
 use super::writer::Writing;
@@ -40,7 +42,8 @@ pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDE
 
 pub(super) const WHOLE: &str =
     "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
-        e.kind, e.content_type, e.url, p.payload, e.reminder, e.run, e.scheduled_at
+        e.kind, e.content_type, e.url, p.payload, e.reminder, e.run, e.scheduled_at,
+        CASE WHEN e.latest THEN (SELECT settings FROM reminders WHERE id = e.reminder) END
     FROM deliveries d JOIN events e ON e.id = d.event JOIN payloads p ON p.event = d.event WHERE d.id = ?1";
 
 pub(super) struct ClaimAll {
@@ -184,7 +187,11 @@ fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
 /// The run that a delivery is.
 fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
-    Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?) })
+    // Once it was sent, it stands for what it stood for then.
+    let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
+    let latest_of = schedule.map(|text| Kept::read(14, text)).transpose()?;
+    let latest_of = latest_of.map(|kept| Arc::new(kept.schedule));
+    Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }
 
 /// Leases one delivery.

@@ -27,6 +27,8 @@ pub(super) struct NewRun {
     pub(super) id: RunId,
     pub(super) scheduled_at: Timestamp,
     pub(super) skipped: u32,
+    /// Until it is sent it stands for the latest occurrence.
+    pub(super) latest: bool,
 }
 
 /// Writes an event and its payload.
@@ -34,8 +36,8 @@ pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite:
     connection
         .prepare_cached(
             "INSERT INTO events (id, tenant, kind, content_type, priority, fan_out, size, not_before, expires_at, url,
-                 reminder, run, scheduled_at, skipped)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                 reminder, run, scheduled_at, skipped, latest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
             row.id,
@@ -52,6 +54,7 @@ pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite:
             row.run.map(|run| run.id.number),
             row.run.map(|run| micros(run.scheduled_at)),
             row.run.map(|run| run.skipped),
+            row.run.map(|run| run.latest),
         ])?;
     connection
         .prepare_cached("INSERT INTO payloads (event, payload) VALUES (?1, ?2)")?

@@ -17,6 +17,9 @@ impl Command for Settle {
         let delivery = self.id.number();
         let Some(held) = writing.ledger.release(delivery, self.lease) else { return Ok(Settled::Fenced) };
         note(writing, delivery, held.requests, &self.attempt)?;
+        if let (Some(reminder), Some(missed)) = (held.reminder, self.stands_for) {
+            runs::stands_for(writing.connection, reminder, delivery, missed)?;
+        }
         match self.next {
             Next::Delivered => finish(writing, delivery, &held, DELIVERED, None, 1)?,
             Next::Failed(why) => finish(writing, delivery, &held, FAILED, Some(why), 1)?,

@@ -207,6 +207,7 @@ async fn a_verb_that_panics_is_rolled_back_and_the_others_are_done_again() {
             lease: leased.lease,
             attempt: super::rig::attempt(now),
             next: Next::Delivered,
+            stands_for: None,
         };
         tokio::spawn(async move { queue.settle(settle).await })
     };

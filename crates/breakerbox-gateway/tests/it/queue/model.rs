@@ -305,8 +305,13 @@ impl Model {
                 (Next::Retry { due_at, uses_attempt, failed_probe }, u32::from(uses_attempt), Is::Waiting)
             }
         };
-        let settle =
-            breakerbox_gateway::queue::Settle { id: delivery(id), lease, attempt: attempt(now), next };
+        let settle = breakerbox_gateway::queue::Settle {
+            id: delivery(id),
+            lease,
+            attempt: attempt(now),
+            next,
+            stands_for: None,
+        };
         assert_eq!(self.rig.queue().settle(settle).await.unwrap(), Settled::Done);
         self.old.push((id, lease));
         let known = self.deliveries.get_mut(&id).unwrap();
@@ -341,7 +346,13 @@ impl Model {
                     let (id, lease) = self.old[nth % self.old.len()];
                     let next = Next::Failed(FailReason::Gone);
                     let attempt = attempt(self.rig.now());
-                    let settle = breakerbox_gateway::queue::Settle { id: delivery(id), lease, attempt, next };
+                    let settle = breakerbox_gateway::queue::Settle {
+                        id: delivery(id),
+                        lease,
+                        attempt,
+                        next,
+                        stands_for: None,
+                    };
                     assert_eq!(self.rig.queue().settle(settle).await.unwrap(), Settled::Fenced);
                 }
                 Step::SettleOld { .. } => {}

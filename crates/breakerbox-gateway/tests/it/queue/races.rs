@@ -38,7 +38,13 @@ mod cases {
             let nth = self.handled.fetch_add(1, Ordering::SeqCst);
             self.held.lock().unwrap().remove(&leased.id.number());
             let now = queue.now();
-            let settle = |next| Settle { id: leased.id, lease: leased.lease, attempt: attempt(now), next };
+            let settle = |next| Settle {
+                id: leased.id,
+                lease: leased.lease,
+                attempt: attempt(now),
+                next,
+                stands_for: None,
+            };
             let settled = match nth % 5 {
                 0 => queue.hand_back(leased.id, leased.lease).await,
                 1 => queue.settle(settle(retry(now))).await,

@@ -177,7 +177,13 @@ pub(crate) trait Verbs: Rig {
     }
 
     async fn settle(&self, leased: &Leased, next: Next) -> Settled {
-        let settle = Settle { id: leased.id, lease: leased.lease, attempt: attempt(self.now()), next };
+        let settle = Settle {
+            id: leased.id,
+            lease: leased.lease,
+            attempt: attempt(self.now()),
+            next,
+            stands_for: None,
+        };
         self.queue().settle(settle).await.unwrap()
     }
 

@@ -70,8 +70,13 @@ async fn accepted_and_settled() {
                     let (queue, settled) = (Arc::clone(&queue), Arc::clone(&settled));
                     tokio::spawn(async move {
                         let attempt = attempt(queue.now());
-                        let settle =
-                            Settle { id: taken.id, lease: taken.lease, attempt, next: Next::Delivered };
+                        let settle = Settle {
+                            id: taken.id,
+                            lease: taken.lease,
+                            attempt,
+                            next: Next::Delivered,
+                            stands_for: None,
+                        };
                         queue.settle(settle).await.unwrap();
                         settled.fetch_add(1, Ordering::Relaxed);
                         drop(permit);
@@ -139,7 +144,10 @@ async fn drained() {
             settles.spawn(async move {
                 let attempt = attempt(queue.now());
                 let next = Next::Delivered;
-                queue.settle(Settle { id: leased.id, lease: leased.lease, attempt, next }).await.unwrap();
+                queue
+                    .settle(Settle { id: leased.id, lease: leased.lease, attempt, next, stands_for: None })
+                    .await
+                    .unwrap();
             });
         }
         while settles.join_next().await.is_some() {}

@@ -141,7 +141,7 @@ pub(crate) async fn attempts_are_listed_the_newest_first(world: &mut World) {
         let next = Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
         world
             .queue
-            .settle(Settle { id: leased.id, lease: leased.lease, attempt: tried, next })
+            .settle(Settle { id: leased.id, lease: leased.lease, attempt: tried, next, stands_for: None })
             .await
             .unwrap();
         world.clock.advance(Duration::from_secs(1));

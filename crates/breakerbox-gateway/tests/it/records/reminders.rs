@@ -139,7 +139,7 @@ pub(super) async fn each_run_is_fired_once_and_the_next_one_is_waited_for(world:
     assert_eq!((shown.runs, shown.last_at, shown.next_at), (1, Some(first), None));
     let leased = world.take_run().await;
     assert_eq!(leased.webhook_id(), format!("{}_1", reminder.id));
-    assert_eq!(leased.run.unwrap().scheduled_at, first);
+    assert_eq!(leased.run.as_ref().unwrap().scheduled_at, first);
     assert_eq!(leased.url.as_deref(), Some("https://a.example/cb?id=1"));
     assert_eq!(Some(leased.id), shown.open_run);
     world.clock.advance(MINUTE + MINUTE / 2);
@@ -275,8 +275,12 @@ pub(super) async fn a_parked_run_stands_for_the_latest(world: &mut World) {
         // A gate refuses for three minutes and a half.
         world.clock.advance(3 * MINUTE + MINUTE / 2);
         world.turn().await;
-        let mut sent = 0;
+        let mut sent = 0_u64;
         loop {
+            // The first request fails, and what comes after it changes nothing of what it stood for.
+            if sent == 0 {
+                world.run(Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None }).await;
+            }
             world.run(Next::Delivered).await;
             sent += 1;
             if world.turn().await.fired == 0 {
@@ -284,6 +288,10 @@ pub(super) async fn a_parked_run_stands_for_the_latest(world: &mut World) {
             }
         }
         assert_eq!(sent, runs, "{catch_up}");
+        let last = world.records.runs(reminder.id, &PageOf::first(1)).await.unwrap().items.remove(0);
+        assert_eq!(last.scheduled_at, first + 3 * MINUTE, "{catch_up}: the one that it stood for");
+        assert_eq!(world.shown(reminder.id).await.skipped, 4 - runs, "{catch_up}");
+        assert_eq!(last.skipped, if catch_up == CatchUp::Latest { 3 } else { 0 });
         assert_eq!(world.shown(reminder.id).await.next_at, Some(first + 4 * MINUTE), "{catch_up}");
         world.records.cancel_reminder(reminder.id).await.unwrap();
     }

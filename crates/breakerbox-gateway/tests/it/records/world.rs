@@ -131,7 +131,8 @@ impl World {
 
     pub(crate) async fn settle(&self, leased: &Leased, next: Next) {
         let attempt = attempt(self.now());
-        let settle = Settle { id: leased.id, lease: leased.lease, attempt, next };
+        let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(self.now()));
+        let settle = Settle { id: leased.id, lease: leased.lease, attempt, next, stands_for };
         assert_eq!(self.queue.settle(settle).await.unwrap(), Settled::Done);
     }
 

@@ -51,4 +51,5 @@ ALTER TABLE events ADD COLUMN reminder INTEGER;
 ALTER TABLE events ADD COLUMN run INTEGER;
 ALTER TABLE events ADD COLUMN scheduled_at INTEGER;
 ALTER TABLE events ADD COLUMN skipped INTEGER;
+ALTER TABLE events ADD COLUMN latest INTEGER;   -- 1: until it is sent it stands for the latest occurrence
 CREATE INDEX runs ON events (reminder, id) WHERE reminder IS NOT NULL;

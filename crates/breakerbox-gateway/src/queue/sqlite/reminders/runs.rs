@@ -3,7 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::kept::{CANCELLED, PAUSED};
+use crate::queue::sqlite::columns::micros;
 use crate::queue::sqlite::writer::Writing;
+use crate::reminder::Missed;
 
 /// A run has ended: its reminder is looked at at once. A delivery that is no run, or not the latest, means nothing.
 pub(in crate::queue::sqlite) fn ended(
@@ -15,6 +17,31 @@ pub(in crate::queue::sqlite) fn ended(
     connection
         .prepare_cached("UPDATE reminders SET look_at = 0 WHERE id = ?1 AND open_run = ?2")?
         .execute(params![reminder, delivery])?;
+    Ok(())
+}
+
+/// A run was sent later than it was due, and stands for a later occurrence than it was fired for.
+pub(in crate::queue::sqlite) fn stands_for(
+    connection: &Connection,
+    reminder: i64,
+    delivery: i64,
+    missed: Missed,
+) -> rusqlite::Result<()> {
+    // Besides those before the latest one, the one that it was fired for.
+    let skipped = missed.skipped.saturating_add(1);
+    let at = micros(missed.latest);
+    connection
+        .prepare_cached(
+            "UPDATE events SET scheduled_at = ?2, skipped = skipped + ?3
+             WHERE id = (SELECT event FROM deliveries WHERE id = ?1)",
+        )?
+        .execute(params![delivery, at, skipped])?;
+    connection
+        .prepare_cached(
+            "UPDATE reminders SET last_at = ?3, ran_at = ?3, skipped = skipped + ?4, turn = turn + 1
+             WHERE id = ?1 AND open_run = ?2",
+        )?
+        .execute(params![reminder, delivery, at, skipped])?;
     Ok(())
 }
 

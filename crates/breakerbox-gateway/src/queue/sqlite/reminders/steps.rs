@@ -112,7 +112,7 @@ impl Command for TakeSteps {
                     // A number is not given twice, though the run that had it was called off.
                     let number = run.max(found.numbered.saturating_add(1));
                     let id = RunId { reminder: decided.id, number };
-                    let new = NewRun { id, scheduled_at, skipped };
+                    let new = NewRun { id, scheduled_at, skipped, latest: decided.latest };
                     stepped.fired += u64::from(self.fire(writing, &found, &decided, new, &mut stepped)?);
                 }
                 Act::Step(Step::Wait(until)) => look_again(writing, &found, &decided, Some(until))?,
@@ -260,7 +260,7 @@ impl TakeSteps {
             priority: settings.priority,
             attempts: 0,
             url: Some(settings.url.as_str().into()),
-            run: Some(LeasedRun { id: run.id, scheduled_at: run.scheduled_at }),
+            run: Some(LeasedRun { id: run.id, scheduled_at: run.scheduled_at, latest_of: None }),
             pulled_from: None,
             created_at: id(event).made_at(),
             expires_at,
