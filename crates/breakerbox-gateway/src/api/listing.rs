@@ -104,10 +104,7 @@ impl From<RecordsError> for Problem {
             RecordsError::Policy(why) => Self::new(Code::InvalidField, within_policy(&why)).of_policy(),
             RecordsError::ReminderPolicy(why) => Self::new(
                 Code::InvalidField,
-                format!(
-                    "{}; for reminders, whose policy lies over it: change that one first",
-                    within_policy(&why)
-                ),
+                format!("reminders.{}; it lies over the tenant's policy", within_policy(&why)),
             )
             .of_policy(),
             RecordsError::EndpointPolicy { endpoint, why } => Self::new(

@@ -8,7 +8,7 @@
 //! | `caller` | who calls, and what they may do |
 //! | `reading` | bodies, queries and paths as values; what is wrong with them |
 //! | [`Problem`], [`Code`] | what is said when it was not done |
-//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `circuits`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
+//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders`, `circuits`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
 //! | `system` | health and metrics |
 //! | `document` | `/openapi.json`, and a page to read it |
 //!
@@ -26,6 +26,7 @@ mod permits;
 mod policies;
 mod problem;
 mod reading;
+mod reminders;
 mod resends;
 mod revision;
 mod serve;
@@ -131,6 +132,7 @@ fn routes() -> OpenApiRouter<Api> {
         .merge(policies::routes())
         .merge(deliveries::routes())
         .merge(resends::routes())
+        .merge(reminders::routes())
         .merge(circuits::routes())
         .merge(permits::routes())
         .merge(keys::routes())

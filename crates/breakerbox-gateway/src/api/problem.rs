@@ -69,7 +69,7 @@ codes! {
     IdempotencyKeyReused "idempotency_key_reused" 409 "The idempotency key was used for another request",
     Changed "changed" 412 "Somebody else changed it meanwhile",
     BodyTooLarge "body_too_large" 413 "The body is too large",
-    PayloadTooLarge "payload_too_large" 413 "The payload of an event is too large",
+    PayloadTooLarge "payload_too_large" 413 "The payload is too large",
     UnsupportedMediaType "unsupported_media_type" 415 "The body must be application/json",
     InvalidField "invalid_field" 422 "A field is not valid",
     MissingField "missing_field" 422 "A field is missing",
@@ -123,8 +123,9 @@ impl Problem {
 
     /// The key is good, but not for this.
     #[must_use]
-    pub fn scope_missing(wanted: Scope, why: &str) -> Self {
-        Self::new(Code::ScopeMissing, format!("{why} needs the scope `{}`", wanted.name()))
+    pub fn scope_missing(wanted: &[Scope], why: &str) -> Self {
+        let names: Vec<_> = wanted.iter().map(|scope| format!("`{}`", scope.name())).collect();
+        Self::new(Code::ScopeMissing, format!("{why} needs the scope {}", names.join(" or ")))
     }
 
     /// Names the field.

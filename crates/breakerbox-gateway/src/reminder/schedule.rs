@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::cron::Cron;
@@ -220,6 +222,17 @@ impl Schedule {
                 let latest = cron.until(until).filter(|latest| *latest >= from)?;
                 Some(Missed { latest, skipped: cron.count(from, latest, MAX_SKIPPED) })
             }
+        }
+    }
+
+    /// This moment on the clock that the schedule goes by: that of its time zone, or else UTC.
+    #[must_use]
+    pub fn local(&self, at: Timestamp) -> Zoned {
+        let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+        let moment = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+        match &self.repeat {
+            Repeat::Once | Repeat::Every(_) => moment.to_zoned(TimeZone::UTC),
+            Repeat::Cron(cron) => moment.to_zoned(cron.time_zone().clone()),
         }
     }
 

@@ -171,6 +171,39 @@ impl Standing {
         }
     }
 
+    /// The next times for which it fires if each run ends well, the earliest first. Those that are owed are among them.
+    ///
+    /// ```
+    /// use breakerbox_core::Timestamp;
+    /// use breakerbox_gateway::reminder::{CatchUp, Repeat, Schedule, Standing, WhenFailed};
+    /// use std::time::Duration;
+    ///
+    /// let minute = |minute: u64| Timestamp::from_millis(minute * 60_000);
+    /// let every = Repeat::Every(Duration::from_secs(60));
+    /// let schedule = Schedule { first_at: minute(10), repeat: every, ends_at: None, max_runs: Some(4) };
+    /// let (when_failed, last) = (WhenFailed::Stop, Some(minute(10)));
+    /// let all = Standing { schedule, catch_up: CatchUp::All, when_failed, runs: 1, last };
+    /// assert_eq!(all.upcoming(minute(12), 5), [minute(11), minute(12), minute(13)], "one has run, of four");
+    /// let latest = Standing { catch_up: CatchUp::Latest, ..all };
+    /// assert_eq!(latest.upcoming(minute(12), 2), [minute(12), minute(13)]);
+    /// ```
+    #[must_use]
+    pub fn upcoming(&self, now: Timestamp, most: usize) -> Vec<Timestamp> {
+        let mut ahead = self.clone();
+        let mut times = Vec::new();
+        while times.len() < most {
+            let at = match ahead.due(now) {
+                Step::Fire { scheduled_at, .. } => scheduled_at,
+                Step::Wait(at) => at,
+                Step::Stop(_) | Step::Finish => break,
+            };
+            times.push(at);
+            ahead.last = Some(at);
+            ahead.runs = ahead.runs.saturating_add(1);
+        }
+        times
+    }
+
     fn latest_or_last(&self, until: Timestamp) -> Option<Timestamp> {
         self.schedule.latest(self.last, until).map(|missed| missed.latest).or(self.last)
     }

@@ -33,21 +33,28 @@ pub(super) struct Allowed<S>(pub(super) Caller, pub(super) PhantomData<S>);
 
 /// What a route asks of its callers.
 pub(super) trait Wanted: std::marker::Send + Sync + 'static {
-    /// The scope.
-    const SCOPE: Scope;
+    /// Any of these scopes.
+    const SCOPES: &'static [Scope];
 }
 
 macro_rules! wanted {
-    ($($name:ident)*) => {$(
+    ($($name:ident: $($scope:ident)or+;)*) => {$(
         pub(super) enum $name {}
 
         impl Wanted for $name {
-            const SCOPE: Scope = Scope::$name;
+            const SCOPES: &'static [Scope] = &[$(Scope::$scope),+];
         }
     )*};
 }
 
-wanted! { Admin Manage Read Send }
+wanted! {
+    Admin: Admin;
+    Manage: Manage;
+    Read: Read;
+    Send: Send;
+    SendOrManage: Send or Manage;
+    SendOrRead: Send or Read;
+}
 
 impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
     type Rejection = Problem;
@@ -55,7 +62,7 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
         let peer = parts.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let caller = identify(&parts.headers, peer, api)?;
-        caller.needs(S::SCOPE, "this")?;
+        caller.needs_any(S::SCOPES, "this")?;
         Ok(Self(caller, PhantomData))
     }
 }
@@ -88,7 +95,15 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
 impl Caller {
     /// Whether the key's scopes allow this.
     pub(super) fn needs(&self, scope: Scope, why: &str) -> Answer<()> {
-        if self.0.scopes.allow(scope) { Ok(()) } else { Err(Problem::scope_missing(scope, why)) }
+        self.needs_any(&[scope], why)
+    }
+
+    /// Whether the key has one of these scopes.
+    fn needs_any(&self, scopes: &[Scope], why: &str) -> Answer<()> {
+        if scopes.iter().any(|scope| self.0.scopes.allow(*scope)) {
+            return Ok(());
+        }
+        Err(Problem::scope_missing(scopes, why))
     }
 
     /// Whether the key is for all tenants.

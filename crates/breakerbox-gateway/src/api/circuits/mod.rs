@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 
 pub(crate) use self::id::CircuitId;
 use self::view::{ChangeView, CircuitShown};
-pub(super) use self::view::{PurposeView, StateView};
+pub(super) use self::view::{CircuitOf, PurposeView, StateView};
 use super::Api;
 use super::caller::{Allowed, Caller, Read};
 use super::listing::{Listed, Paging};

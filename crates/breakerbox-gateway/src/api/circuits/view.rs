@@ -47,6 +47,24 @@ impl From<Status> for StateView {
     }
 }
 
+/// The circuit of something that is shown.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct CircuitOf {
+    /// Its name in paths.
+    id: String,
+    /// Its key.
+    key: String,
+    /// Its state.
+    #[schema(inline)]
+    state: StateView,
+}
+
+impl CircuitOf {
+    pub(in crate::api) fn new(key: &str, status: Status) -> Self {
+        Self { id: CircuitId::of(key).to_string(), key: key.to_owned(), state: status.into() }
+    }
+}
+
 impl From<StateView> for Status {
     fn from(state: StateView) -> Self {
         match state {

@@ -8,7 +8,8 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::view::{AttemptView, DeliveryView};
+use self::view::AttemptView;
+pub(super) use self::view::{DeliveryView, FailReasonView, StateNameView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::listing::{Limit, Listed, Paging};
@@ -17,7 +18,6 @@ use super::reading::fields::{Moment, Text};
 use super::reading::{Named, Query};
 use crate::objects::{Delivery, DeliveryId, EndpointId, EventId, EventType, StateName, TenantId};
 use crate::queue::records::{DeliveryFilter, PageOf};
-pub(super) use view::StateNameView;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

@@ -14,10 +14,10 @@ use crate::objects::{Attempt, Delivery, DeliveryState, FailReason, Purpose};
 /// One event for one endpoint.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Delivery)]
-pub(super) struct DeliveryView {
+pub(in crate::api) struct DeliveryView {
     /// Its name.
     #[schema(example = "dlv_01h5k2m8w4c7e")]
-    id: String,
+    pub(in crate::api) id: String,
     /// Whose.
     tenant: String,
     /// What.
@@ -27,7 +27,7 @@ pub(super) struct DeliveryView {
     /// Where to; null for a dynamic URL.
     endpoint: Option<String>,
     /// The dynamic URL.
-    url: Option<String>,
+    pub(in crate::api) url: Option<String>,
     /// The reminder that it is a run of.
     reminder: Option<String>,
     /// The number of that run.
@@ -37,27 +37,27 @@ pub(super) struct DeliveryView {
     priority: &'static str,
     /// What has become of it.
     #[schema(value_type = StateNameView, inline)]
-    state: &'static str,
+    pub(in crate::api) state: &'static str,
     /// Why it failed: `rejected` (that payload is refused), `exhausted` (no attempts are left), `gone` (the endpoint answered
     /// 410) or `expired`.
     #[schema(value_type = Option<FailReasonView>, inline)]
-    reason: Option<&'static str>,
+    pub(in crate::api) reason: Option<&'static str>,
     /// Whether it waits behind something that does not let it through: a circuit, or a switch that is off.
-    parked: bool,
+    pub(in crate::api) parked: bool,
     /// Attempts that were used up.
-    attempts: u32,
+    pub(in crate::api) attempts: u32,
     /// While it waits: not before this.
     #[schema(value_type = Option<String>, format = "date-time")]
-    due_at: Option<Moment>,
+    pub(in crate::api) due_at: Option<Moment>,
     /// While it waits: given up then.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
     /// When it was accepted.
     #[schema(value_type = String, format = "date-time")]
-    created_at: Moment,
+    pub(in crate::api) created_at: Moment,
     /// When it was delivered, failed or cancelled.
     #[schema(value_type = Option<String>, format = "date-time")]
-    finished_at: Option<Moment>,
+    pub(in crate::api) finished_at: Option<Moment>,
 }
 
 /// The state of a delivery.
@@ -77,7 +77,7 @@ pub(in crate::api) enum StateNameView {
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code)]
-enum FailReasonView {
+pub(in crate::api) enum FailReasonView {
     Rejected,
     Exhausted,
     Gone,
@@ -85,7 +85,7 @@ enum FailReasonView {
 }
 
 impl DeliveryView {
-    pub(super) fn new(api: &Api, delivery: Delivery) -> Self {
+    pub(in crate::api) fn new(api: &Api, delivery: Delivery) -> Self {
         let reason = match delivery.state {
             DeliveryState::Failed(reason) => Some(reason_name(reason)),
             _ => None,

@@ -36,6 +36,7 @@ const TAGS: &[(&str, &str)] = &[
     ("endpoints", "Registered destinations."),
     ("deliveries", "One event for one endpoint, and its attempts."),
     ("resends", "Finished deliveries made pending again, by filter and time range."),
+    ("reminders", "Callbacks that are scheduled for a time, once or repeatedly, and their runs."),
     ("circuits", "One for each endpoint, host or tenant, and an operator's orders."),
     ("policies", "The numbers that govern circuits: what holds, where each value is from, and changes."),
     ("permits", "For workers that make their calls themselves: ask, call, say how it went."),

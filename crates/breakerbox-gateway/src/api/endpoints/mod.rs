@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 pub(super) use self::secrets::{NewSecret, SecretsView};
 use self::view::{EndpointBody, EndpointChange, EndpointView};
+pub(super) use self::view::{checked_in_flight, checked_timeout};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::circuits;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use url::Url;
 use utoipa::ToSchema;
 
-use crate::api::circuits::{CircuitId, StateView};
+use crate::api::circuits::CircuitOf;
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
@@ -82,18 +82,6 @@ enum BecauseView {
     Circuit,
 }
 
-/// An endpoint's circuit.
-#[derive(Serialize, ToSchema)]
-struct CircuitOf {
-    /// Its name in paths.
-    id: String,
-    /// Its key.
-    key: String,
-    /// Its state.
-    #[schema(inline)]
-    state: StateView,
-}
-
 impl EndpointView {
     pub(super) fn new(endpoint: Endpoint, key: Option<&str>, status: Status) -> Self {
         let settings = endpoint.settings;
@@ -111,11 +99,7 @@ impl EndpointView {
             types: settings.filter.patterns().collect(),
             enabled: because.is_none(),
             disabled_because: because,
-            circuit: key.map(|key| CircuitOf {
-                id: CircuitId::of(key).to_string(),
-                key: key.to_owned(),
-                state: status.into(),
-            }),
+            circuit: key.map(|key| CircuitOf::new(key, status)),
             header_names: settings.headers.iter().map(|(name, _)| name.to_string()).collect(),
             timeout: settings.timeout.map(format_duration),
             max_in_flight: settings.max_in_flight,
@@ -244,14 +228,16 @@ fn filter(types: &[String]) -> Answer<Filter> {
     Filter::any_of(types.iter().map(String::as_str)).map_err(|why| Problem::invalid("types", why))
 }
 
-fn checked_timeout(span: Span) -> Answer<Duration> {
+/// A time limit for requests, if it makes sense.
+pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
     }
     Err(Problem::invalid("timeout", format_args!("must be 100ms to 5m, but is {}", format_duration(span.0))))
 }
 
-fn checked_in_flight(found: u32) -> Answer<u32> {
+/// A number of requests at once, if it makes sense.
+pub(in crate::api) fn checked_in_flight(found: u32) -> Answer<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);
     }

@@ -27,12 +27,10 @@ use self::view::EventView;
 use super::Api;
 use super::caller::{Allowed, Caller, Read, Send};
 use super::problem::{Answer, Code, Problem};
+use super::reading::payload::body_limit;
 use super::reading::{Named, is_json, read_body};
 use crate::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
 use crate::queue::{Accepted, AcceptedEvent, TenantEntry};
-
-/// How much larger than its payload the body of one event may be: names, the other fields, and base64 or escapes.
-const ENVELOPE: usize = 128 * 1024;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -91,8 +89,7 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Respons
     is_json(request.headers())?;
     let key = idempotency_key(request.headers())?;
     let limits = &api.services.limits;
-    let limit = limits.payload.saturating_mul(2).saturating_add(ENVELOPE);
-    let (body, _room) = read_body(request, &api.budget, limit).await?;
+    let (body, _room) = read_body(request, &api.budget, body_limit(limits.payload)).await?;
     let event = EventBody::read(&body)?;
     let tenant = caller.tenant_for(event.tenant())?;
     let tenant = known(api, &tenant)?;

@@ -60,9 +60,11 @@ impl Fault {
         if field.is_empty() {
             return Problem::new(code, format!("the body {}", self.why));
         }
-        // Some types name the field themselves, and the part of it.
-        if let Some(part) = self.why.split(": ").next().filter(|part| is_within(part, &field)) {
-            return Problem::new(code, self.why.clone()).of_field(part);
+        // Some types name the field themselves, and the part of it; not what it is within.
+        let (outer, name) = field.rsplit_once('.').unwrap_or(("", &field));
+        if let Some(part) = self.why.split(": ").next().filter(|part| is_within(part, name)) {
+            let problem = Problem::new(code, self.why.clone()).of_field(part);
+            return if outer.is_empty() { problem } else { problem.within(outer) };
         }
         Problem::new(code, format!("{field}: {}", self.why)).of_field(&field)
     }

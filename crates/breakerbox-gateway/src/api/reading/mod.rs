@@ -9,6 +9,7 @@
 //! | `bodies` | bodies that create and bodies that change, from one list |
 //! | `explain` | what is wrong with a value, and where |
 //! | [`fields`] | the types of single fields |
+//! | [`payload`] | what a body carries to receivers |
 //!
 //! What is right is read once. Only what is wrong is read a second time, to say why.
 
@@ -16,6 +17,7 @@ pub(super) mod bodies;
 mod body;
 mod explain;
 pub(super) mod fields;
+pub(super) mod payload;
 
 pub(super) use body::{Budget, is_json, read_body};
 

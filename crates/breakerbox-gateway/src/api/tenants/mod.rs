@@ -3,6 +3,7 @@
 //! Who manages a tenant may rename it, switch it on and off and say when to try again. Policy, `circuit_by`, limits and rulings
 //! are an admin's.
 
+mod reminders;
 mod view;
 
 use axum::extract::State;
@@ -99,8 +100,8 @@ async fn show(
 
 /// Change a tenant
 ///
-/// What is left out stays; `null` means the default again. `policy`, `circuit_by`, `rulings`, `backlog` and `ingest_rate` need
-/// an admin key.
+/// What is left out stays, also within `reminders`; `null` means the default again. `policy`, `circuit_by`, `rulings`, `backlog`
+/// and `ingest_rate` need an admin key, and so do those of `reminders` and their `limit`.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",

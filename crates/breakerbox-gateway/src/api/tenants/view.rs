@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::reminders::{RemindersChange, RemindersView};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::delivery::{RetrySchedule, Rulings};
-use crate::objects::{Backlog, RateLimit, Secret, Tenant, TenantId, TenantSettings};
+use crate::objects::{Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings};
 
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 200;
@@ -44,6 +45,9 @@ pub(in crate::api) struct TenantView {
     ingest_rate: Option<RateView>,
     /// After how long waiting work is given up; null: never.
     expires_after: Option<String>,
+    /// What holds for its reminders.
+    #[schema(inline)]
+    reminders: RemindersView,
     /// When it was created.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
@@ -65,10 +69,10 @@ pub(in crate::api) enum CircuitByName {
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct BacklogView {
-    /// Deliveries.
+    /// Deliveries, or reminders.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     count: u64,
-    /// Bytes of their payloads, each delivery counted.
+    /// Bytes of their payloads, each of them counted.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     bytes: u64,
 }
@@ -105,6 +109,12 @@ impl From<RateLimit> for RateView {
     }
 }
 
+impl From<Backlog> for BacklogView {
+    fn from(backlog: Backlog) -> Self {
+        Self { count: backlog.count, bytes: backlog.bytes }
+    }
+}
+
 impl From<CircuitBy> for CircuitByName {
     fn from(by: CircuitBy) -> Self {
         match by {
@@ -136,11 +146,10 @@ impl From<Tenant> for TenantView {
             policy: settings.policy,
             retry: settings.retry,
             rulings: settings.rulings,
-            backlog: settings
-                .backlog
-                .map(|backlog| BacklogView { count: backlog.count, bytes: backlog.bytes }),
+            backlog: settings.backlog.map(BacklogView::from),
             ingest_rate: settings.ingest_rate.map(RateView::from),
             expires_after: settings.expires_after.map(format_duration),
+            reminders: settings.reminders.into(),
             created_at: Moment(tenant.created_at),
             changed_at: Moment(tenant.changed_at),
         }
@@ -187,13 +196,21 @@ bodies! {
         /// After how long waiting work is given up, such as `72h`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
+        /// What holds for its reminders.
+        #[schema(value_type = Option<RemindersChange>, inline)]
+        reminders: [Change<Object<RemindersChange>>],
     }
 }
 
 impl TenantChange {
     /// A field that only an admin may change.
     pub(super) fn admins_field(&self) -> Option<&'static str> {
-        [
+        let of_reminders = match &self.reminders {
+            Change::Keep => None,
+            Change::Clear => Some("reminders"),
+            Change::Set(change) => change.0.admins_field(),
+        };
+        let own = [
             ("policy", !self.policy.is_keep()),
             ("circuit_by", self.circuit_by.is_some()),
             ("rulings", !self.rulings.is_keep()),
@@ -201,7 +218,8 @@ impl TenantChange {
             ("ingest_rate", !self.ingest_rate.is_keep()),
         ]
         .into_iter()
-        .find_map(|(field, is_changed)| is_changed.then_some(field))
+        .find_map(|(field, is_changed)| is_changed.then_some(field));
+        own.or(of_reminders)
     }
 
     /// The settings after the change.
@@ -214,22 +232,30 @@ impl TenantChange {
         settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
         settings.retry = self.retry.onto(settings.retry);
         settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
-        let backlog = self.backlog.try_map(|backlog| checked_backlog(backlog.0))?;
+        let backlog = self.backlog.try_map(|backlog| checked_backlog("backlog", backlog.0))?;
         settings.backlog = backlog.onto(settings.backlog);
         let rate = self.ingest_rate.try_map(|rate| rate.0.checked("ingest_rate"))?;
         settings.ingest_rate = rate.onto(settings.ingest_rate);
         settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
+        settings.reminders = match self.reminders {
+            Change::Keep => settings.reminders,
+            Change::Clear => ReminderRules::default(),
+            Change::Set(change) => {
+                change.0.onto(settings.reminders).map_err(|problem| problem.within("reminders"))?
+            }
+        };
         Ok(settings)
     }
 }
 
-fn checked_backlog(backlog: BacklogView) -> Answer<Backlog> {
+/// As a limit of this name, if it makes sense.
+pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
     {
         if !(1..=most).contains(&found) {
             let why = format!("must be 1 to {most}, but is {found}");
-            return Err(Problem::invalid(&format!("backlog.{field}"), why));
+            return Err(Problem::invalid(&format!("{name}.{field}"), why));
         }
     }
     Ok(Backlog { count: backlog.count, bytes: backlog.bytes })

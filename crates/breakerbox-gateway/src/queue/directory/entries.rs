@@ -88,8 +88,13 @@ impl ReminderEntry {
             .reminder_layers()
             .over(PolicyOrigin::Tenant, without_preset(settings.policy.as_ref()).as_ref())
             .over(PolicyOrigin::Reminders, rules.policy.as_ref());
+        // The tenant's own policy was found good before.
+        let built = layers.build(timeout).map_err(|error| match error {
+            RecordsError::Policy(why) => RecordsError::ReminderPolicy(why),
+            other => other,
+        })?;
         Ok(Self {
-            policy: Arc::new(layers.build(timeout)?.policy),
+            policy: Arc::new(built.policy),
             circuit_by: rules.circuit_by,
             retry: Arc::new(rules.retry.clone().unwrap_or_else(RetrySchedule::for_reminders)),
             rulings: Arc::new(rules.rulings.laid_over(&Rulings::for_reminders())),
@@ -140,10 +145,7 @@ impl TenantEntry {
             ingest_rate: settings.ingest_rate,
             expires_after: settings.expires_after.or(defaults.expires_after),
             secrets: Arc::new(tenant.secrets.clone()),
-            reminders: ReminderEntry::resolve(settings, defaults).map_err(|error| match error {
-                RecordsError::Policy(why) => RecordsError::ReminderPolicy(why),
-                other => other,
-            })?,
+            reminders: ReminderEntry::resolve(settings, defaults)?,
             layers,
             source: tenant,
         })

@@ -157,8 +157,8 @@ pub enum RecordsError {
         /// Names the field.
         why: String,
     },
-    /// A tenant's policy that would do, but not for its reminders, whose own lies over it.
-    #[error("policy: {0}; for reminders, whose policy lies over it: change that one first")]
+    /// A policy of a tenant's reminders that can't be used with the tenant's below it.
+    #[error("reminders.policy: {0}; it lies over the tenant's policy")]
     ReminderPolicy(String),
     /// A URL that can't be used.
     #[error(transparent)]

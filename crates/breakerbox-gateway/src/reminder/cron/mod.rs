@@ -86,6 +86,10 @@ impl Cron {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
+    pub(super) const fn time_zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     /// The first occurrence at this time or later.
     pub(super) fn from(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros().div_ceil(1_000_000))

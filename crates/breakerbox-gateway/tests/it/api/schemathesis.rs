@@ -37,7 +37,7 @@ async fn everything_is_as_the_document_says() {
 /// a revision of its own making would only be refused.
 fn settings(things: &Things) -> String {
     let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n\"header.if-match\" = \"*\"\n");
-    for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "key"] {
+    for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "reminder", "key"] {
         settings += &format!("\"path.{name}\" = \"{}\"\n", things.fill(&format!("{{{name}}}")));
     }
     for (path, name, id) in [

@@ -254,6 +254,14 @@ impl Site {
         created.json()["id"].as_str().unwrap().to_owned()
     }
 
+    /// Creates a reminder that is due in the far future and returns its id.
+    pub(super) async fn reminder(&self, tenant: &str) -> String {
+        let body = json!({ "tenant": tenant, "url": format!("https://calls.{tenant}.example/in"), "payload": { "n": 7 },
+            "every": "24h", "at": "2099-01-01T09:00:00Z" });
+        let created = self.post("/v1/reminders", &self.admin, body).await.expect(201);
+        created.json()["id"].as_str().unwrap().to_owned()
+    }
+
     /// Submits an event and returns its id.
     pub(super) async fn event(&self, tenant: &str) -> String {
         let body = json!({ "tenant": tenant, "type": "invoice.paid", "payload": { "n": 7 } });

@@ -8,6 +8,7 @@ mod endpoints;
 mod history;
 mod pages;
 mod reminders;
+mod reminders_seen;
 mod resends;
 mod sealed;
 mod tenants;
@@ -81,6 +82,12 @@ mod on_sqlite {
             reminders_are_listed_and_their_runs_are_history
             a_tenant_with_reminders_stays
             ended_reminders_are_forgotten;
+        reminders_seen:
+            several_are_created_or_none
+            a_webhook_id_is_one_runs_for_ever
+            a_cancelled_reminders_name_is_free
+            the_latest_run_is_shown_whatever_the_schedule_has_come_to
+            a_resent_run_waits_with_the_reminders;
         resends:
             a_job_resends_what_failed_and_nothing_else
             jobs_take_turns_and_go_on_after_a_restart

@@ -16,18 +16,18 @@ use bytes::Bytes;
 
 use super::world::World;
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const SAYS: TenantSays = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
-fn once(at: Timestamp) -> Schedule {
+pub(super) fn once(at: Timestamp) -> Schedule {
     Schedule { first_at: at, repeat: Repeat::Once, ends_at: None, max_runs: None }
 }
 
-fn every_minute(from: Timestamp) -> Schedule {
+pub(super) fn every_minute(from: Timestamp) -> Schedule {
     Schedule { first_at: from, repeat: Repeat::Every(MINUTE), ends_at: None, max_runs: None }
 }
 
-fn settings(schedule: Schedule) -> ReminderSettings {
+pub(super) fn settings(schedule: Schedule) -> ReminderSettings {
     ReminderSettings {
         reference: None,
         url: "https://a.example/cb?id=1".parse().unwrap(),
@@ -39,7 +39,7 @@ fn settings(schedule: Schedule) -> ReminderSettings {
     }
 }
 
-fn new(schedule: Schedule) -> NewReminder {
+pub(super) fn new(schedule: Schedule) -> NewReminder {
     NewReminder {
         tenant: "acme".parse().unwrap(),
         settings: settings(schedule),
@@ -48,20 +48,20 @@ fn new(schedule: Schedule) -> NewReminder {
 }
 
 impl World {
-    async fn reminder(&self, schedule: Schedule) -> Reminder {
+    pub(super) async fn reminder(&self, schedule: Schedule) -> Reminder {
         self.records.create_reminder(new(schedule)).await.unwrap()
     }
 
-    async fn look(&self) -> Vec<Looked> {
+    pub(super) async fn look(&self) -> Vec<Looked> {
         self.calendar.to_look_at(self.now(), 100).await.unwrap()
     }
 
     /// What the scheduler does, until there is nothing to do.
-    async fn turn(&self) -> Stepped {
+    pub(super) async fn turn(&self) -> Stepped {
         self.turn_with(SAYS).await
     }
 
-    async fn turn_with(&self, says: TenantSays) -> Stepped {
+    pub(super) async fn turn_with(&self, says: TenantSays) -> Stepped {
         let mut all = Stepped::default();
         loop {
             let looked = self.look().await;
@@ -77,30 +77,30 @@ impl World {
         }
     }
 
-    async fn shown(&self, id: ReminderId) -> Reminder {
+    pub(super) async fn shown(&self, id: ReminderId) -> Reminder {
         self.records.reminder(id).await.unwrap()
     }
 
-    async fn reminders_lane(&self) -> LaneId {
+    pub(super) async fn reminders_lane(&self) -> LaneId {
         let lanes = self.queue.waiting_lanes(None, 10).await.unwrap();
         let lane = lanes.iter().find(|lane| lane.dynamic.as_deref() == Some("acme/reminders"));
         lane.expect("something waits in the lane of acme's reminders").lane
     }
 
     /// The run that waits.
-    async fn take_run(&self) -> Leased {
+    pub(super) async fn take_run(&self) -> Leased {
         let lane = self.reminders_lane().await;
         self.claim(lane, 1).await.pop().expect("a run waits")
     }
 
     /// The run that waits is sent, and ends so.
-    async fn run(&self, next: Next) -> Leased {
+    pub(super) async fn run(&self, next: Next) -> Leased {
         let leased = self.take_run().await;
         self.settle(&leased, next).await;
         leased
     }
 
-    fn retry(&self) -> Next {
+    pub(super) fn retry(&self) -> Next {
         Next::Retry { due_at: self.now() + MINUTE, uses_attempt: true, failed_probe: None }
     }
 }

@@ -1,0 +1,237 @@
+//! What a body carries to receivers: a payload that is borrowed from it and never looked into, and where it goes.
+//!
+//! Such a body may be large. What is right is read once; what is wrong is explained without its payload.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::HeaderValue;
+use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::fields::Object;
+use super::{explained, fault_in_fields, not_json};
+use crate::api::problem::{Answer, Code, Problem};
+use crate::objects::Purpose;
+use crate::queue::TenantEntry;
+
+/// The longest content type.
+const LONGEST_CONTENT_TYPE: usize = 255;
+
+/// More than this of other fields than the payload is not explained.
+const EXPLAINED: usize = 256 * 1024;
+
+/// How much larger than its payload the body around it may be: names, the other fields, and base64 or escapes.
+const ENVELOPE: usize = 128 * 1024;
+
+/// How large a body may be that carries one payload.
+pub(in crate::api) const fn body_limit(payload: usize) -> usize {
+    payload.saturating_mul(2).saturating_add(ENVELOPE)
+}
+
+/// A payload as a body has it.
+pub(in crate::api) struct Carried<'a> {
+    /// Any JSON.
+    pub(in crate::api) payload: Option<&'a RawValue>,
+    /// Or raw bytes.
+    pub(in crate::api) payload_base64: Option<&'a str>,
+    /// What those are.
+    pub(in crate::api) content_type: Option<&'a str>,
+}
+
+impl Carried<'_> {
+    /// Whether there is none.
+    pub(in crate::api) const fn is_nothing(&self) -> bool {
+        self.payload.is_none() && self.payload_base64.is_none() && self.content_type.is_none()
+    }
+
+    /// The payload, and what it is. It shares the body's memory if it is most of it.
+    pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> Answer<(Bytes, Arc<str>)> {
+        let (payload, content_type) = self.content(body)?;
+        if payload.len() > limit {
+            let detail = format!("payload: must have at most {limit} bytes, but has {}", payload.len());
+            return Err(Problem::new(Code::PayloadTooLarge, detail).of_field("payload"));
+        }
+        Ok((payload, content_type))
+    }
+
+    fn content(&self, body: &Bytes) -> Answer<(Bytes, Arc<str>)> {
+        match (self.payload, self.payload_base64) {
+            (Some(_), Some(_)) => Err(Problem::invalid("payload_base64", "can't go together with payload")),
+            (Some(payload), None) => {
+                if self.content_type.is_some() {
+                    let why = "goes with payload_base64; payload is always application/json";
+                    return Err(Problem::invalid("content_type", why));
+                }
+                Ok((shared(body, payload.get().as_bytes()), json()))
+            }
+            (None, Some(encoded)) => {
+                let decoded = STANDARD.decode(encoded.as_bytes());
+                let payload = decoded
+                    .map_err(|_| Problem::invalid("payload_base64", "must be base64, with its padding"))?;
+                let named = self.content_type.unwrap_or("application/octet-stream");
+                Ok((payload.into(), content_type(named)?))
+            }
+            (None, None) => {
+                let detail = "payload: is missing; send any JSON, or raw bytes as payload_base64";
+                Err(Problem::new(Code::MissingField, detail).of_field("payload"))
+            }
+        }
+    }
+}
+
+/// Nothing was said.
+pub(in crate::api) fn none<P>() -> Option<P> {
+    None
+}
+
+/// `null` is a payload too.
+pub(in crate::api) fn some<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<P>, D::Error> {
+    P::deserialize(deserializer).map(Some)
+}
+
+/// A part of the body: the same memory if the part is most of it, else a copy.
+fn shared(body: &Bytes, part: &[u8]) -> Bytes {
+    if part.len() >= body.len() / 2 && !body.is_empty() {
+        body.slice_ref(part)
+    } else {
+        Bytes::copy_from_slice(part)
+    }
+}
+
+/// One text for all.
+fn json() -> Arc<str> {
+    static JSON: OnceLock<Arc<str>> = OnceLock::new();
+    Arc::clone(JSON.get_or_init(|| "application/json".into()))
+}
+
+fn content_type(text: &str) -> Answer<Arc<str>> {
+    let essence = text.split(';').next().unwrap_or_default();
+    let has_both =
+        essence.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.trim().is_empty());
+    let is_clean = text.trim() == text && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if text.len() > LONGEST_CONTENT_TYPE || !has_both || !is_clean || HeaderValue::from_str(text).is_err() {
+        return Err(Problem::invalid("content_type", "must be a media type such as \"text/plain\""));
+    }
+    Ok(text.into())
+}
+
+/// A URL that something can be sent to. Whether its address may be called is seen when it is called.
+pub(in crate::api) fn destination(text: &str, tenant: &TenantEntry, purpose: Purpose) -> Answer<Url> {
+    let wrong = |why: String| {
+        let why = why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
+        Problem::invalid("url", why)
+    };
+    tenant.key_of(purpose, text).map_err(|error| wrong(error.to_string()))?;
+    Url::parse(text).map_err(|error| wrong(error.to_string()))
+}
+
+/// Says what is wrong with a body, whatever its payload is. `T` has all its fields, and ignores the payload.
+pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
+    if !error.is_data() {
+        return not_json(error);
+    }
+    let Ok(mut fields) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) else {
+        return explained::<Object<T>>(b"null", error);
+    };
+    fields.remove("payload");
+    // What it says does not matter, only that it is a text.
+    if fields.get("payload_base64").is_some_and(|encoded| encoded.get().starts_with('"')) {
+        fields.remove("payload_base64");
+    }
+    let size: usize = fields.iter().map(|(name, value)| name.len() + value.get().len()).sum();
+    if size <= EXPLAINED {
+        let read = |(name, value): (Cow<'_, str>, &RawValue)| {
+            Some((name.into_owned(), serde_json::from_str::<Value>(value.get()).ok()?))
+        };
+        let fields: Option<Map<String, Value>> = fields.into_iter().map(read).collect();
+        if let Some(problem) = fields.and_then(fault_in_fields::<T>) {
+            return problem;
+        }
+    }
+    Problem::new(Code::InvalidField, format!("the body: {error}"))
+}
+
+/// Says which part of a batch is wrong, and what is wrong with it. `T` has all fields of the batch, and ignores the list.
+pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
+    body: &[u8],
+    error: &serde_json::Error,
+    list: &str,
+    most: usize,
+    wrong_with: impl Fn(&[u8]) -> Option<Problem>,
+) -> Problem {
+    if !error.is_data() {
+        return not_json(error);
+    }
+    let Ok(mut fields) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) else {
+        return explained::<Object<T>>(b"null", error);
+    };
+    let parts = fields.remove(list);
+    if parts.is_some_and(|parts| !parts.get().trim_start().starts_with('[')) {
+        return Problem::invalid(list, "must be a list");
+    }
+    let read = |(name, value): (Cow<'_, str>, &RawValue)| {
+        let short = value.get().len() <= EXPLAINED;
+        Some((name.into_owned(), short.then(|| serde_json::from_str::<Value>(value.get()).ok()).flatten()?))
+    };
+    let fields: Option<Map<String, Value>> = fields.into_iter().map(read).collect();
+    let outline = fields.map(|mut fields| {
+        parts.is_some().then(|| fields.insert(list.to_owned(), Value::Array(Vec::new())));
+        fields
+    });
+    if let Some(problem) = outline.and_then(fault_in_fields::<T>) {
+        return problem;
+    }
+    let parts = parts.and_then(|parts| serde_json::from_str::<Bounded<'_>>(parts.get()).ok());
+    for (at, part) in parts.iter().flat_map(|parts| &parts.0).take(most).enumerate() {
+        if let Some(problem) = wrong_with(part.get().as_bytes()) {
+            return problem.within(&format!("{list}[{at}]"));
+        }
+    }
+    wrong_count(list, most, None)
+}
+
+/// There are too many, or none.
+pub(in crate::api) fn wrong_count(list: &str, most: usize, found: Option<usize>) -> Problem {
+    let found = found.map_or_else(String::new, |found| format!(", but are {found}"));
+    Problem::invalid(list, format_args!("must be 1 to {most} {list}{found}"))
+}
+
+/// The parts of a list, not more than anybody looks at.
+struct Bounded<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Bounded<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Most;
+
+        impl<'de> Visitor<'de> for Most {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = items.next_element()? {
+                    if parts.len() >= 10_000 {
+                        return Err(de::Error::custom("too many"));
+                    }
+                    parts.push(part);
+                }
+                Ok(parts)
+            }
+        }
+
+        deserializer.deserialize_seq(Most).map(Self)
+    }
+}

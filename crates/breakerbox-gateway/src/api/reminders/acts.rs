@@ -1,0 +1,110 @@
+//! What can be done to a reminder: pause, resume, run now, cancel.
+
+use axum::extract::State;
+use http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::view::ReminderView;
+use super::{Resumes, seen, shown};
+use crate::api::Api;
+use crate::api::caller::{Allowed, Manage, SendOrManage};
+use crate::api::problem::Answer;
+use crate::api::reading::Named;
+use crate::api::revision::Revised;
+use crate::objects::ReminderId;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(run))
+        .routes(routes!(cancel))
+}
+
+/// Pause a reminder
+///
+/// An active one fires nothing until it is resumed. A run that waits is withdrawn, as if it had not been fired; one that is in
+/// flight ends, and is not tried again.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders/{reminder}/pause",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn pause(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<ReminderId>,
+) -> Answer<Revised<ReminderView>> {
+    seen(&api, &caller, id).await?;
+    let reminder = api.services.records.pause_reminder(id).await?;
+    Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
+}
+
+/// Resume a reminder
+///
+/// One that is paused or stopped goes on. What was due in the meantime is skipped, except that a one-off which has not run does
+/// so at once.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders/{reminder}/resume",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn resume(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<ReminderId>,
+) -> Answer<Revised<ReminderView>> {
+    seen(&api, &caller, id).await?;
+    let reminder = api.services.records.resume_reminder(id).await?;
+    Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::Yes).await?))
+}
+
+/// Run a reminder now
+///
+/// Besides its schedule, and whatever its state is unless it is cancelled. A run that waits is due at once instead.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders/{reminder}/run",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 202, description = "It is fired at once; the reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn run(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<ReminderId>,
+) -> Answer<(StatusCode, Revised<ReminderView>)> {
+    seen(&api, &caller, id).await?;
+    let reminder = api.services.records.run_reminder(id).await?;
+    Ok((StatusCode::ACCEPTED, Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?)))
+}
+
+/// Cancel a reminder
+///
+/// For good. A run that waits is cancelled; one that is in flight ends, and is not tried again. The reminder and its runs can be
+/// looked at for as long as finished work is kept.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders/{reminder}/cancel",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["send"]), ("api_key" = ["manage"])),
+)]
+async fn cancel(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<SendOrManage>,
+    Named(id): Named<ReminderId>,
+) -> Answer<Revised<ReminderView>> {
+    seen(&api, &caller, id).await?;
+    let reminder = api.services.records.cancel_reminder(id).await?;
+    Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
+}

@@ -1,0 +1,228 @@
+//! What is said of a reminder: read once, borrowed from the body, and only if it is wrong read again to say why. Creating and
+//! changing have the same fields, so that they can't drift apart.
+
+use breakerbox_core::Timestamp;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::times::TimesChange;
+use crate::api::problem::{Answer, Code, Problem};
+use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
+use crate::api::reading::payload::{Carried, destination, none, some, wrong, wrong_batch, wrong_count};
+use crate::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
+use crate::queue::TenantEntry;
+use crate::queue::records::{NewReminder, ReminderChange};
+use crate::reminder::CatchUp;
+
+/// The longest reference, in characters.
+const LONGEST_REFERENCE: usize = 200;
+
+const LIST: &str = "reminders";
+
+/// The body of a reminder. `P` is the payload: borrowed, or ignored where only the rest is looked at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
+pub(super) struct Fields<P> {
+    #[serde(default)]
+    tenant: Option<Text<TenantId>>,
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default = "none", deserialize_with = "some")]
+    payload: Option<P>,
+    #[serde(default)]
+    payload_base64: Option<String>,
+    #[serde(default)]
+    content_type: Option<String>,
+    #[serde(default)]
+    at: Change<Text<Moment>>,
+    #[serde(default)]
+    every: Change<Span>,
+    #[serde(default)]
+    cron: Change<String>,
+    #[serde(default)]
+    time_zone: Change<String>,
+    #[serde(default)]
+    ends_at: Change<Text<Moment>>,
+    #[serde(default)]
+    max_runs: Change<u32>,
+    #[serde(default)]
+    catch_up: Change<Text<CatchUp>>,
+    #[serde(default)]
+    priority: Change<Text<Priority>>,
+    #[serde(default)]
+    reference: Change<String>,
+    #[serde(default)]
+    expires_after: Change<Span>,
+}
+
+/// The body of a reminder.
+pub(super) type ReminderBody<'a> = Fields<&'a RawValue>;
+
+/// What all parts of a body are read with.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances<'c> {
+    pub(super) tenant: &'c TenantEntry,
+    /// The largest payload.
+    pub(super) payload: usize,
+    /// By the wall clock.
+    pub(super) now: Timestamp,
+}
+
+impl<'a> ReminderBody<'a> {
+    /// Reads the body of a request.
+    pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
+        let read = serde_json::from_slice::<Object<Self>>(body);
+        read.map(|reminder| reminder.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
+    }
+
+    /// The tenant that it names.
+    pub(super) fn tenant(&self) -> Option<TenantId> {
+        self.tenant.as_ref().map(|tenant| tenant.0.clone())
+    }
+
+    /// A reminder to create.
+    pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewReminder> {
+        let Some(url) = &self.url else {
+            let detail = "url: is missing; say who is called";
+            return Err(Problem::new(Code::MissingField, detail).of_field("url"));
+        };
+        let url = destination(url, with.tenant, Purpose::Reminders)?;
+        let (payload, content_type) = self.carried().unpacked(body, with.payload)?;
+        let (times, rest) = self.split();
+        let schedule = times.fresh().schedule(with.now)?;
+        let settings = ReminderSettings {
+            reference: None,
+            url,
+            content_type,
+            priority: Priority::default(),
+            schedule,
+            catch_up: None,
+            expires_after: None,
+        };
+        Ok(NewReminder { tenant: with.tenant.id.clone(), settings: rest.onto(settings)?, payload })
+    }
+
+    /// What is changed of a reminder.
+    pub(super) fn into_change(
+        self,
+        body: &Bytes,
+        before: &Reminder,
+        with: Circumstances<'_>,
+    ) -> Answer<ReminderChange> {
+        if self.tenant.is_some() {
+            return Err(Problem::invalid("tenant", "can't be changed; leave it out"));
+        }
+        let mut settings = before.settings.clone();
+        if let Some(url) = &self.url {
+            settings.url = destination(url, with.tenant, Purpose::Reminders)?;
+        }
+        let carried = self.carried();
+        let mut payload = None;
+        if !carried.is_nothing() {
+            let (bytes, content_type) = carried.unpacked(body, with.payload)?;
+            (payload, settings.content_type) = (Some(bytes), content_type);
+        }
+        let (times, rest) = self.split();
+        settings.schedule = times.onto(&settings.schedule, with.now)?;
+        Ok(ReminderChange { settings: rest.onto(settings)?, payload, now: with.now })
+    }
+
+    fn carried(&self) -> Carried<'_> {
+        Carried {
+            payload: self.payload,
+            payload_base64: self.payload_base64.as_deref(),
+            content_type: self.content_type.as_deref(),
+        }
+    }
+
+    fn split(self) -> (TimesChange, Rest) {
+        let Self { at, every, cron, time_zone, ends_at, max_runs, .. } = self;
+        let Self { catch_up, priority, reference, expires_after, .. } = self;
+        let times = TimesChange { at, every, cron, time_zone, ends_at, max_runs };
+        (times, Rest { catch_up, priority, reference, expires_after })
+    }
+}
+
+/// What is neither about when nor about what is sent.
+struct Rest {
+    catch_up: Change<Text<CatchUp>>,
+    priority: Change<Text<Priority>>,
+    reference: Change<String>,
+    expires_after: Change<Span>,
+}
+
+impl Rest {
+    fn onto(self, mut settings: ReminderSettings) -> Answer<ReminderSettings> {
+        settings.catch_up = self.catch_up.map(|text| text.0).onto(settings.catch_up);
+        settings.priority =
+            self.priority.map(|text| text.0).onto(Some(settings.priority)).unwrap_or_default();
+        settings.reference = self.reference.try_map(checked_reference)?.onto(settings.reference);
+        settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
+        Ok(settings)
+    }
+}
+
+fn checked_reference(text: String) -> Answer<String> {
+    let length = text.chars().count();
+    if (1..=LONGEST_REFERENCE).contains(&length) && !text.chars().any(char::is_control) {
+        return Ok(text);
+    }
+    let why = format!("must be 1 to {LONGEST_REFERENCE} characters without line ends, but has {length}");
+    Err(Problem::invalid("reference", why))
+}
+
+/// What a batch looks like, whatever its reminders are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Outline {
+    #[serde(default)]
+    tenant: Option<Text<TenantId>>,
+    reminders: IgnoredAny,
+}
+
+/// The body of a batch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BatchBody<'a> {
+    #[serde(default)]
+    tenant: Option<Text<TenantId>>,
+    #[serde(borrow)]
+    reminders: Vec<Object<ReminderBody<'a>>>,
+}
+
+impl<'a> BatchBody<'a> {
+    /// Reads the body of a request.
+    pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
+        let read = serde_json::from_slice::<Object<Self>>(body);
+        let batch = read.map_err(|error| {
+            wrong_batch::<Outline>(body, &error, LIST, most, |reminder| ReminderBody::read(reminder).err())
+        });
+        let batch = batch?.0;
+        let count = batch.reminders.len();
+        if !(1..=most).contains(&count) {
+            return Err(wrong_count(LIST, most, Some(count)));
+        }
+        if let Some(at) = batch.reminders.iter().position(|reminder| reminder.0.tenant.is_some()) {
+            let why = "goes beside `reminders`: all reminders of a batch are of one tenant";
+            return Err(Problem::invalid("tenant", why).within(&format!("{LIST}[{at}]")));
+        }
+        Ok(batch)
+    }
+
+    /// The tenant that it names.
+    pub(super) fn tenant(&self) -> Option<TenantId> {
+        self.tenant.as_ref().map(|tenant| tenant.0.clone())
+    }
+
+    /// The reminders to create.
+    pub(super) fn into_new(self, with: Circumstances<'_>) -> Answer<Vec<NewReminder>> {
+        let no_body = Bytes::new();
+        let reminder = |(at, reminder): (usize, Object<ReminderBody<'_>>)| {
+            reminder.0.into_new(&no_body, with).map_err(|problem| problem.within(&format!("{LIST}[{at}]")))
+        };
+        self.reminders.into_iter().enumerate().map(reminder).collect()
+    }
+}

@@ -1,0 +1,340 @@
+//! Reminders: create one or several, list, show, change; what they send; their runs; and what can be done to one.
+//!
+//! Who may submit events may create reminders and cancel them. Changing, pausing, resuming and running now is a manager's.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `body`, `times` | what is said of a reminder, and the schedule that it means |
+//! | `schema` | bodies, as the document describes them |
+//! | `view` | reminders and runs, as they are shown |
+//! | `acts` | pause, resume, run now, cancel |
+//! | `preview` | what a schedule means, before anything is created |
+
+mod acts;
+mod body;
+mod preview;
+mod schema;
+mod times;
+mod view;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use breakerbox_core::Status;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::body::{BatchBody, Circumstances, ReminderBody};
+pub(super) use self::view::CatchUpName;
+use self::view::{Around, ReminderStateView, ReminderView, RunView};
+use super::Api;
+use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
+use super::circuits::{self, CircuitOf};
+use super::listing::{Limit, Listed, Paging};
+use super::problem::{Answer, Code, Problem};
+use super::reading::fields::Text;
+use super::reading::payload::body_limit;
+use super::reading::{Named, Query, is_json, read_body};
+use super::revision::{IfMatch, Revised};
+use crate::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
+use crate::queue::TenantEntry;
+use crate::queue::records::{PageOf, ReminderFilter};
+use crate::reminder::CatchUp;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(create_batch))
+        .routes(routes!(show, change))
+        .routes(routes!(payload))
+        .routes(routes!(runs))
+        .merge(acts::routes())
+        .merge(preview::routes())
+}
+
+/// Which reminders. All that is said must hold.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Of this tenant.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    tenant: Option<Text<TenantId>>,
+    /// In this state.
+    #[param(value_type = Option<ReminderStateView>, inline)]
+    state: Option<Text<ReminderStateName>>,
+    /// With this reference. A key for all tenants must say `tenant` too.
+    #[param(min_length = 1, max_length = 200)]
+    reference: Option<String>,
+    /// At most so many; 50 if nothing is said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<Text<Limit>>,
+    /// The `next` of the page before; empty or absent: the first page.
+    cursor: Option<String>,
+}
+
+/// List reminders
+///
+/// The newest first. A page may be short, or empty, and not the last.
+#[utoipa::path(
+    get,
+    path = "/v1/reminders",
+    tag = "reminders",
+    params(Which),
+    responses((status = 200, description = "Reminders, the newest first", body = Listed<ReminderView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn list(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Query(which): Query<Which>,
+) -> Answer<axum::Json<Listed<ReminderView>>> {
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    if which.reference.is_some() && tenant.is_none() {
+        let detail = "reference: needs `tenant` too; each tenant has its own";
+        return Err(Problem::new(Code::InvalidQuery, detail).of_field("reference"));
+    }
+    let filter =
+        ReminderFilter { tenant, state: which.state.map(|state| state.0), reference: which.reference };
+    let page: PageOf = Paging { limit: which.limit, cursor: which.cursor }.into();
+    let found = api.services.records.reminders(&filter, &page).await?;
+    let items = shown_all(&api, found.items).await?;
+    Ok(axum::Json(Listed { items, next: found.next.map(|cursor| cursor.0) }))
+}
+
+/// Create a reminder
+///
+/// `at` alone runs once; `every` and `cron` repeat. The answer comes when it is durable, and shows the next times.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders",
+    tag = "reminders",
+    request_body(content = inline(schema::ReminderSchema), content_type = "application/json"),
+    responses((status = 201, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["send"]), ("api_key" = ["manage"])),
+)]
+async fn create(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<SendOrManage>,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    is_json(request.headers())?;
+    let limit = api.services.limits.payload;
+    let (body, _room) = read_body(request, &api.budget, body_limit(limit)).await?;
+    let reminder = ReminderBody::read(&body)?;
+    let tenant = known(&api, caller.tenant_for(reminder.tenant())?)?;
+    let new = reminder.into_new(&body, circumstances(&api, &tenant))?;
+    let reminder = api.services.records.create_reminder(new).await.map_err(|error| taken(error.into()))?;
+    let (revision, shown) = (reminder.revision, shown(&api, reminder, Resumes::No).await?);
+    Ok((StatusCode::CREATED, Revised(revision, shown)))
+}
+
+/// Reminders that were created, in the order of the batch.
+#[derive(Serialize, ToSchema)]
+struct CreatedBatchView {
+    reminders: Vec<ReminderView>,
+}
+
+/// Create reminders together
+///
+/// At most 1,000 reminders and 4 MiB, which are created together or not at all. The answer is in the order of the batch.
+#[utoipa::path(
+    post,
+    path = "/v1/reminders/batch",
+    tag = "reminders",
+    request_body(content = inline(schema::BatchSchema), content_type = "application/json"),
+    responses((status = 201, description = "The reminders", body = CreatedBatchView)),
+    security(("api_key" = ["send"]), ("api_key" = ["manage"])),
+)]
+async fn create_batch(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<SendOrManage>,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    is_json(request.headers())?;
+    let limits = &api.services.limits;
+    let (body, _room) = read_body(request, &api.budget, limits.batch_bytes).await?;
+    let batch = BatchBody::read(&body, limits.batch_events)?;
+    let tenant = known(&api, caller.tenant_for(batch.tenant())?)?;
+    let new = batch.into_new(circumstances(&api, &tenant))?;
+    let created = api.services.records.create_reminders(new).await.map_err(|error| taken(error.into()))?;
+    let reminders = shown_all(&api, created).await?;
+    Ok((StatusCode::CREATED, axum::Json(CreatedBatchView { reminders })))
+}
+
+/// Show a reminder
+#[utoipa::path(
+    get,
+    path = "/v1/reminders/{reminder}",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["read"])),
+)]
+async fn show(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<ReminderId>,
+) -> Answer<Revised<ReminderView>> {
+    let reminder = seen(&api, &caller, id).await?;
+    Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
+}
+
+/// Change a reminder
+///
+/// What is left out stays; `null` means the default again. Another schedule counts from now on: a run that waits is withdrawn,
+/// and nothing of before is made up for. With the same schedule, a run that waits goes on with what is changed.
+#[utoipa::path(
+    patch,
+    path = "/v1/reminders/{reminder}",
+    tag = "reminders",
+    request_body(content = inline(schema::ReminderChangeSchema), content_type = "application/json"),
+    params(
+        ("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+    ),
+    responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
+    security(("api_key" = ["manage"])),
+)]
+async fn change(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Manage>,
+    Named(id): Named<ReminderId>,
+    IfMatch(revision): IfMatch,
+    request: Request,
+) -> Answer<Revised<ReminderView>> {
+    is_json(request.headers())?;
+    let limit = api.services.limits.payload;
+    let (body, _room) = read_body(request, &api.budget, body_limit(limit)).await?;
+    let change = ReminderBody::read(&body)?;
+    let before = seen(&api, &caller, id).await?;
+    let tenant = known(&api, before.tenant.clone())?;
+    let change = change.into_change(&body, &before, circumstances(&api, &tenant))?;
+    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
+    let revision = revision.unwrap_or(before.revision);
+    let changed = api.services.records.change_reminder(id, change, Some(revision)).await;
+    let reminder = changed.map_err(|error| taken(error.into()))?;
+    Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
+}
+
+/// Show what a reminder sends
+///
+/// Byte for byte, with its content type.
+#[utoipa::path(
+    get,
+    path = "/v1/reminders/{reminder}/payload",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The payload", body = Value, content_type = "*/*")),
+    security(("api_key" = ["read"])),
+)]
+async fn payload(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<ReminderId>,
+) -> Answer<Response> {
+    let reminder = seen(&api, &caller, id).await?;
+    let payload = api.services.records.reminder_payload(id).await?;
+    let mut response = Response::new(payload.into());
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_str(&reminder.settings.content_type);
+    let plain = HeaderValue::from_static("application/octet-stream");
+    headers.insert(CONTENT_TYPE, content_type.unwrap_or(plain));
+    // It is somebody's; no browser should show it as if it were ours.
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    Ok(response)
+}
+
+/// List a reminder's runs
+///
+/// The newest first, as long as finished work is kept. Attempts are shown with the run's delivery.
+#[utoipa::path(
+    get,
+    path = "/v1/reminders/{reminder}/runs",
+    tag = "reminders",
+    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
+    responses((status = 200, description = "Its runs, the newest first", body = Listed<RunView>)),
+    security(("api_key" = ["read"])),
+)]
+async fn runs(
+    State(api): State<Api>,
+    Allowed(caller, _): Allowed<Read>,
+    Named(id): Named<ReminderId>,
+    Query(paging): Query<Paging>,
+) -> Answer<axum::Json<Listed<RunView>>> {
+    seen(&api, &caller, id).await?;
+    let found = api.services.records.runs(id, &paging.into()).await?;
+    Ok(axum::Json(Listed::of(found, |run| RunView::new(&api, run))))
+}
+
+/// A reminder, if the caller may know of it.
+async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
+    let reminder = api.services.records.reminder(id).await?;
+    if caller.sees(&reminder.tenant) {
+        Ok(reminder)
+    } else {
+        Err(Problem::not_found("reminder", &id.to_string()))
+    }
+}
+
+fn known(api: &Api, tenant: TenantId) -> Answer<Arc<TenantEntry>> {
+    api.services.directory.tenant(&tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
+}
+
+fn circumstances<'c>(api: &Api, tenant: &'c TenantEntry) -> Circumstances<'c> {
+    Circumstances { tenant, payload: api.services.limits.payload, now: (api.services.wall)() }
+}
+
+/// Names the field, if the reference is another reminder's.
+fn taken(problem: Problem) -> Problem {
+    match (problem.code(), problem.field().map(|outer| format!("{outer}.reference"))) {
+        (Code::AlreadyExists, outer) => problem.of_field(outer.as_deref().unwrap_or("reference")),
+        _ => problem,
+    }
+}
+
+/// Whether a reminder goes on at this moment after a pause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resumes {
+    Yes,
+    No,
+}
+
+async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> Answer<ReminderView> {
+    let circuit = circuit_of(api, &reminder);
+    let status = circuits::statuses(api, std::slice::from_ref(&circuit)).await?;
+    let status = status.first().copied().unwrap_or(Status::Closed);
+    let around = Around { resumes: resumes == Resumes::Yes, ..around(api, &reminder, circuit, status) };
+    Ok(ReminderView::new(reminder, around))
+}
+
+async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> Answer<Vec<ReminderView>> {
+    let keys: Vec<_> = reminders.iter().map(|reminder| circuit_of(api, reminder)).collect();
+    let statuses = circuits::statuses(api, &keys).await?;
+    let shown = |(reminder, (key, status)): (Reminder, (Option<Arc<str>>, Status))| {
+        let around = around(api, &reminder, key, status);
+        ReminderView::new(reminder, around)
+    };
+    Ok(reminders.into_iter().zip(keys.into_iter().zip(statuses)).map(shown).collect())
+}
+
+/// The key of its circuit; none if its tenant was deleted at this moment.
+fn circuit_of(api: &Api, reminder: &Reminder) -> Option<Arc<str>> {
+    let tenant = api.services.directory.tenant(&reminder.tenant)?;
+    tenant.key_of(Purpose::Reminders, reminder.settings.url.as_str()).ok()
+}
+
+fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: Status) -> Around {
+    let tenant = api.services.directory.tenant(&reminder.tenant);
+    Around {
+        catch_up: tenant.map_or_else(CatchUp::default, |tenant| tenant.reminders.catch_up),
+        circuit: key.map(|key| CircuitOf::new(&key, status)),
+        now: (api.services.wall)(),
+        resumes: false,
+    }
+}
