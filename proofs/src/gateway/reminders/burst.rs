@@ -75,7 +75,7 @@ const BATCH: usize = 100;
 const SAMPLE: usize = 500;
 
 /// Between the end of filling and the moment: the gateway starts, and does what it does at first.
-const BEFORE: Duration = Duration::from_secs(8);
+const BEFORE: Duration = Duration::from_secs(5);
 
 /// Lets them fall due.
 ///
@@ -115,16 +115,13 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.gateway.start_again()?;
     site.measure(&event, size.per_second, size.time / 10, &healthy)?;
     let is_early = times::now() < moment;
-    ensure!(is_early, "the machine is too slow: the gateway was not ready at the moment");
-    findings.exactly("callbacks before the moment", seen(&crowd).0, 0);
+    ensure!(is_early || !size.judged, "the machine is too slow: the gateway was not ready at the moment");
 
-    site.until("the first callback", PATIENCE, |_| Ok(seen(&crowd).0 > 0))?;
+    let limit = moment.since(times::now()) + PATIENCE;
+    site.until("the first callback", limit, |_| Ok(seen(&crowd).0 > 0))?;
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     let done_meanwhile = seen(&crowd).0;
-    let limit = Instant::now() + 10 * PATIENCE;
-    site.until("all callbacks", limit.duration_since(Instant::now()), |_| {
-        Ok(seen(&crowd).1 >= reminders.len() as u64)
-    })?;
+    site.until("all callbacks", 10 * PATIENCE, |_| Ok(seen(&crowd).1 >= reminders.len() as u64))?;
     site.until("nothing waits", PATIENCE, |site| Ok(site.metric("breakerbox_backlog_deliveries")? < 1.0))?;
 
     let (runs, start) = (Runs::of(&reminders, 1), times::start_of(&crowd));
@@ -133,6 +130,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut lags: Vec<_> = came.first().map(|(_, at)| times::lag(moment, start, at)).collect();
     lags.sort();
     let (first, last) = (lags.first().context("none came")?, lags.last().context("none came")?);
+    let early = came.first().filter(|(_, at)| start + *at < moment).count();
+    findings.exactly("callbacks before the moment", early, 0);
     findings.within("from the moment to the first callback", *first, ON_TIME, size.judged);
     findings.note("from the moment to the last", Millis(*last));
     let rate = rate(lags.len() as u64, last.saturating_sub(*first));
@@ -219,6 +218,5 @@ fn fill(
     let moment = times::now() + began.elapsed() * share * 2 + BEFORE;
     let reminders = folder.add((0..size.reminders).map(|number| new(number, moment)))?;
     folder.close();
-    ensure!(times::now() < moment, "the machine is too slow: filling took until after the moment");
     Ok((moment, reminders))
 }

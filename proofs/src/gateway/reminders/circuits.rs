@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use breakerbox::Timestamp;
 use serde_json::Value;
 
 use crate::gateway::site::Site;
@@ -31,4 +32,10 @@ pub(super) fn history(site: &Site, tenant: &str) -> Result<Vec<Value>> {
 /// A word of a change.
 pub(super) fn word(change: &Value, name: &str) -> String {
     change.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// When a change was.
+pub(super) fn time_of(change: &Value) -> Result<Timestamp> {
+    let at: jiff::Timestamp = word(change, "at").parse().with_context(|| format!("no time in {change}"))?;
+    Ok(Timestamp::from_micros(u64::try_from(at.as_microsecond())?))
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use breakerbox::Timestamp;
 use breakerbox_gateway::delivery::RetrySchedule;
 use breakerbox_gateway::objects::{ReminderId, ReminderRules, ReminderState, TenantId};
@@ -14,7 +14,7 @@ use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
-use super::circuits::{circuit, history, state, word};
+use super::circuits::{circuit, history, state, time_of, word};
 use super::folder::{Folder, New, rules};
 use super::runs::{Expected, Runs};
 use super::times;
@@ -68,8 +68,8 @@ impl Size {
 
 impl Trouble {
     /// The tenant's limits, and a short time until the first probe.
-    fn policy(self, judged: bool) -> Value {
-        let cool_off = if judged { "2s" } else { "500ms" };
+    fn policy(self) -> Value {
+        let cool_off = format!("{}s", COOL_OFF.as_secs());
         let mut policy = json!({"cool_off": cool_off, "cool_off_max": cool_off, "jitter": 0});
         let limits = match self {
             // An answer that is late is none to a probe.
@@ -106,6 +106,9 @@ impl Trouble {
         }
     }
 }
+
+/// How long its circuit stays open before each probe.
+const COOL_OFF: Duration = Duration::from_secs(2);
 
 /// How many callbacks at once.
 const AT_ONCE: u32 = 4;
@@ -165,23 +168,24 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let limit = filled.first_at.since(times::now()) + PATIENCE;
     site.until("its circuit opens", limit, |site| Ok(state(&circuit(site, TROUBLED)?) == "open"))?;
     site.until("what was in flight has ended", PATIENCE, |_| Ok(callbacks.seen(CALLBACKS).in_flight == 0))?;
-    let opened = callbacks.seen(CALLBACKS);
     callbacks.forget_most();
     site.until("that is written down", PATIENCE, |site| Ok(!history(site, TROUBLED)?.is_empty()))?;
-    let cause = history(&site, TROUBLED)?.last().map(|change| word(change, "cause")).unwrap_or_default();
-    findings.exactly("opened by", cause, trouble.rule().into());
-    findings.at_least("callbacks until it opened", opened.requests, trouble.limit());
+    let trip = history(&site, TROUBLED)?.pop().context("there was a trip")?;
+    findings.exactly("opened by", word(&trip, "cause"), trouble.rule().into());
+    // Those that were in flight come soon, and the first probe much later.
+    let opened = count_until(&callbacks, time_of(&trip)? + COOL_OFF / 2);
+    findings.at_least("callbacks until it opened", opened, trouble.limit());
     let most = trouble.limit() + u64::from(AT_ONCE) - 1;
-    findings.at_most("callbacks until it opened, those in flight too", opened.requests, most);
+    findings.at_most("callbacks until it opened, those in flight too", opened, most);
 
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     times::sleep_until(filled.first_at + SECOND * size.occurrences);
     site.until("so many probes", 2 * PATIENCE, |_| {
-        Ok(callbacks.seen(CALLBACKS).requests >= opened.requests + size.probes)
+        Ok(callbacks.seen(CALLBACKS).requests >= opened + size.probes)
     })?;
     let (outage, recovered) = (callbacks.seen(CALLBACKS), callbacks.start_time().elapsed());
     callbacks.set(CALLBACKS, Manner::HEALTHY);
-    findings.note("probes while it was open", outage.requests - opened.requests);
+    findings.note("probes while it was open", outage.requests - opened);
     findings.exactly("the most of them at once", outage.most_in_flight, 1);
     site.until("all have fired", 2 * PATIENCE, |site| Ok(unfinished(site)? == 0))?;
     let returned = callbacks.start_time().elapsed();
@@ -213,7 +217,7 @@ fn notice(what: &str, before: Duration, meanwhile: Duration, judged: bool, findi
 fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
     let folder = Folder::open(site.gateway.data())?;
     let retry = Some(RetrySchedule::new(vec![SECOND; 50])?);
-    let limits = ReminderRules { retry, ..rules(size.trouble.policy(size.judged), AT_ONCE) };
+    let limits = ReminderRules { retry, ..rules(size.trouble.policy(), AT_ONCE) };
     let troubled = folder.add_tenant(TROUBLED, limits)?;
     let other = folder.add_tenant(OTHER, ReminderRules::default())?;
     let others_first = times::now() + TO_START;
@@ -239,6 +243,15 @@ fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
     let reminders = folder.add((0..OTHERS).map(new))?;
     folder.close();
     Ok(Filled { first_at, all, latest, others: Others { first_at: others_first, reminders, runs } })
+}
+
+/// Callbacks that began before this time.
+fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
+    let (start, path) = (times::start_of(callbacks), callbacks.number(CALLBACKS));
+    let count = callbacks.with_visits(|visits| {
+        visits.iter().filter(|visit| visit.endpoint == path && start + visit.at() < until).count()
+    });
+    count as u64
 }
 
 /// They are spread over the second.
@@ -286,7 +299,8 @@ fn judge_return(
         too_many += usize::from(fired > 1 + usize::from(came.was_tried_before(place, recovered)));
     }
     findings.note("catch_up latest: runs that fired after the recovery", returned);
-    findings.exactly("catch_up latest: reminders that fired nothing", none, 0);
+    // On a machine that is very slow one may be through before the trip.
+    findings.hold("catch_up latest: reminders that fired nothing", none, 0, none == 0 || !size.judged);
     findings.exactly("catch_up latest: reminders that fired more than the latest", too_many, 0);
 
     let folder = Folder::open(site.gateway.data())?;
