@@ -8,7 +8,7 @@
 //! | `caller` | who calls, and what they may do |
 //! | `reading` | bodies, queries and paths as values; what is wrong with them |
 //! | [`Problem`], [`Code`] | what is said when it was not done |
-//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders`, `circuits`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
+//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
 //! | `system` | health and metrics |
 //! | `document` | `/openapi.json`, and a page to read it |
 //!
@@ -22,6 +22,7 @@ mod endpoints;
 mod events;
 mod keys;
 mod listing;
+mod notices;
 mod permits;
 mod policies;
 mod problem;
@@ -48,7 +49,9 @@ pub use self::caller::DEFAULT_TENANT;
 pub(crate) use self::circuits::CircuitId;
 pub use self::problem::{Code, Problem};
 pub use self::serve::Connections;
-pub use self::services::{Health, HealthReport, Limits, Services, TestEvent, TestSend};
+pub use self::services::{
+    Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
+};
 
 use self::caller::Failures;
 use self::events::IngestRates;
@@ -136,6 +139,7 @@ fn routes() -> OpenApiRouter<Api> {
         .merge(circuits::routes())
         .merge(permits::routes())
         .merge(keys::routes())
+        .merge(notices::routes())
         .merge(system::routes())
 }
 

@@ -11,7 +11,8 @@ use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
 use super::serve::Connections;
-use crate::objects::EventType;
+use crate::notify::{Delivered, NoticeTarget};
+use crate::objects::{EventType, TenantId};
 use crate::permits::Permits;
 use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
@@ -36,6 +37,8 @@ pub struct Services {
     pub permits: Arc<Permits>,
     /// Sends one request now.
     pub tests: Arc<dyn TestSend>,
+    /// Tries the targets of notices.
+    pub notice_tests: Arc<dyn NoticeTest>,
     /// How the gateway is doing.
     pub health: Arc<dyn Health>,
     /// What `/metrics` shows.
@@ -53,6 +56,22 @@ pub struct Services {
 pub trait TestSend: Send + Sync + 'static {
     /// Makes the request, within the endpoint's own time limit.
     async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming;
+}
+
+/// Sends a test notice to each of a tenant's targets now, and reports. It is kept nowhere.
+#[async_trait]
+pub trait NoticeTest: Send + Sync + 'static {
+    /// Sends them, all at once, each within its time limit.
+    async fn test(&self, tenant: &TenantId) -> Vec<TestedTarget>;
+}
+
+/// A target that was tried.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TestedTarget {
+    /// Which.
+    pub target: NoticeTarget,
+    /// What came of it.
+    pub delivered: Delivered,
 }
 
 /// What is sent to try an endpoint.
@@ -100,6 +119,8 @@ pub struct Limits {
     pub auth_failures: u32,
     /// Whether `/metrics` needs no key.
     pub open_metrics: bool,
+    /// Whether there is a mail server for notices.
+    pub mail: bool,
     /// Connections and their times.
     pub connections: Connections,
 }
@@ -115,6 +136,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             auth_failures: 30,
             open_metrics: false,
+            mail: false,
             connections: Connections::default(),
         }
     }

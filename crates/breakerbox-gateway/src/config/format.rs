@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use breakerbox_core::{format_duration, parse_duration};
 use ipnet::IpNet;
+use lettre::Address;
+use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
@@ -13,6 +15,7 @@ use super::error::Wrong;
 use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
 use crate::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
+use crate::notify::{Kind, address, check_mail_url, target_url};
 use crate::send::Proxy;
 
 /// What was said, before anybody knows what it should be.
@@ -280,6 +283,36 @@ pub(super) const PROXY: Read<Url> = Read {
         (Proxy::new(&url).is_ok() && url.fragment().is_none()).then_some(url)
     },
     show: |url| url.as_str().trim_end_matches('/').into(),
+};
+
+pub(super) const WEBHOOK: Read<Url> = Read {
+    expects: "a URL that begins with http:// or https://, without a user name or password",
+    parse: |text| target_url(text).ok(),
+    show: Url::to_string,
+};
+
+pub(super) const MAIL_SERVER: Read<Url> = Read {
+    expects: "the URL of a mail server without a password, such as \"smtp://user@mail.example.com:587\"",
+    parse: |text| Url::parse(text).ok().filter(|url| check_mail_url(url).is_ok()),
+    show: Url::to_string,
+};
+
+pub(super) const MAIL_ADDRESS: Read<Address> = Read {
+    expects: "an address such as \"ops@example.com\"",
+    parse: |text| address(text).ok(),
+    show: Address::to_string,
+};
+
+pub(super) const MAILBOX: Read<Mailbox> = Read {
+    expects: "an address such as \"breakerbox@example.com\" or \"Breakerbox <breakerbox@example.com>\"",
+    parse: |text| text.parse().ok(),
+    show: Mailbox::to_string,
+};
+
+pub(super) const NOTICE_KIND: Read<Kind> = Read {
+    expects: "a kind of notice: trip, recovery, disabled, disable_warning, store_lost, store_back, dead_letters or reminder_stopped",
+    parse: |text| text.parse().ok(),
+    show: Kind::to_string,
 };
 
 pub(super) const LEVEL: Read<String> = Read {

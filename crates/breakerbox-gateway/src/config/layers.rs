@@ -224,6 +224,10 @@ impl Loaded {
             let origin = self.origin(&key).clone();
             errors.push(ConfigError { key, origin, reason: Wrong::Refused(reason) });
         }
+        for (key, why) in self.config.notify.misfits() {
+            let origin = self.origin(key).clone();
+            errors.push(ConfigError { key: key.into(), origin, reason: Wrong::Refused(why) });
+        }
         errors
     }
 }

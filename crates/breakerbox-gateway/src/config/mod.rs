@@ -18,6 +18,7 @@ mod file;
 mod format;
 mod layers;
 mod names;
+mod notify;
 mod policy;
 mod policy_value;
 mod print;
@@ -34,6 +35,7 @@ use url::Url;
 
 pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
+pub use notify::Notify;
 pub use policy::{PROBE_MARGIN, PolicyDefaults};
 pub use policy_value::{policy_value, policy_values};
 pub use print::{example, reference};
@@ -42,6 +44,7 @@ pub use size::{SizeError, format_size, parse_size};
 pub use values::{Hidden, LogFormat};
 
 use crate::delivery::RetrySchedule;
+use crate::notify::NotifierSettings;
 use crate::objects::Backlog;
 use crate::queue::Retention;
 
@@ -77,6 +80,8 @@ pub struct Config {
     pub circuits: Circuits,
     /// Permits of the decision API.
     pub permits: PermitSettings,
+    /// Who is told of what.
+    pub notify: Notify,
     /// What is logged.
     pub log: Log,
     /// What is counted.
@@ -98,6 +103,7 @@ impl Default for Config {
             secrets: Secrets::default(),
             circuits: Circuits::default(),
             permits: PermitSettings::default(),
+            notify: Notify::default(),
             log: Log::default(),
             metrics: MetricsAccess::default(),
             policy: PolicyDefaults::default(),
@@ -207,12 +213,14 @@ pub struct Kept {
     pub work: Retention,
     /// What happened to circuits.
     pub history: Duration,
+    /// What people were told.
+    pub notices: Duration,
 }
 
 impl Default for Kept {
     fn default() -> Self {
         let work = Retention::default();
-        Self { work, history: work.failed }
+        Self { work, history: work.failed, notices: NotifierSettings::default().kept }
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::error::Wrong;
 use super::format::{
-    ADDRESS, Count, Format, LEVEL, LOG_FORMAT, List, NETWORK, Or, PATH, PROXY, Raw, Secret, Size, Span,
-    Switch, Waits,
+    ADDRESS, Count, Format, LEVEL, LOG_FORMAT, List, MAIL_ADDRESS, MAIL_SERVER, MAILBOX, NETWORK,
+    NOTICE_KIND, Or, PATH, PROXY, Raw, Secret, Size, Span, Switch, WEBHOOK, Waits,
 };
 use super::{Config, names};
 
@@ -235,6 +235,12 @@ pub static SETTINGS: &[Setting] = &[
         "How long it is kept what happened to circuits."
     ),
     setting!(
+        "retention.notices",
+        retention.notices,
+        millis(SECOND, 10 * YEAR),
+        "How long it is kept what people were told."
+    ),
+    setting!(
         "egress.allow",
         egress.allow,
         List { of: NETWORK, most: 1_000 },
@@ -285,6 +291,70 @@ pub static SETTINGS: &[Setting] = &[
         permits.timeout,
         millis(10, HOUR),
         "How long a worker's call may take if it says nothing; then its permit has expired, and counts as a failure."
+    ),
+    setting!(
+        "notify.webhook_url",
+        notify.webhook_url,
+        Or(WEBHOOK, "off"),
+        "Where the operator's notices go as signed requests. The address must be one that may be called."
+    ),
+    setting!(
+        "notify.webhook_secret",
+        notify.webhook_secret,
+        Secret,
+        "What they are signed with: whsec_ and the base64 of 24 to 64 bytes. Only by this variable."
+    )
+    .secret(),
+    setting!(
+        "notify.slack_url",
+        notify.slack_url,
+        Secret,
+        "Where the operator's notices go as Slack and its kin take them. Only by this variable: whoever knows the URL can write there."
+    )
+    .secret(),
+    setting!(
+        "notify.email",
+        notify.email,
+        List { of: MAIL_ADDRESS, most: 50 },
+        "To whom the operator's notices go as mails."
+    ),
+    setting!(
+        "notify.smtp_url",
+        notify.smtp_url,
+        Or(MAIL_SERVER, "off"),
+        "The server that takes mails: smtp:// with STARTTLS, smtps:// with TLS from the start, smtp+plain:// without. It may be at a private address. With one, tenants can have their notices mailed."
+    ),
+    setting!(
+        "notify.smtp_password",
+        notify.smtp_password,
+        Secret,
+        "The password of the user that notify.smtp_url names. Only by this variable."
+    )
+    .secret(),
+    setting!("notify.smtp_from", notify.smtp_from, Or(MAILBOX, "off"), "Who mails are from."),
+    setting!(
+        "notify.kinds",
+        notify.kinds,
+        List { of: NOTICE_KIND, most: 50 },
+        "Of what the operator is told. A tenant's targets choose for themselves."
+    ),
+    setting!(
+        "notify.burst",
+        notify.burst,
+        count(1, 100),
+        "How many messages may go to one target at once. What is over the limit waits, and goes out together."
+    ),
+    setting!(
+        "notify.interval",
+        notify.interval,
+        millis(SECOND, DAY),
+        "And then one message to it in each of these."
+    ),
+    setting!(
+        "notify.dead_letters",
+        notify.dead_letters,
+        Or(Count { least: 1, most: 1_000_000_000_u64 }, "off"),
+        "How many deliveries of one tenant that failed within an hour are told of; again at ten times as many."
     ),
     setting!("log.level", log.level, LEVEL, "What is logged, by part of the program if need be."),
     setting!("log.format", log.format, LOG_FORMAT, "How a line of the log is written: \"text\" for people, \"json\" for machines."),

@@ -9,6 +9,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::api::{Health, HealthReport};
+use crate::notify::Notifier;
+use crate::objects::Moment;
 use crate::queue::records::Records;
 use crate::queue::sqlite::{Database, FreeSpace, SqliteCircuits};
 use crate::telemetry::Metrics;
@@ -43,6 +45,7 @@ pub(super) struct Watcher {
     pub(super) records: Arc<dyn Records>,
     pub(super) free_space: FreeSpace,
     pub(super) reserve: u64,
+    pub(super) notifier: Arc<Notifier>,
 }
 
 impl Watcher {
@@ -71,6 +74,10 @@ impl Watcher {
         self.look_at_circuits(&mut degraded).await;
         self.look_at_backlog(parked, &mut degraded).await;
         self.look_at_disk(&mut degraded);
+        for (target, since) in self.notifier.failing() {
+            let since = Moment(since);
+            degraded.push(format!("notices: {target} has not taken any since {since}"));
+        }
         degraded
     }
 

@@ -1,15 +1,23 @@
-//! What happens to circuits, written down. Observers may not wait, so changes go through a bounded line to a task that writes
-//! them in batches. If the line is full, a change is missing in the history, and that is counted and said.
+//! What happens to circuits, written down, with what people are told of it. Observers may not wait, so changes go through a
+//! bounded line to a task that writes them in batches. If the line is full, a change is missing in the history, and that is
+//! counted and said.
+//!
+//! A change and its notices are one commit. Between a circuit's record and its history there may be a crash; then the record
+//! has all that is needed, and the next start [catches up](catch_up).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::CircuitChange;
+use breakerbox::store::{ListQuery, Store};
+use breakerbox_core::{Change, Record, Status, Timestamp};
 use tokio::sync::mpsc;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
+use crate::notify::{Notice, Teller, ToTell, is_old};
 use crate::objects::PastChange;
-use crate::queue::records::Records;
+use crate::queue::QueueError;
+use crate::queue::records::{Heard, Notices, PageOf, Records, RecordsError};
 use crate::telemetry::Metrics;
 
 /// How many changes may wait to be written.
@@ -21,16 +29,22 @@ const BATCH: usize = 500;
 /// How often one batch is tried.
 const TRIES: u32 = 10;
 
+/// Something to be written down.
+enum Entry {
+    Change(PastChange),
+    Notice(Box<Notice>),
+}
+
 /// Takes changes, and never waits.
 #[derive(Clone)]
 pub(super) struct Scribe {
-    line: mpsc::Sender<PastChange>,
+    line: mpsc::Sender<Entry>,
     metrics: Arc<Metrics>,
 }
 
 /// Writes them.
 pub(super) struct Writing {
-    line: mpsc::Receiver<PastChange>,
+    line: mpsc::Receiver<Entry>,
     metrics: Arc<Metrics>,
 }
 
@@ -43,28 +57,58 @@ pub(super) fn line(metrics: &Arc<Metrics>) -> (Scribe, Writing) {
 }
 
 impl Scribe {
+    /// A circuit changed.
     pub(super) fn note(&self, heard: &CircuitChange) {
         let change = PastChange { key: Arc::clone(&heard.key), change: heard.change.clone() };
-        if self.line.try_send(change).is_err() {
+        if self.line.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
             error!(circuit = %heard.key, "too many changes at once: this one is missing in the history");
+        }
+    }
+
+    /// Something else happened that people are told of.
+    pub(super) fn tell(&self, notice: Notice) {
+        let kind = notice.kind();
+        if self.line.try_send(Entry::Notice(Box::new(notice))).is_err() {
+            self.metrics.history_lost.inc();
+            error!(%kind, "too many changes at once: nobody is told of this one");
         }
     }
 }
 
 impl Writing {
     /// Writes until nobody can take changes any more.
-    pub(super) async fn run(mut self, records: Arc<dyn Records>) {
+    pub(super) async fn run(mut self, records: Arc<dyn Records>, teller: Teller) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.line.recv_many(&mut batch, BATCH).await > 0 {
-            self.write(&*records, std::mem::take(&mut batch)).await;
+            let (mut changes, mut notices) = (Vec::new(), Vec::new());
+            for entry in batch.drain(..) {
+                match entry {
+                    Entry::Change(change) => changes.push(ToTell::from(change)),
+                    Entry::Notice(notice) => notices.push(*notice),
+                }
+            }
+            let heard = teller.words(changes);
+            let count = heard.len();
+            let write = || records.append_history(heard.clone());
+            self.persist(count, write).await;
+            for notice in notices {
+                let write = || records.tell(notice.clone());
+                self.persist(1, write).await;
+            }
         }
     }
 
-    async fn write(&self, records: &dyn Records, batch: Vec<PastChange>) {
-        let count = batch.len();
+    /// Tries until it is written, for a while.
+    async fn persist<T, F>(&self, count: usize, write: impl Fn() -> F)
+    where
+        F: Future<Output = Result<T, QueueError>>,
+    {
+        if count == 0 {
+            return;
+        }
         for _ in 0..TRIES {
-            match records.append_history(batch.clone()).await {
+            match write().await {
                 Ok(_) => return,
                 Err(error) => warn!(%error, count, "can't write the history of circuits; trying again"),
             }
@@ -73,4 +117,69 @@ impl Writing {
         self.metrics.history_lost.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         error!(count, "changes of circuits are missing in the history");
     }
+}
+
+/// Writes the history, and the notices, of circuits that changed lately and whose change was not written down: the process
+/// ended in between. Answers how many there were.
+///
+/// Only a circuit's latest change is known. If the one that began an outage is missing, what is left of it tells of the outage.
+pub(super) async fn catch_up(
+    store: &dyn Store,
+    records: &dyn Records,
+    teller: &Teller,
+    now: Timestamp,
+) -> Result<u64, RecordsError> {
+    let mut query = ListQuery { prefix: String::new(), status: None, after: None, limit: BATCH };
+    let mut written = 0;
+    loop {
+        let page = match store.list(&query).await {
+            Ok(page) => page,
+            Err(error) => {
+                warn!(%error, "circuits can't be listed; what changed at the last stop may be missing in the history");
+                return Ok(written);
+            }
+        };
+        let mut missing = Vec::new();
+        for (key, record) in &page.circuits {
+            if record.cause.is_some() && !is_old(record.changed_at, now) {
+                missing.extend(unwritten(records, key, record).await?);
+            }
+        }
+        written += append(records, teller.words(missing)).await?;
+        query.after = page.next;
+        if query.after.is_none() {
+            if written > 0 {
+                info!(written, "changes of circuits were found that the last stop had left unwritten");
+            }
+            return Ok(written);
+        }
+    }
+}
+
+async fn append(records: &dyn Records, heard: Vec<Heard>) -> Result<u64, RecordsError> {
+    if heard.is_empty() { Ok(0) } else { Ok(records.append_history(heard).await?) }
+}
+
+/// The change that a record speaks of, if the history does not have it.
+async fn unwritten(
+    records: &dyn Records,
+    key: &Arc<str>,
+    record: &Record,
+) -> Result<Option<ToTell>, RecordsError> {
+    let latest = records.circuit_history(key, &PageOf::first(1)).await?.items.pop();
+    if latest.as_ref().is_some_and(|latest| latest.change.epoch >= record.epoch) {
+        return Ok(None);
+    }
+    let before = latest.map_or(Status::Closed, |latest| latest.change.to);
+    let from = record.cause.as_ref().and_then(breakerbox_core::Cause::leaves).unwrap_or(before);
+    let change = Change::to(record, from);
+    Ok(change.map(|change| ToTell {
+        is_unheard_outage: record.is_automatic() && before == Status::Closed && from != Status::Closed,
+        change: PastChange { key: Arc::clone(key), change },
+    }))
+}
+
+/// The store was lost at the last stop, and is here now: whoever heard of the one hears of the other.
+pub(super) async fn store_is_here(records: &dyn Notices, now: Timestamp) -> Result<(), QueueError> {
+    records.tell(Notice::store_back(now)).await.map(drop)
 }

@@ -6,7 +6,8 @@
 //! | [`FirstStart`] | what an empty data folder is given, so that somebody can get in |
 //! | [`StartError`] | why it did not start |
 //! | `health` | what is not as it should be, and the gauges that are looked at now and then |
-//! | `history` | what happens to circuits, written down |
+//! | `history` | what happens to circuits, written down, with what people are told of it |
+//! | `notices` | the targets, the mail server and the limits of notices |
 //! | `test_send` | one request to try an endpoint |
 //!
 //! **The order of a stop.** The API takes no more requests. Dispatch begins nothing more, and waits for what is in flight and
@@ -16,6 +17,7 @@
 mod first_start;
 mod health;
 mod history;
+mod notices;
 mod start_error;
 mod test_send;
 
@@ -23,9 +25,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
+use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox::throttle::Throttle;
-use breakerbox::{Breakerbox, StoreHealth};
 use breakerbox_core::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -37,13 +39,14 @@ pub use self::first_start::FirstStart;
 pub use self::start_error::StartError;
 use crate::api::{self, Connections, Services};
 use crate::config::Config;
+use crate::notify::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
 use crate::queue::sqlite::{
     Database, FreeSpace, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords,
 };
 use crate::queue::{Defaults, Queue};
 use crate::secrets::KeySource;
-use crate::send::{AddressPolicy, Proxy, SendSettings, Sender, Trust};
+use crate::send::{AddressPolicy, Courier, Proxy, SendSettings, Sender, Trust};
 use crate::telemetry::Metrics;
 use crate::work::{Dispatch, Parts, Scheduler, Settings, Taker, WallClock, Watch};
 
@@ -77,7 +80,8 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let address =
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let sender = Sender::new(&send_settings(config)?)?;
+        let courier: Arc<dyn Courier> = Arc::new(Sender::new(&send_settings(config)?)?);
+        let post = notices::post(config, Arc::clone(&courier))?;
 
         let metrics = Arc::new(Metrics::new());
         let counted = Arc::clone(&metrics);
@@ -98,6 +102,7 @@ impl Gateway {
         let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
         let breakers = {
             let (hearer, metrics) = (Arc::clone(&hearer), Arc::clone(&metrics));
+            let (of_store, clock) = (scribe.clone(), database.clone());
             Breakerbox::builder()
                 .policy(config.policy.build(config.delivery.timeout)?)
                 .max_circuits(config.circuits.max as usize)
@@ -110,10 +115,7 @@ impl Gateway {
                         dispatch.circuit_changed(heard);
                     }
                 })
-                .store_observer(|health| match health {
-                    StoreHealth::Connected => info!("the store of circuits answers again"),
-                    away => warn!(%away, "the store of circuits does not answer"),
-                })
+                .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
                 .build()
         };
         for (circuit, policy) in directory.circuit_policies() {
@@ -140,7 +142,7 @@ impl Gateway {
             directory: directory.clone(),
             breakers: breakers.clone(),
             throttles,
-            courier: Arc::new(sender),
+            courier,
             metrics: Arc::clone(&metrics),
         };
         let settings = Settings {
@@ -157,6 +159,18 @@ impl Gateway {
         directory.watch(Watch::over(&dispatch));
         taker.is(&dispatch);
 
+        let teller = Teller::new(breakers.clone(), directory.clone());
+        history::catch_up(&*circuits, &*records, &teller, database.now()).await?;
+        history::store_is_here(&*records, database.now()).await?;
+        let notifier = Notifier::new(
+            records.clone(),
+            directory.clone(),
+            post,
+            Arc::clone(&clock),
+            Arc::clone(&metrics),
+            notices::settings(config),
+        );
+
         let first_start = first_start::prepare(&*records).await?;
         dispatch.find_waiting().await?;
         let (stop, stopped) = watch::channel(false);
@@ -169,13 +183,15 @@ impl Gateway {
             records: records.clone(),
             free_space: FreeSpace::of(&config.data).map_err(folder)?,
             reserve: config.limits.reserve,
+            notifier: Arc::clone(&notifier),
         };
         let health = Arc::new(health::Report::default());
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
-            tokio::spawn(writing.run(records.clone())),
             tokio::spawn(Arc::clone(&permits).keep_house()),
+            tokio::spawn(writing.run(records.clone(), teller)),
+            tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
         ];
         let wall: WallClock = Arc::new(wall_clock);
@@ -198,6 +214,7 @@ impl Gateway {
             circuit_store: circuits,
             permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
+            notice_tests: Arc::new(notices::Tests(notifier)),
             health,
             metrics,
             clock,
@@ -292,6 +309,7 @@ fn defaults(config: &Config) -> Defaults {
         backlog: config.limits.backlog,
         policy: Some(config.policy.said()),
         built_in_policy: Some(config.policy.built_in()),
+        notices: config.notify.targets(),
     }
 }
 
@@ -306,6 +324,7 @@ fn limits(config: &Config) -> api::Limits {
         bodies: size(limits.bodies),
         body_timeout: limits.body_timeout,
         open_metrics: config.metrics.public,
+        mail: config.notify.smtp_url.is_some(),
         auth_failures: limits.auth_failures,
         connections: Connections {
             most: limits.connections as usize,

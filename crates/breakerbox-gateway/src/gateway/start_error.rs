@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
 
+use crate::notify::MailError;
 use crate::queue::QueueError;
 use crate::queue::records::RecordsError;
 use crate::queue::sqlite::{LoadError, OpenError};
@@ -50,6 +51,9 @@ pub enum StartError {
     /// The proxy can't be used.
     #[error("egress.proxy: {0}")]
     Proxy(#[from] ProxyError),
+    /// No mail could be sent.
+    #[error(transparent)]
+    Mail(#[from] MailError),
     /// A tenant's name can't be the beginning of a key.
     #[error(transparent)]
     Key(#[from] KeyError),

@@ -44,14 +44,21 @@ impl Growth {
         Self { limit: limit.max(1), tenants: BTreeMap::new() }
     }
 
-    /// So many of a tenant failed just now.
-    pub fn add(&mut self, tenant: &TenantId, count: u64, now: Timestamp) {
+    /// So many of a tenant failed then.
+    pub fn add(&mut self, tenant: &TenantId, count: u64, at: Timestamp) {
         let lately = self.tenants.entry(tenant.clone()).or_default();
-        let in_minute = lately.minutes.entry(minute(now)).or_default();
+        let in_minute = lately.minutes.entry(minute(at)).or_default();
         *in_minute = in_minute.saturating_add(count);
     }
 
-    /// Those that are over a limit which was not told yet. What is older than an hour is forgotten.
+    /// Somebody was told.
+    pub fn told(&mut self, grown: &Grown) {
+        if let Some(lately) = self.tenants.get_mut(&grown.tenant) {
+            lately.told = grown.limit;
+        }
+    }
+
+    /// Those that are over a limit which was not [told](Self::told) yet. What is older than an hour is forgotten.
     pub fn grown(&mut self, now: Timestamp) -> Vec<Grown> {
         let first = minute(now).saturating_sub(MINUTES - 1);
         let mut grown = Vec::new();
@@ -62,7 +69,7 @@ impl Growth {
             if limit > lately.told {
                 grown.push(Grown { tenant: tenant.clone(), count, limit });
             }
-            lately.told = limit;
+            lately.told = lately.told.min(limit);
         }
         self.tenants.retain(|_, lately| !lately.minutes.is_empty());
         grown
@@ -101,7 +108,10 @@ mod tests {
         let mut growth = Growth::new(100);
         let mut told = |count: u64, minutes: u64| {
             growth.add(&acme, count, at(minutes));
-            growth.grown(at(minutes)).into_iter().map(|grown| (grown.count, grown.limit)).collect::<Vec<_>>()
+            let grown = growth.grown(at(minutes));
+            assert_eq!(grown, growth.grown(at(minutes)), "as long as nobody was told");
+            grown.iter().for_each(|grown| growth.told(grown));
+            grown.into_iter().map(|grown| (grown.count, grown.limit)).collect::<Vec<_>>()
         };
         assert_eq!(told(99, 0), []);
         assert_eq!(told(1, 1), [(100, 100)]);

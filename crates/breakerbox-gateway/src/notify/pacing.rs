@@ -28,6 +28,9 @@ pub const BACK_OFF: [Duration; 5] = [
 /// How many due notices of a target it pays to count.
 pub const COUNTED: u64 = 100;
 
+/// How many notices may wait for one target; those beyond are counted, and said in the next digest.
+pub const MOST_WAITING: u64 = 10_000;
+
 /// How many targets' buckets are remembered. One that is forgotten is full again.
 const BUCKETS: usize = 20_000;
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ReminderRules, Revision, SigningSecrets};
 use crate::delivery::{RetrySchedule, Rulings};
+use crate::notify::NoticeTarget;
 
 /// The longest name of a tenant, in bytes.
 const MAX_LENGTH: usize = 64;
@@ -89,6 +90,8 @@ pub struct TenantSettings {
     pub expires_after: Option<Duration>,
     /// What holds for its reminders.
     pub reminders: ReminderRules,
+    /// Where its notices go.
+    pub notices: Vec<NoticeTarget>,
 }
 
 impl TenantSettings {
@@ -106,6 +109,7 @@ impl TenantSettings {
             ingest_rate: None,
             expires_after: None,
             reminders: ReminderRules::default(),
+            notices: Vec::new(),
         }
     }
 }

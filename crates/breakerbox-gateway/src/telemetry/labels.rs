@@ -112,6 +112,16 @@ labels! {
         Protocol "protocol",
     }
 
+    /// What became of a message with notices, or of a notice.
+    NoticeResult "result" {
+        /// Its target took it.
+        Sent "sent",
+        /// Its target did not; it is tried again.
+        Failed "failed",
+        /// A notice was tried often enough.
+        GivenUp "given_up",
+    }
+
     /// Whether a lane waits for its turn or for a time.
     LaneState "state" {
         /// It has work that is due, and no gate refused.

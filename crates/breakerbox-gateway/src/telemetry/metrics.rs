@@ -16,7 +16,8 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::{
-    CircuitState, Class, Gate, Label, LaneState, Outcome, PermitEnd, PermitRefused, Refused, Waiting,
+    CircuitState, Class, Gate, Label, LaneState, NoticeResult, Outcome, PermitEnd, PermitRefused, Refused,
+    Waiting,
 };
 
 /// One metric for each word of a label.
@@ -134,6 +135,10 @@ pub struct Metrics {
     pub reminders_stopped: Counter,
     /// From a reminder's time to when its run was fired.
     pub reminder_lag_seconds: Histogram,
+    /// Messages with notices that were sent, and notices that were given up.
+    pub notice_messages: ByLabel<NoticeResult, Counter>,
+    /// Notices that wait for a target.
+    pub notices_waiting: Gauge,
     registry: Registry,
 }
 
@@ -202,6 +207,8 @@ impl Metrics {
             reminder_runs: counter(r, "reminder_runs", "Runs of reminders that were fired"),
             reminders_stopped: counter(r, "reminders_stopped", "Reminders stopped by how a run ended"),
             reminder_lag_seconds: seconds(r, "reminder_lag", "From a reminder's time to its run", &DELIVERY),
+            notice_messages: by_label(r, "notice_messages", "Messages with notices, by what came of them"),
+            notices_waiting: gauge(r, "notices_waiting", "Notices that wait for a target"),
             registry: Registry::default(),
         };
         Self { registry, ..metrics }

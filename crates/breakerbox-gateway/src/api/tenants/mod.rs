@@ -1,6 +1,6 @@
 //! Tenants: create, list, show, change, delete, and the secret that deliveries to dynamic URLs are signed with.
 //!
-//! Who manages a tenant may rename it, switch it on and off and say when to try again. Policy, `circuit_by`, limits and rulings
+//! Who manages a tenant may rename it, switch it on and off, say when to try again and where notices go. Policy, `circuit_by`, limits and rulings
 //! are an admin's.
 
 mod reminders;
@@ -73,11 +73,12 @@ async fn create(
     Json(mut body): Json<TenantBody>,
 ) -> Answer<impl IntoResponse> {
     caller.needs_all_tenants("creating a tenant")?;
-    let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()))?;
+    let settings =
+        body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), api.services.limits.mail)?;
     let id = body.id.0;
     let new = NewTenant { id, settings, secret: body.secret.map(|secret| secret.0) };
     let tenant = api.services.records.create_tenant(new).await?;
-    Ok((StatusCode::CREATED, Revised(tenant.revision, TenantView::from(tenant))))
+    Ok((StatusCode::CREATED, Revised(tenant.revision, TenantView::changed(tenant, &[]))))
 }
 
 /// Show a tenant
@@ -125,11 +126,12 @@ async fn change(
         caller.needs(Scope::Admin, &format!("changing {field}"))?;
     }
     let before = seen(&api, &caller, &id).await?;
-    let settings = body.onto(before.settings)?;
+    let targets = before.settings.notices.clone();
+    let settings = body.onto(before.settings, api.services.limits.mail)?;
     // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
     let seen = revision.unwrap_or(before.revision);
     let tenant = api.services.records.change_tenant(&id, settings, Some(seen)).await?;
-    Ok(Revised(tenant.revision, tenant.into()))
+    Ok(Revised(tenant.revision, TenantView::changed(tenant, &targets)))
 }
 
 /// Delete a tenant

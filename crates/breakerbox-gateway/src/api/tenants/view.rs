@@ -6,10 +6,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::reminders::{RemindersChange, RemindersView};
+use crate::api::notices::{TargetBody, TargetView, checked_targets};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::delivery::{RetrySchedule, Rulings};
+use crate::notify::NoticeTarget;
 use crate::objects::{Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings};
 
 /// The longest name, in characters.
@@ -48,6 +50,8 @@ pub(in crate::api) struct TenantView {
     /// What holds for its reminders.
     #[schema(inline)]
     reminders: RemindersView,
+    /// Where its notices go.
+    notices: Vec<TargetView>,
     /// When it was created.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
@@ -137,8 +141,17 @@ impl From<CircuitByName> for CircuitBy {
 
 impl From<Tenant> for TenantView {
     fn from(tenant: Tenant) -> Self {
+        let before = tenant.settings.notices.clone();
+        Self::changed(tenant, &before)
+    }
+}
+
+impl TenantView {
+    /// As it is after a change, with the secrets of targets that are new.
+    pub(super) fn changed(tenant: Tenant, before: &[NoticeTarget]) -> Self {
         let settings = tenant.settings;
         Self {
+            notices: settings.notices.iter().map(|target| TargetView::new(target, before)).collect(),
             id: tenant.id.to_string(),
             name: settings.name,
             enabled: settings.enabled,
@@ -199,6 +212,10 @@ bodies! {
         /// What holds for its reminders.
         #[schema(value_type = Option<RemindersChange>, inline)]
         reminders: [Change<Object<RemindersChange>>],
+        /// Where its notices go, at most 10. The list takes the place of the one before; a target that is there already is
+        /// named by its `id` alone.
+        #[schema(value_type = Option<Vec<TargetBody>>, max_items = 10)]
+        notices: [Change<Vec<Object<TargetBody>>>],
     }
 }
 
@@ -223,7 +240,7 @@ impl TenantChange {
     }
 
     /// The settings after the change.
-    pub(super) fn onto(self, mut settings: TenantSettings) -> Answer<TenantSettings> {
+    pub(super) fn onto(self, mut settings: TenantSettings, has_mail: bool) -> Answer<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
         }
@@ -244,6 +261,8 @@ impl TenantChange {
                 change.0.onto(settings.reminders).map_err(|problem| problem.within("reminders"))?
             }
         };
+        let notices = self.notices.try_map(|bodies| checked_targets(bodies, &settings.notices, has_mail))?;
+        settings.notices = notices.onto(Some(settings.notices)).unwrap_or_default();
         Ok(settings)
     }
 }

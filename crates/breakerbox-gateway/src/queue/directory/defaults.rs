@@ -1,5 +1,6 @@
 //! What holds where nothing was set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Preset;
@@ -7,6 +8,7 @@ use serde_json::Value;
 
 use super::policy::{PolicyLayers, PolicyOrigin};
 use crate::delivery::RetrySchedule;
+use crate::notify::NoticeTarget;
 use crate::objects::Backlog;
 
 /// What holds where neither endpoint nor tenant say anything.
@@ -26,6 +28,8 @@ pub struct Defaults {
     pub policy: Option<Value>,
     /// What it has of its own where it was told nothing.
     pub built_in_policy: Option<Value>,
+    /// Where the operator's notices go.
+    pub notices: Arc<[NoticeTarget]>,
 }
 
 impl Default for Defaults {
@@ -38,6 +42,7 @@ impl Default for Defaults {
             backlog: Backlog::default(),
             policy: None,
             built_in_policy: None,
+            notices: Arc::default(),
         }
     }
 }

@@ -7,8 +7,25 @@ use async_trait::async_trait;
 use breakerbox_core::{Status, Timestamp};
 
 use super::{Page, PageOf, RecordsError};
+use crate::notify::Notice;
 use crate::objects::{PastChange, TenantId};
 use crate::queue::QueueError;
+
+/// A change that was heard of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Heard {
+    /// What changed.
+    pub change: PastChange,
+    /// What is told of it.
+    pub notices: Vec<Notice>,
+}
+
+impl From<PastChange> for Heard {
+    /// One that is no news.
+    fn from(change: PastChange) -> Self {
+        Self { change, notices: Vec::new() }
+    }
+}
 
 /// Which changes. What is not said does not matter.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -28,11 +45,12 @@ pub struct ChangeFilter {
 /// What happened to circuits.
 #[async_trait]
 pub trait History: Send + Sync + 'static {
-    /// Remembers changes. One whose key and epoch are remembered already is left out. Answers how many were new.
+    /// Remembers changes, and tells what is to be told of them, in one commit. One whose key and epoch are remembered already
+    /// is left out, and nothing is told of it again. Answers how many were new.
     ///
     /// # Errors
     /// If the database fails; none was written.
-    async fn append_history(&self, changes: Vec<PastChange>) -> Result<u64, QueueError>;
+    async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError>;
 
     /// The changes of one circuit, the newest epoch first.
     ///

@@ -8,6 +8,7 @@
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
 //! | [`History`] | what happened to circuits |
+//! | [`Notices`] | what people were told, and what became of it |
 //! | [`SettledPermits`] | which permits of the decision API were settled; beside the others, since nobody looks at it |
 //! | [`Records`] | all that people look at |
 //! | [`Page`], [`PageOf`], [`Cursor`] | a listing, page by page |
@@ -27,6 +28,7 @@ mod api_keys;
 mod deliveries;
 mod endpoints;
 mod history;
+mod notices;
 mod page;
 mod permits;
 mod reminders;
@@ -36,7 +38,10 @@ mod tenants;
 pub use api_keys::{ApiKeys, NewApiKey};
 pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
-pub use history::{ChangeFilter, History};
+pub use history::{ChangeFilter, Heard, History};
+pub use notices::{
+    Failed, NoticeFilter, Notices, PastNotice, PastSend, SendResult, SendState, WaitingNotice, WaitingTarget,
+};
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
 pub use permits::{Claimed, SettledPermits};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
@@ -47,9 +52,12 @@ use super::QueueError;
 use crate::objects::{DeliveryId, EndpointId, ReminderId, ReminderStateName, StateName, TenantId};
 
 /// All that the gateway keeps besides the hot queue.
-pub trait Records: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History {}
+pub trait Records:
+    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History + Notices
+{
+}
 
-impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History> Records for R {}
+impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History + Notices> Records for R {}
 
 /// Why it was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

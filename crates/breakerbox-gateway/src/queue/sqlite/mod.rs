@@ -33,6 +33,7 @@ mod lanes;
 mod ledger;
 mod line;
 mod migrations;
+mod notices;
 #[cfg(test)]
 mod plans;
 mod prune;
@@ -53,5 +54,5 @@ pub use error::OpenError;
 pub use migrations::{NEWEST, Schema};
 pub use queue::SqliteQueue;
 pub use records::{LoadError, Resealed, SqliteRecords};
-pub use routes::{EndpointRoute, Routes, TenantRoutes};
+pub use routes::{Audience, EndpointRoute, Routes, TenantRoutes};
 pub use writer::Writing;

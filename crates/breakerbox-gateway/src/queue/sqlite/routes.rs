@@ -8,12 +8,28 @@ use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
 
+use crate::notify::Notice;
 use crate::objects::{Backlog, EventType, LaneId, TenantId};
 
 /// Finds tenants. Asked by the writer: it must not wait.
 pub trait Routes: Send + Sync + 'static {
     /// A tenant, if there is one of this name.
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
+
+    /// Who is told of this; nobody, unless somebody says otherwise.
+    fn audience(&self, notice: &Notice) -> Audience {
+        let _ = notice;
+        Audience::default()
+    }
+}
+
+/// Who is told of a notice.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Audience {
+    /// The number of the tenant whom it concerns.
+    pub tenant: Option<i64>,
+    /// The names of the targets, and the numbers of the tenants whose they are; none: the operator's.
+    pub targets: Vec<(Arc<str>, Option<i64>)>,
 }
 
 /// What the writer needs to know of a tenant.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, TripRule};
 use breakerbox_gateway::objects::{PastChange, Scope};
-use breakerbox_gateway::queue::records::{ChangeFilter, Endpoints, History, PageOf};
+use breakerbox_gateway::queue::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ async fn written(site: &Site) -> Vec<PastChange> {
     let by = Attribution::new("key_7", "maintenance").unwrap();
     let order = Cause::Command { command: Command::ForceOpen, by };
     changes.push(change("acme", at(300), Status::Open, order));
-    site.records.append_history(changes.clone()).await.unwrap();
+    site.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
     changes.sort_by_key(|past| std::cmp::Reverse(past.change.at));
     changes
 }
@@ -170,7 +170,10 @@ async fn the_history_of_all_circuits_is_listed_by_what_can_be_said() {
 async fn a_tenant_does_not_see_what_happened_to_one_of_the_same_name_before() {
     let site = Site::start().await;
     let past = (site.services.clock)().before(Duration::from_secs(3_600));
-    site.records.append_history(vec![change("acme", past, Status::Open, Cause::ProbeFailed)]).await.unwrap();
+    site.records
+        .append_history(vec![change("acme", past, Status::Open, Cause::ProbeFailed).into()])
+        .await
+        .unwrap();
     let bound = site.key(&[Scope::Read], Some("acme")).await;
     assert_eq!(all(&site, "/v1/changes", &bound).await, Vec::<Value>::new());
     assert_eq!(all(&site, "/v1/changes?tenant=acme", &site.admin).await.len(), 1);
@@ -197,7 +200,10 @@ async fn no_operation_changes_what_is_written() {
     }
     site.records.cancel_orphans(1_000).await.unwrap();
     site.ask(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
-    site.records.append_history(changes.iter().cloned().map(altered).collect()).await.unwrap();
+    site.records
+        .append_history(changes.iter().cloned().map(altered).map(Heard::from).collect())
+        .await
+        .unwrap();
     let found = site.records.history(&ChangeFilter::default(), &PageOf::first(500)).await.unwrap();
     assert_eq!(found.items, changes);
 }

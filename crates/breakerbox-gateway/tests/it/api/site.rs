@@ -9,13 +9,16 @@ use async_trait::async_trait;
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, WallClock};
-use breakerbox_gateway::api::{self, Health, HealthReport, Limits, Services, TestEvent, TestSend};
+use breakerbox_gateway::api::{
+    self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
+};
 use breakerbox_gateway::delivery::Reply;
+use breakerbox_gateway::notify::Delivered;
 use breakerbox_gateway::objects::{ApiKeyText, NewBatch, Scope, Scopes, TenantId};
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
-use breakerbox_gateway::queue::{AcceptError, Accepted, Defaults, EndpointEntry, Queue};
+use breakerbox_gateway::queue::{AcceptError, Accepted, Defaults, Directory, EndpointEntry, Queue};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_gateway::send::Incoming;
 use breakerbox_gateway::telemetry::Metrics;
@@ -80,6 +83,18 @@ impl TestSend for Plain {
             body: Bytes::from(format!("I am {}", endpoint.id)),
             latency: Duration::from_millis(12),
         }
+    }
+}
+
+/// Every target takes a test.
+struct TestNotices(Arc<Directory>);
+
+#[async_trait]
+impl NoticeTest for TestNotices {
+    async fn test(&self, tenant: &TenantId) -> Vec<TestedTarget> {
+        let targets = self.0.tenant(tenant).unwrap().source.settings.notices.clone().into_iter();
+        let delivered = Delivered { well: true, answer: "200".to_owned() };
+        targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect()
     }
 }
 
@@ -162,6 +177,7 @@ impl Site {
             circuits: circuits.clone(),
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
+            notice_tests: Arc::new(TestNotices(Arc::clone(records.directory()))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
             metrics,
             permits,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, Totals};
 use breakerbox_gateway::objects::PastChange;
-use breakerbox_gateway::queue::records::{ChangeFilter, Page, PageOf};
+use breakerbox_gateway::queue::records::{ChangeFilter, Heard, Page, PageOf};
 
 use super::World;
 
@@ -35,6 +35,11 @@ fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     PastChange { key: Arc::from(key), change }
 }
 
+/// Changes that are no news.
+fn heard(changes: &[PastChange]) -> Vec<Heard> {
+    changes.iter().cloned().map(Heard::from).collect()
+}
+
 /// All of a listing, by pages of two.
 async fn all(mut list: impl AsyncFnMut(PageOf) -> Page<PastChange>) -> Vec<PastChange> {
     let mut page = PageOf::first(2);
@@ -50,11 +55,11 @@ async fn all(mut list: impl AsyncFnMut(PageOf) -> Page<PastChange>) -> Vec<PastC
 pub(crate) async fn each_change_is_remembered_once(world: &mut World) {
     let at = world.now();
     let changes: Vec<_> = (1..=7).map(|epoch| change("acme https://a.example/é", epoch, at)).collect();
-    assert_eq!(world.records.append_history(changes[..5].to_vec()).await.unwrap(), 5);
+    assert_eq!(world.records.append_history(heard(&changes[..5])).await.unwrap(), 5);
     let mut again = changes.clone();
     again[0].change.trips = 99;
-    assert_eq!(world.records.append_history(again).await.unwrap(), 2, "the first word counts");
-    world.records.append_history(vec![change("acme https://a.example/", 9, at)]).await.unwrap();
+    assert_eq!(world.records.append_history(heard(&again)).await.unwrap(), 2, "the first word counts");
+    world.records.append_history(heard(&[change("acme https://a.example/", 9, at)])).await.unwrap();
     world.restart().await;
     let key = "acme https://a.example/é";
     let mut expected = changes;
@@ -74,7 +79,7 @@ pub(crate) async fn changes_are_listed_by_time_and_forgotten(world: &mut World) 
             changes.push(change(key, epoch, at(second)));
         }
     }
-    world.records.append_history(changes.clone()).await.unwrap();
+    world.records.append_history(heard(&changes)).await.unwrap();
     changes.reverse();
     let records = &world.records;
     let list = async |from, until| {
@@ -97,7 +102,7 @@ pub(crate) async fn changes_are_found_by_all_that_can_be_said(world: &mut World)
         let at = start + Duration::from_secs(epoch);
         changes.extend(keys.map(|key| change(key, epoch, at)));
     }
-    world.records.append_history(changes.clone()).await.unwrap();
+    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
     world.restart().await;
     changes.sort_by(|a, b| {
         (b.change.at, &b.key, b.change.epoch.0).cmp(&(a.change.at, &a.key, a.change.epoch.0))
@@ -137,7 +142,7 @@ pub(crate) async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();
     changes[0].change.to = Status::Closed;
-    world.records.append_history(changes.clone()).await.unwrap();
+    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
     let filter = ChangeFilter { to: Some(Status::Closed), ..ChangeFilter::default() };
     let first = world.records.history(&filter, &PageOf::first(2)).await.unwrap();
     assert_eq!(first.items, []);

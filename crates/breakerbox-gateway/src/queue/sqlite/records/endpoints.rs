@@ -9,6 +9,7 @@ use rusqlite::params;
 use super::cursors::{page, place};
 use super::kept::{self, ENDPOINT};
 use super::{SqliteRecords, unchanged};
+use crate::notify::Notice;
 use crate::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
     TenantId,
@@ -56,12 +57,27 @@ impl SqliteRecords {
                         endpoint.revision.0,
                         micros(endpoint.changed_at)
                     ])?;
+                if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
+                    writing.tell(&gone(&endpoint), &*records.directory)?;
+                }
                 let directory = Arc::clone(&records.directory);
                 writing.after_commit(move || directory.put_endpoint(entry));
                 Ok(endpoint)
             })
             .await
     }
+}
+
+/// What its owner is told when an endpoint has answered 410.
+fn gone(endpoint: &Endpoint) -> Notice {
+    let revision = endpoint.revision.0.unsigned_abs();
+    Notice::endpoint_gone(
+        endpoint.tenant.clone(),
+        endpoint.id,
+        &endpoint.settings.url,
+        revision,
+        endpoint.changed_at,
+    )
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::SqliteRecords;
 use super::cursors::{Place, page, place};
 use crate::objects::{CircuitOwner, PastChange};
-use crate::queue::records::{ChangeFilter, Cursor, History, Page, PageOf};
+use crate::queue::records::{ChangeFilter, Cursor, Heard, History, Page, PageOf};
 use crate::queue::sqlite::columns::{micros, number, time, whole};
 use crate::queue::{QueueError, RecordsError};
 
@@ -122,14 +122,12 @@ fn owner(key: &str) -> String {
 
 #[async_trait]
 impl History for SqliteRecords {
-    async fn append_history(&self, changes: Vec<PastChange>) -> Result<u64, QueueError> {
+    async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError> {
+        let directory = Arc::clone(&self.directory);
         self.database
             .write(move |writing| {
-                let mut statement = writing.connection().prepare_cached(
-                    "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, tenant) VALUES (?1, ?2, ?3, ?4, ?5)",
-                )?;
                 let mut new = 0;
-                for PastChange { key, change } in changes {
+                for Heard { change: PastChange { key, change }, notices } in changes {
                     let kept = Kept {
                         from: change.from.name().to_owned(),
                         to: change.to.name().to_owned(),
@@ -142,8 +140,19 @@ impl History for SqliteRecords {
                     };
                     let kept = serde_json::to_string(&kept)
                         .map_err(|error| QueueError::Database(Arc::new(error)))?;
-                    let (epoch, at, owner) = (number(change.epoch.0), micros(change.at), owner(&key));
-                    new += statement.execute(params![key, epoch, at, kept, owner])? as u64;
+                    let written = writing
+                        .connection()
+                        .prepare_cached(
+                            "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, tenant) VALUES (?1, ?2, ?3, ?4, ?5)",
+                        )?
+                        .execute(params![key, number(change.epoch.0), micros(change.at), kept, owner(&key)])?;
+                    if written == 0 {
+                        continue;
+                    }
+                    new += 1;
+                    for notice in &notices {
+                        writing.tell(notice, &*directory)?;
+                    }
                 }
                 Ok(new)
             })

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::LoadError;
+use super::kept_target::KeptTarget;
 use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
 use crate::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, ReminderRules, SigningSecret,
@@ -103,6 +104,8 @@ struct KeptSecrets {
     secrets: Vec<KeptSecret>,
     #[serde(default)]
     headers: CustomHeaders,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<KeptTarget>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -133,7 +136,8 @@ pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
         reminders: settings.reminders.into(),
     };
     let owner = Owner { what: TENANT, name: tenant.id.as_str() };
-    let sealed = seal(&tenant.secrets, CustomHeaders::default(), keyring, owner);
+    let notices = settings.notices.iter().map(KeptTarget::from).collect();
+    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notices, keyring, owner);
     Columns { settings: json(&kept), sealed }
 }
 
@@ -151,7 +155,7 @@ pub(super) fn endpoint(endpoint: &Endpoint, keyring: &Keyring) -> Columns {
         expires_after_us: settings.expires_after.map(micros),
     };
     let owner = Owner { what: ENDPOINT, name: &endpoint.id.to_string() };
-    let sealed = seal(&endpoint.secrets, settings.headers, keyring, owner);
+    let sealed = seal(&endpoint.secrets, settings.headers, Vec::new(), keyring, owner);
     Columns { settings: json(&kept), sealed }
 }
 
@@ -163,7 +167,8 @@ pub(super) fn tenant_of(
 ) -> Result<(TenantSettings, SigningSecrets), LoadError> {
     let owner = Owner { what: TENANT, name };
     let kept: KeptTenant = read(settings.as_bytes(), owner)?;
-    let (secrets, _) = open(Sealed(sealed), keyring, owner)?;
+    let (secrets, _, notices) = open(Sealed(sealed), keyring, owner)?;
+    let notices = notices.into_iter().map(|kept| kept.target(owner)).collect::<Result<_, _>>()?;
     let settings = TenantSettings {
         name: kept.name,
         enabled: kept.enabled,
@@ -175,6 +180,7 @@ pub(super) fn tenant_of(
         ingest_rate: kept.ingest_rate,
         expires_after: kept.expires_after_us.map(Duration::from_micros),
         reminders: kept.reminders.rules(owner)?,
+        notices,
     };
     Ok((settings, secrets))
 }
@@ -187,7 +193,7 @@ pub(super) fn endpoint_of(
 ) -> Result<(EndpointSettings, SigningSecrets), LoadError> {
     let owner = Owner { what: ENDPOINT, name };
     let kept: KeptEndpoint = read(settings.as_bytes(), owner)?;
-    let (secrets, headers) = open(Sealed(sealed), keyring, owner)?;
+    let (secrets, headers, _) = open(Sealed(sealed), keyring, owner)?;
     let settings = EndpointSettings {
         url: kept.url.parse().map_err(|_| unreadable(owner, "url"))?,
         description: kept.description,
@@ -217,13 +223,19 @@ pub(super) fn disabled(name: &str) -> DisabledBecause {
     if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
 }
 
-fn seal(secrets: &SigningSecrets, headers: CustomHeaders, keyring: &Keyring, owner: Owner<'_>) -> Sealed {
+fn seal(
+    secrets: &SigningSecrets,
+    headers: CustomHeaders,
+    notices: Vec<KeptTarget>,
+    keyring: &Keyring,
+    owner: Owner<'_>,
+) -> Sealed {
     let kept = |one: &SigningSecret| KeptSecret {
         secret: one.secret.reveal(),
         since: one.since.as_micros(),
         until: one.until.map(Timestamp::as_micros),
     };
-    let kept = KeptSecrets { secrets: secrets.iter().map(kept).collect(), headers };
+    let kept = KeptSecrets { secrets: secrets.iter().map(kept).collect(), headers, notices };
     keyring.seal(json(&kept).as_bytes(), owner)
 }
 
@@ -231,7 +243,7 @@ fn open(
     sealed: Sealed,
     keyring: &Keyring,
     owner: Owner<'_>,
-) -> Result<(SigningSecrets, CustomHeaders), LoadError> {
+) -> Result<(SigningSecrets, CustomHeaders, Vec<KeptTarget>), LoadError> {
     let kept: KeptSecrets = read(&keyring.open(&sealed, owner)?, owner)?;
     let secret = |kept: &KeptSecret| {
         Some(SigningSecret {
@@ -242,7 +254,7 @@ fn open(
     };
     let secrets = kept.secrets.iter().map(secret).collect::<Option<Vec<_>>>();
     let secrets = secrets.and_then(SigningSecrets::from_newest_first);
-    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, kept.headers))
+    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, kept.headers, kept.notices))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {
@@ -250,7 +262,7 @@ fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadErr
     serde_json::from_slice(text).map_err(|_| unreadable(owner, "settings"))
 }
 
-fn unreadable(owner: Owner<'_>, column: &'static str) -> LoadError {
+pub(super) fn unreadable(owner: Owner<'_>, column: &'static str) -> LoadError {
     LoadError::Unreadable { what: owner.what, name: owner.name.to_owned(), column }
 }
 

@@ -12,6 +12,7 @@
 //! | `reminders` | what people do to reminders |
 //! | `resends` | the same for many, as a job |
 //! | `history` | what happened to circuits |
+//! | `notices`, `notices_sent` | what people were told, and what became of it |
 //! | `permits` | which permits of the decision API were settled |
 //! | `routes` | the directory as the writer sees it |
 //! | `cursors` | where a page ended, as text |
@@ -23,7 +24,9 @@ mod endpoints;
 mod finished;
 mod history;
 mod kept;
+mod kept_target;
 mod load;
+mod notices;
 mod permits;
 mod reminders;
 mod reseal;

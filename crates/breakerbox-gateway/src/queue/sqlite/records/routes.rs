@@ -5,14 +5,27 @@ use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
 
+use crate::notify::Notice;
 use crate::objects::{Backlog, EventType, TenantId};
-use crate::queue::sqlite::{EndpointRoute, Routes, TenantRoutes};
+use crate::queue::sqlite::{Audience, EndpointRoute, Routes, TenantRoutes};
 use crate::queue::{Directory, Household};
 
 impl Routes for Directory {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>> {
         let household: Arc<Household> = self.household(tenant)?;
         Some(household)
+    }
+
+    fn audience(&self, notice: &Notice) -> Audience {
+        let entry = notice.tenant.as_ref().and_then(|id| Self::tenant(self, id));
+        let row = entry.as_ref().map(|entry| entry.row);
+        let kind = notice.kind();
+        let own = entry.as_ref().filter(|_| !kind.is_operators());
+        let own =
+            own.into_iter().flat_map(|entry| entry.source.settings.notices.iter().map(|one| (one, row)));
+        let all = self.defaults().notices.iter().map(|one| (one, None)).chain(own);
+        let told = all.filter(|(target, _)| target.on.has(kind));
+        Audience { tenant: row, targets: told.map(|(target, row)| (Arc::clone(&target.name), row)).collect() }
     }
 }
 

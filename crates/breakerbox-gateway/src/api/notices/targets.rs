@@ -1,0 +1,234 @@
+//! A tenant's targets, as they are shown and changed. Their URLs are never shown whole, and their secrets only when they are new
+//! or asked for.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::view::KindName;
+use crate::api::problem::{Answer, Problem};
+use crate::api::reading::fields::{Object, Text};
+use crate::notify::{Kinds, MOST_TARGETS, NoticeTarget, Way, address, target_url};
+use crate::objects::{Id, Secret, TargetId};
+
+/// How notices get to a target.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum WayName {
+    Webhook,
+    Slack,
+    Email,
+}
+
+impl From<&Way> for WayName {
+    fn from(way: &Way) -> Self {
+        match way {
+            Way::Webhook { .. } => Self::Webhook,
+            Way::Slack { .. } => Self::Slack,
+            Way::Email { .. } => Self::Email,
+        }
+    }
+}
+
+/// Where notices go.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NoticeTarget)]
+pub(in crate::api) struct TargetView {
+    /// Its name.
+    #[schema(example = "tgt_01h5k2m8w4c7e")]
+    id: String,
+    /// How: a signed request, a request as Slack takes it, or a mail.
+    #[schema(inline)]
+    kind: WayName,
+    /// Where to; of a URL no more than the host.
+    #[schema(example = "https://hooks.example.com/...")]
+    to: String,
+    /// Of what it is told.
+    #[schema(inline)]
+    on: Vec<KindName>,
+    /// What requests to it are signed with. Only in the answer to whoever made it or changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+impl TargetView {
+    /// With its secret if it was not there before.
+    pub(in crate::api) fn new(target: &NoticeTarget, before: &[NoticeTarget]) -> Self {
+        let secret =
+            secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));
+        Self {
+            id: target.name.to_string(),
+            kind: (&target.way).into(),
+            to: target.way.shown(),
+            on: target.on.iter().map(KindName::from).collect(),
+            secret: secret.map(Secret::reveal),
+        }
+    }
+}
+
+fn secret_of(target: &NoticeTarget) -> Option<&Secret> {
+    match &target.way {
+        Way::Webhook { secret, .. } => Some(secret),
+        _ => None,
+    }
+}
+
+/// The secret of a webhook.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TargetSecret {
+    /// The target.
+    target: String,
+    /// What requests to it are signed with.
+    #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
+    secret: String,
+}
+
+impl TargetSecret {
+    pub(super) fn of(target: &NoticeTarget) -> Option<Self> {
+        Some(Self { target: target.name.to_string(), secret: secret_of(target)?.reveal() })
+    }
+}
+
+/// Where notices shall go. One that is there already is named by its `id`; what is said of it besides is changed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NoticeTargetBody)]
+pub(in crate::api) struct TargetBody {
+    /// One that is there, and stays.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
+    id: Option<Text<TargetId>>,
+    /// How: `webhook`, `slack` or `email`.
+    #[serde(default)]
+    #[schema(inline)]
+    kind: Option<WayName>,
+    /// Where a webhook or Slack takes them. It is kept as a secret, and never shown whole.
+    #[serde(default)]
+    #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/notices")]
+    url: Option<String>,
+    /// What a webhook's requests are signed with; a new one if nothing is said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
+    secret: Option<Text<Secret>>,
+    /// The address of a mail.
+    #[serde(default)]
+    #[schema(max_length = 254, example = "ops@example.com")]
+    to: Option<String>,
+    /// Of what it is told; all kinds if nothing is said.
+    #[serde(default)]
+    #[schema(inline, max_items = 20)]
+    on: Option<Vec<KindName>>,
+}
+
+/// The targets after a change.
+pub(in crate::api) fn checked(
+    bodies: Vec<Object<TargetBody>>,
+    before: &[NoticeTarget],
+    has_mail: bool,
+) -> Answer<Vec<NoticeTarget>> {
+    if bodies.len() > MOST_TARGETS {
+        let why = format!("must be at most {MOST_TARGETS}, but are {}", bodies.len());
+        return Err(Problem::invalid("notices", why));
+    }
+    let mut targets: Vec<NoticeTarget> = Vec::with_capacity(bodies.len());
+    for (index, body) in bodies.into_iter().enumerate() {
+        let within = |problem: Problem| problem.within(&format!("notices[{index}]"));
+        let target = body.0.target(before, has_mail).map_err(within)?;
+        if targets.iter().any(|other| other.name == target.name) {
+            return Err(within(Problem::invalid("id", "is there twice")));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+impl TargetBody {
+    fn target(self, before: &[NoticeTarget], has_mail: bool) -> Answer<NoticeTarget> {
+        let old = match &self.id {
+            None => None,
+            Some(id) => {
+                let name = id.0.to_string();
+                let found = before.iter().find(|target| *target.name == *name);
+                Some(found.ok_or_else(|| Problem::invalid("id", "there is no such target"))?)
+            }
+        };
+        let kind = match (self.kind, old) {
+            (Some(kind), Some(old)) if WayName::from(&old.way) != kind => {
+                return Err(Problem::invalid(
+                    "kind",
+                    "can't be changed; leave the id out to make another target",
+                ));
+            }
+            (Some(kind), _) => kind,
+            (None, Some(old)) => WayName::from(&old.way),
+            (None, None) => return Err(Problem::invalid("kind", "must be `webhook`, `slack` or `email`")),
+        };
+        let on = match (&self.on, old) {
+            (Some(on), _) => Kinds::of(&on.iter().map(|kind| (*kind).into()).collect::<Vec<_>>()),
+            (None, old) => old.map_or(Kinds::ALL, |old| old.on),
+        };
+        let name = old.map_or_else(new_name, |old| Arc::clone(&old.name));
+        let way = self.way(kind, old.map(|old| &old.way), has_mail)?;
+        Ok(NoticeTarget { name, way, on })
+    }
+
+    fn way(self, kind: WayName, old: Option<&Way>, has_mail: bool) -> Answer<Way> {
+        let misplaced = |field: &str, is_there: bool| match is_there {
+            true => Err(Problem::invalid(field, format!("is not for {}", name(kind)))),
+            false => Ok(()),
+        };
+        let url = match (&self.url, old) {
+            (Some(text), _) => Some(target_url(text).map_err(|why| Problem::invalid("url", why))?),
+            (None, Some(Way::Webhook { url, .. } | Way::Slack { url })) => Some(url.clone()),
+            (None, _) => None,
+        };
+        let needs_url = || Problem::invalid("url", format!("is needed for {}", name(kind)));
+        match kind {
+            WayName::Webhook => {
+                misplaced("to", self.to.is_some())?;
+                let secret = match (self.secret, old) {
+                    (Some(secret), _) => secret.0,
+                    (None, Some(Way::Webhook { secret, .. })) => secret.clone(),
+                    (None, _) => Secret::random(),
+                };
+                Ok(Way::Webhook { url: url.ok_or_else(needs_url)?, secret })
+            }
+            WayName::Slack => {
+                misplaced("to", self.to.is_some())?;
+                misplaced("secret", self.secret.is_some())?;
+                Ok(Way::Slack { url: url.ok_or_else(needs_url)? })
+            }
+            WayName::Email => {
+                misplaced("url", self.url.is_some())?;
+                misplaced("secret", self.secret.is_some())?;
+                if !has_mail {
+                    let why = "this gateway has no mail server; its operator can set notify.smtp_url";
+                    return Err(Problem::invalid("kind", why));
+                }
+                match (self.to, old) {
+                    (Some(to), _) => {
+                        Ok(Way::Email { to: vec![address(&to).map_err(|why| Problem::invalid("to", why))?] })
+                    }
+                    (None, Some(Way::Email { to })) => Ok(Way::Email { to: to.clone() }),
+                    (None, _) => Err(Problem::invalid("to", "is needed for email")),
+                }
+            }
+        }
+    }
+}
+
+const fn name(kind: WayName) -> &'static str {
+    match kind {
+        WayName::Webhook => "webhook",
+        WayName::Slack => "slack",
+        WayName::Email => "email",
+    }
+}
+
+/// A name that nobody else has.
+fn new_name() -> Arc<str> {
+    let number = i64::try_from(rand::random::<u64>() >> 1).unwrap_or(i64::MAX);
+    let id = Id::from_number(number).unwrap_or(Id::first_at(breakerbox_core::Timestamp::ZERO));
+    TargetId(id).to_string().into()
+}
