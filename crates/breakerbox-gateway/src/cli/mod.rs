@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `serve`, `flags` | the gateway, and a flag for each of its settings |
 //! | `listen` | a local receiver, for trying things out |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `circuits`, `keys` | what the API can do |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `reminders`, `circuits`, `keys` | what the API can do |
+//! | `payload` | what a command is given to send on |
 //! | `client` | the API's client |
 //! | `migrate` | the schema of a gateway's database |
 //! | `replay`, `policy`, `report_file` | past traffic in virtual time |
@@ -25,7 +26,9 @@ mod keys;
 mod listen;
 mod migrate;
 mod output;
+mod payload;
 mod policy;
+mod reminders;
 mod replay;
 mod report_file;
 mod send;
@@ -62,6 +65,7 @@ enum Command {
     Tenants(tenants::Arguments),
     Endpoints(endpoints::Arguments),
     Deliveries(deliveries::Arguments),
+    Reminders(Box<reminders::Arguments>),
     Circuits(circuits::Arguments),
     Keys(keys::Arguments),
     Migrate(migrate::Arguments),
@@ -80,6 +84,7 @@ pub fn run() -> ExitCode {
         Command::Tenants(arguments) => tenants::run(&arguments, output),
         Command::Endpoints(arguments) => endpoints::run(&arguments, output),
         Command::Deliveries(arguments) => deliveries::run(&arguments, output),
+        Command::Reminders(arguments) => reminders::run(&arguments, output),
         Command::Circuits(arguments) => circuits::run(&arguments, output),
         Command::Keys(arguments) => keys::run(&arguments, output),
         Command::Migrate(arguments) => migrate::run(&arguments, output),

@@ -112,9 +112,9 @@ fn flat(value: &Value) -> String {
 /// What the eye should find: trouble in red, what is on its way in yellow.
 fn colour_of(word: &str) -> Option<&'static str> {
     match word {
-        "open" | "forced_open" | "disabled" | "failed" => Some("31"),
-        "half_open" | "retrying" | "in_flight" => Some("33"),
-        "closed" | "delivered" => Some("32"),
+        "open" | "forced_open" | "disabled" | "failed" | "stopped" => Some("31"),
+        "half_open" | "retrying" | "in_flight" | "paused" => Some("33"),
+        "closed" | "delivered" | "active" => Some("32"),
         _ => None,
     }
 }

@@ -1,7 +1,5 @@
 //! `breakerbox send`: submits an event.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,8 +9,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::client::{Ask, Gateway};
-use super::failure::{Failure, say};
+use super::failure::Failure;
 use super::output::Output;
+use super::payload;
 use crate::objects::{EventType, Priority, TenantId};
 
 /// Submit an event. It is durable when this returns.
@@ -86,14 +85,10 @@ struct Body<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
-    let payload = payload(&arguments.payload)?;
+    let payload = payload::read(&arguments.payload)?;
     let json = match &arguments.content_type {
         Some(_) => None,
-        None => Some(serde_json::from_slice::<&RawValue>(&payload).map_err(|error| {
-            Failure::Input(format!(
-                "the payload is not JSON: {error}; --content-type says what it is, if it should not be"
-            ))
-        })?),
+        None => Some(payload::json(&payload)?),
     };
     let body = Body {
         r#type: arguments.kind.as_str(),
@@ -116,20 +111,4 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             .hint("no endpoint wants events of this type; `breakerbox endpoints list` shows who wants what");
     }
     Ok(())
-}
-
-fn payload(argument: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = vec![];
-    let (name, read) = match (argument, argument.strip_prefix('@')) {
-        ("-", _) => {
-            if io::stdin().is_terminal() {
-                say("breakerbox: reading the payload from standard input; end it with Ctrl-D");
-            }
-            ("standard input", io::stdin().read_to_end(&mut bytes))
-        }
-        (_, Some(path)) => (path, File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))),
-        (text, None) => return Ok(text.into()),
-    };
-    read.map_err(|error| Failure::Environment(format!("can't read the payload from {name}: {error}")))?;
-    Ok(bytes)
 }

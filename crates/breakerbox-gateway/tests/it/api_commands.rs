@@ -68,6 +68,72 @@ fn each_command_asks_what_it_says() {
             "POST /v1/resends",
             json!({"tenant": "acme", "from": "2030-01-01T00:00:00Z"}),
         ),
+        (&["reminders", "show", "rem_1"], "GET /v1/reminders/rem_1", Value::Null),
+        (
+            &["reminders", "create", "https://x.example/in", "--at", "2030-01-31T09:00:00Z"],
+            "POST /v1/reminders",
+            json!({"url": "https://x.example/in", "at": "2030-01-31T09:00:00Z", "payload": {}}),
+        ),
+        (
+            &[
+                "reminders",
+                "create",
+                "https://x.example/in",
+                "--tenant",
+                "acme",
+                "--cron",
+                "0 9 * * *",
+                "--time-zone",
+                "Europe/Berlin",
+                "--ends-at",
+                "2031-01-01T00:00:00Z",
+                "--max-runs",
+                "9",
+                "--payload",
+                "[7]",
+                "--priority",
+                "high",
+                "--catch-up",
+                "latest",
+                "--reference",
+                "r",
+                "--expires-after",
+                "1h",
+            ],
+            "POST /v1/reminders",
+            json!({"url": "https://x.example/in", "tenant": "acme", "cron": "0 9 * * *", "time_zone": "Europe/Berlin",
+                "ends_at": "2031-01-01T00:00:00Z", "max_runs": 9, "payload": [7], "priority": "high", "catch_up": "latest",
+                "reference": "r", "expires_after": "1h"}),
+        ),
+        (
+            &[
+                "reminders",
+                "create",
+                "https://x.example/in",
+                "--every",
+                "1h",
+                "--payload",
+                "hi",
+                "--content-type",
+                "text/plain",
+            ],
+            "POST /v1/reminders",
+            json!({"url": "https://x.example/in", "every": "1h", "payload_base64": "aGk=", "content_type": "text/plain"}),
+        ),
+        (
+            &["reminders", "change", "rem_1", "--to", "https://y.example", "--every", "2h", "max_runs=null"],
+            "PATCH /v1/reminders/rem_1",
+            json!({"url": "https://y.example", "every": "2h", "max_runs": null}),
+        ),
+        (
+            &["reminders", "change", "rem_1", "--payload", "1"],
+            "PATCH /v1/reminders/rem_1",
+            json!({"payload": 1}),
+        ),
+        (&["reminders", "pause", "rem_1"], "POST /v1/reminders/rem_1/pause", Value::Null),
+        (&["reminders", "resume", "rem_1"], "POST /v1/reminders/rem_1/resume", Value::Null),
+        (&["reminders", "run", "rem_1"], "POST /v1/reminders/rem_1/run", Value::Null),
+        (&["reminders", "cancel", "rem_1"], "POST /v1/reminders/rem_1/cancel", Value::Null),
         (&["circuits", "show", "c1"], "GET /v1/circuits/c1", Value::Null),
         (
             &["circuits", "force-open", "c1", "--reason", "maintenance"],
@@ -146,7 +212,7 @@ fn limit_cursor(at: u64) -> String {
 
 #[test]
 fn listings_go_through_all_pages_and_stop_where_they_are_told() {
-    for command in ["tenants", "endpoints", "deliveries", "circuits", "keys"] {
+    for command in ["tenants", "endpoints", "deliveries", "reminders", "circuits", "keys"] {
         let api = FakeApi::start(pages);
         let ended = against(&api, &[command, "list", "--limit", "2000", "--quiet"]);
         assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -8,6 +8,8 @@ mod guide;
 mod hostile;
 mod orders;
 mod policies;
+mod reminders;
+mod reminders_refused;
 mod schemathesis;
 mod site;
 mod slow;

@@ -18,7 +18,8 @@ use breakerbox_gateway::objects::{ApiKeyText, NewBatch, Scope, Scopes, TenantId}
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
-use breakerbox_gateway::queue::{AcceptError, Accepted, Defaults, Directory, EndpointEntry, Queue};
+use breakerbox_gateway::queue::{AcceptError, Accepted, Calendar, Defaults, Directory, EndpointEntry, Queue};
+use breakerbox_gateway::reminder::{CatchUp, TenantSays, WhenFailed};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_gateway::send::Incoming;
 use breakerbox_gateway::telemetry::Metrics;
@@ -276,6 +277,20 @@ impl Site {
             "every": "24h", "at": "2099-01-01T09:00:00Z" });
         let created = self.post("/v1/reminders", &self.admin, body).await.expect(201);
         created.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Fires what is due, as the scheduler would. Nothing is sent.
+    pub(super) async fn fire(&self) {
+        let queue = &self.stand_in.queue;
+        let says = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
+        loop {
+            let now = (self.services.wall)();
+            let looked = queue.to_look_at(now, 100).await.unwrap();
+            if looked.is_empty() {
+                return;
+            }
+            queue.take_steps(looked.iter().map(|looked| looked.decide(says, now)).collect()).await.unwrap();
+        }
     }
 
     /// Submits an event and returns its id.

@@ -1,0 +1,46 @@
+//! What a command is given to send on: as an argument, from a file, or from standard input.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+
+use serde_json::value::RawValue;
+
+use super::failure::{Failure, say};
+
+/// The bytes that an argument means: itself, `@FILE`, or `-` for standard input.
+pub(super) fn read(argument: &str) -> Result<Vec<u8>, Failure> {
+    match (argument, argument.strip_prefix('@')) {
+        ("-", _) => {
+            if io::stdin().is_terminal() {
+                say("breakerbox: reading the payload from standard input; end it with Ctrl-D");
+            }
+            from("standard input", io::stdin())
+        }
+        (_, Some(path)) => file(path),
+        (text, None) => Ok(text.into()),
+    }
+}
+
+/// The bytes of a file.
+pub(super) fn file(path: &str) -> Result<Vec<u8>, Failure> {
+    from(path, File::open(path).map_err(|error| unreadable(path, &error))?)
+}
+
+fn from(name: &str, mut source: impl Read) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![];
+    source.read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::Environment(format!("can't read the payload from {name}: {error}"))
+}
+
+/// The same as JSON, byte for byte.
+pub(super) fn json(payload: &[u8]) -> Result<&RawValue, Failure> {
+    serde_json::from_slice(payload).map_err(|error| {
+        Failure::Input(format!(
+            "the payload is not JSON: {error}; --content-type says what it is, if it should not be"
+        ))
+    })
+}
