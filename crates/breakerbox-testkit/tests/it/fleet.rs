@@ -33,6 +33,20 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_call_brings_is_told_though_its_circuit_was_forgotten_meanwhile() {
+    let fleet = Fleet::new(2, &simple().consecutive_failures(1));
+    let [one, other] = &fleet.processes[..] else { panic!() };
+    let permit = one.circuit.ask_store().await.unwrap();
+    // Nothing has happened to it, so nothing is lost with it: this process does not even know what the store has.
+    one.breakers.tidy();
+    permit.failure();
+    // Nobody asks any more.
+    sleep(ms(3_000)).await;
+    assert_eq!(one.circuit.status(), Status::Open);
+    assert!(matches!(other.circuit.ask_store().await, Err(Refusal::Open { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_reaches_the_store_after_the_trip_is_late_and_counted_as_such() {
     let fleet = Fleet::new(3, &simple());
     let slow = &fleet.processes[2];

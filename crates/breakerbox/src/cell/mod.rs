@@ -254,6 +254,13 @@ impl Cell {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
     }
 
+    /// Whether there is something to tell of a circuit whose record was not read.
+    pub(crate) fn is_unread(&self, times: &Times) -> bool {
+        let now = times.there(times.now());
+        let is_unread = |member: &Member| !member.is_known() && member.has_something_to_tell(now);
+        self.lock().circuit.as_deref().is_some_and(is_unread)
+    }
+
     pub(crate) fn status(&self) -> Status {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }

@@ -31,6 +31,11 @@ pub(super) async fn keep_telling(shared: Weak<Shared>) {
 impl Shared {
     /// Tells the store about some circuits.
     async fn tell_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) {
+        // Forgotten while a call was under way: what it brought has no epoch before the record is read.
+        let unread: Vec<_> = cells.iter().filter(|cell| cell.is_unread(&self.times)).cloned().collect();
+        if !unread.is_empty() {
+            self.read_and_learn(fleet, &unread).await;
+        }
         let (told, deltas) = self.deltas_of(cells);
         if deltas.is_empty() {
             return;
