@@ -13,7 +13,7 @@ use super::{LONGEST_PERMIT, Permits};
 use crate::objects::{PermitId, PermitTerm, Priority};
 use crate::queue::TenantEntry;
 
-/// When to ask again where a refusal knows no time and ends by itself.
+/// When to ask again, at the latest, where a refusal ends by itself and nobody knows when.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call that somebody wants to make.
@@ -166,7 +166,9 @@ fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     };
     let retry_in = match reason {
         Reason::ForcedOpen | Reason::Disabled => None,
-        _ => Some(refusal.retry_in().unwrap_or(ASK_AGAIN)),
+        Reason::Open => Some(refusal.retry_in().unwrap_or(ASK_AGAIN)),
+        // A probe's lease says when it ends at the latest. As a rule it ends much earlier, and nobody can be woken here.
+        _ => Some(refusal.retry_in().unwrap_or(ASK_AGAIN).min(ASK_AGAIN)),
     };
     refused(reason, retry_in, now)
 }

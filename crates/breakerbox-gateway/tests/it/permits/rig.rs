@@ -56,6 +56,11 @@ impl Rig {
         self.gateway = Some(Gateway::start(&self.config).await.unwrap());
     }
 
+    /// Where the gateway is.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.gateway.as_ref().unwrap().address())
+    }
+
     /// Asks with the admin key, and expects that it is done.
     pub(super) async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
         let (status, answer) = self.ask_with(&self.key, method, path, &body).await;
@@ -64,10 +69,9 @@ impl Rig {
     }
 
     pub(super) async fn ask_with(&self, key: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
-        let address = self.gateway.as_ref().unwrap().address();
         let request = Request::builder()
             .method(method)
-            .uri(format!("http://{address}{path}"))
+            .uri(format!("{}{path}", self.url()))
             .header("authorization", format!("Bearer {key}"))
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.to_string())))
@@ -155,8 +159,7 @@ impl Rig {
 
     /// A sample of `/metrics`.
     pub(super) async fn metric(&self, sample: &str) -> f64 {
-        let address = self.gateway.as_ref().unwrap().address();
-        let request = Request::get(format!("http://{address}/metrics"))
+        let request = Request::get(format!("{}/metrics", self.url()))
             .header("authorization", format!("Bearer {}", self.key))
             .body(Full::default())
             .unwrap();
