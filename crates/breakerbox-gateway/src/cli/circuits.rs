@@ -28,6 +28,7 @@ const CHANGES: &[Column] = &[
     ("RETRY AT", "/retry_at"),
     ("ACTOR", "/actor"),
     ("REASON", "/reason"),
+    ("KEY", "/key"),
 ];
 
 /// List and show circuits and what happened to them, and override them.
@@ -68,10 +69,22 @@ enum Action {
         /// The circuit's id (cir_...), or that of its endpoint (ep_...)
         id: String,
     },
-    /// List what happened to a circuit, the newest first
+    /// List what happened to a circuit or to all, the newest first
     History {
-        /// The circuit's id (cir_...), or that of its endpoint (ep_...)
-        id: String,
+        /// Only of this circuit: its id (cir_...), or that of its endpoint (ep_...)
+        id: Option<String>,
+        /// Only of this tenant's
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        /// Only into this state: closed, open, half_open or disabled
+        #[arg(long, value_name = "STATE")]
+        to: Option<String>,
+        /// Then or later, such as 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Before then
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
         /// How many
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
@@ -98,9 +111,15 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             let (items, more) = gateway.pages(&ask, *limit)?;
             return output.list(COLUMNS, &items, more);
         }
-        Action::History { id, limit } => {
-            let (items, more) =
-                gateway.pages(&Ask::get(&["circuits", &circuit_of(gateway, id)?, "history"]), *limit)?;
+        Action::History { id, tenant, to, from, until, limit } => {
+            let circuit = id.as_ref().map(|id| circuit_of(gateway, id)).transpose()?;
+            let ask = Ask::get(&["changes"])
+                .query("circuit", circuit)
+                .query("tenant", tenant.as_ref())
+                .query("to", to.as_ref())
+                .query("from", from.as_ref())
+                .query("until", until.as_ref());
+            let (items, more) = gateway.pages(&ask, *limit)?;
             return output.list(CHANGES, &items, more);
         }
         Action::Show { id } => {

@@ -41,7 +41,7 @@ pub(super) struct Arguments {
 
 /// Which deliveries. All that is said must hold.
 #[derive(Args)]
-struct Filter {
+pub(super) struct Filter {
     /// Only this tenant's
     #[arg(long, value_name = "ID")]
     tenant: Option<String>,
@@ -127,16 +127,19 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Show { id } => Ask::get(&["deliveries", id]),
         Action::Cancel { id } => Ask::post(&["deliveries", id, "cancel"]),
         Action::Resend { id } => Ask::post(&["deliveries", id, "resend"]),
-        Action::ResendAll { filter } => {
-            let given = filter.parts().map(|(name, value)| (name, value.map(|value| json!(value))));
-            let filter: Value = body(given, []);
-            // Everything that ever failed is seldom meant.
-            if filter.as_object().is_some_and(serde_json::Map::is_empty) {
-                let message = "say which: --tenant, --endpoint, --event, --type, --state, --from or --until";
-                return Err(Failure::Input(message.into()));
-            }
-            Ask::post(&["resends"]).json(&filter)
-        }
+        Action::ResendAll { filter } => resend(filter)?,
     };
     output.show(&gateway.ask(ask)?)
+}
+
+/// Starts a job that resends what this filter finds.
+pub(super) fn resend(filter: &Filter) -> Result<Ask, Failure> {
+    let given = filter.parts().map(|(name, value)| (name, value.map(|value| json!(value))));
+    let filter: Value = body(given, []);
+    // Everything that ever failed is seldom meant.
+    if filter.as_object().is_some_and(serde_json::Map::is_empty) {
+        let message = "say which: --tenant, --endpoint, --event, --type, --state, --from or --until";
+        return Err(Failure::Input(message.into()));
+    }
+    Ok(Ask::post(&["resends"]).json(&filter))
 }

@@ -7,6 +7,7 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
 use super::output::{Column, Output};
+use super::policies::{self, Changes};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
@@ -66,6 +67,12 @@ enum Action {
     Enable { id: String },
     /// Send nothing until it is enabled; what comes is parked
     Disable { id: String },
+    /// Show which numbers govern the endpoint's circuit, and where each is from; or change some
+    Policy {
+        id: String,
+        #[command(flatten)]
+        changes: Changes,
+    },
     /// Show the secrets that its requests are signed with
     Secrets { id: String },
     /// Sign with a new secret, and with the one before for a while
@@ -96,6 +103,9 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Change { id, fields } => Ask::patch(&["endpoints", id]).json(&body([], fields)),
         Action::Enable { id } => Ask::post(&["endpoints", id, "enable"]),
         Action::Disable { id } => Ask::post(&["endpoints", id, "disable"]),
+        Action::Policy { id, changes } => {
+            return policies::run(gateway, &["endpoints", id, "policy"], changes, output);
+        }
         Action::Secrets { id } => Ask::get(&["endpoints", id, "secrets"]),
         Action::Rotate { id } => Ask::post(&["endpoints", id, "secrets", "rotate"]),
         Action::Test { id } => Ask::post(&["endpoints", id, "test"]),

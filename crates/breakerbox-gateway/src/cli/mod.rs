@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `serve`, `flags` | the gateway, and a flag for each of its settings |
 //! | `listen` | a local receiver, for trying things out |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `reminders`, `circuits`, `keys` | what the API can do |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders`, `circuits`, `keys` | what the API can do |
+//! | `policies` | the numbers that govern circuits, of a tenant or an endpoint |
 //! | `payload` | what a command is given to send on |
 //! | `client` | the API's client |
 //! | `migrate` | the schema of a gateway's database |
@@ -27,10 +28,12 @@ mod listen;
 mod migrate;
 mod output;
 mod payload;
+mod policies;
 mod policy;
 mod reminders;
 mod replay;
 mod report_file;
+mod resends;
 mod send;
 mod serve;
 mod tenants;
@@ -65,6 +68,7 @@ enum Command {
     Tenants(tenants::Arguments),
     Endpoints(endpoints::Arguments),
     Deliveries(deliveries::Arguments),
+    Resends(resends::Arguments),
     Reminders(Box<reminders::Arguments>),
     Circuits(circuits::Arguments),
     Keys(keys::Arguments),
@@ -84,6 +88,7 @@ pub fn run() -> ExitCode {
         Command::Tenants(arguments) => tenants::run(&arguments, output),
         Command::Endpoints(arguments) => endpoints::run(&arguments, output),
         Command::Deliveries(arguments) => deliveries::run(&arguments, output),
+        Command::Resends(arguments) => resends::run(&arguments, output),
         Command::Reminders(arguments) => reminders::run(&arguments, output),
         Command::Circuits(arguments) => circuits::run(&arguments, output),
         Command::Keys(arguments) => keys::run(&arguments, output),

@@ -7,6 +7,7 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
 use super::output::{Column, Output};
+use super::policies::{self, Changes};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
@@ -54,6 +55,15 @@ enum Action {
     Enable { id: String },
     /// Send nothing until it is enabled; what comes is parked
     Disable { id: String },
+    /// Show which numbers govern the tenant's circuits, and where each is from; or change some
+    Policy {
+        id: String,
+        /// Those of its reminders' circuits
+        #[arg(long)]
+        reminders: bool,
+        #[command(flatten)]
+        changes: Changes,
+    },
     /// Show the secrets that deliveries to dynamic URLs are signed with
     Secrets { id: String },
     /// Delete a tenant that has neither endpoints nor waiting deliveries
@@ -74,6 +84,11 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Change { id, fields } => Ask::patch(&["tenants", id]).json(&body([], fields)),
         Action::Enable { id } => Ask::patch(&["tenants", id]).json(&json!({ "enabled": true })),
         Action::Disable { id } => Ask::patch(&["tenants", id]).json(&json!({ "enabled": false })),
+        Action::Policy { id, reminders, changes } => {
+            let path = ["tenants", id, "reminders", "policy"];
+            let path = if *reminders { &path[..] } else { &["tenants", id, "policy"] };
+            return policies::run(gateway, path, changes, output);
+        }
         Action::Secrets { id } => Ask::get(&["tenants", id, "secrets"]),
         Action::Delete { id } => Ask::delete(&["tenants", id]),
     };

@@ -254,9 +254,15 @@ fn filters_become_a_query() {
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "there are none\n"));
     assert_eq!(api.asked()[0].line(), "GET /v1/deliveries?endpoint=ep_1&type=a.b&state=failed&limit=100");
     against(&api, &["circuits", "history", "c1", "--limit", "5"]);
-    assert_eq!(api.asked()[1].line(), "GET /v1/circuits/c1/history?limit=5");
+    assert_eq!(api.asked()[1].line(), "GET /v1/changes?circuit=c1&limit=5");
     against(&api, &["deliveries", "attempts", "dlv_1"]);
     assert_eq!(api.asked()[2].line(), "GET /v1/deliveries/dlv_1/attempts?limit=100");
+    against(
+        &api,
+        &["circuits", "history", "--tenant", "acme", "--to", "open", "--from", "2030-01-01T00:00:00Z"],
+    );
+    let expected = "GET /v1/changes?tenant=acme&to=open&from=2030-01-01T00%3A00%3A00Z&limit=100";
+    assert_eq!(api.asked()[3].line(), expected);
 }
 
 #[test]
@@ -432,11 +438,98 @@ fn a_circuit_can_be_named_by_its_endpoint() {
     });
     for (arguments, line) in [
         (&["circuits", "show", "ep_1"][..], "GET /v1/circuits/cir_YQ"),
-        (&["circuits", "history", "ep_1"], "GET /v1/circuits/cir_YQ/history?limit=100"),
+        (&["circuits", "history", "ep_1"], "GET /v1/changes?circuit=cir_YQ&limit=100"),
         (&["circuits", "reset", "ep_1", "--reason", "x"], "POST /v1/circuits/cir_YQ/reset"),
     ] {
         let ended = against(&api, arguments);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         assert_eq!(api.asked().pop().unwrap().line(), line);
     }
+}
+
+#[test]
+fn a_policy_is_a_table_and_changed_by_names() {
+    let value = |value: Value, default: Value, origin: &str| json!({"value": value, "default": default, "origin": origin});
+    let answer = json!({
+        "tenant": "acme", "endpoint": null, "own": {"failures": 20}, "decided_by": null, "circuit_by": "endpoint",
+        "policy": {
+            "failures": value(json!(20), json!("off"), "tenant"),
+            "preset": value(Value::Null, Value::Null, "default"),
+            "window": value(json!("1m"), json!("1m"), "default"),
+        },
+    });
+    let api = answering(answer.clone());
+    let ended = against(&api, &["tenants", "policy", "acme"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    let expected = [
+        "NAME      VALUE  DEFAULT  ORIGIN",
+        "preset    -      -        default",
+        "window    1m     1m       default",
+        "failures  20     off      tenant",
+    ];
+    assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), expected, "in the order of the policy file");
+    assert_eq!(api.asked()[0].line(), "GET /v1/tenants/acme/policy");
+
+    let arguments = [
+        "--set",
+        "failures=20",
+        "--set",
+        "failure_rate=off",
+        "--set",
+        "window=5m",
+        "--unset",
+        "probes",
+        "--json",
+    ];
+    let ended = against(&api, &[&["endpoints", "policy", "ep_1"][..], &arguments].concat());
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap(), answer);
+    let asked = api.asked().pop().unwrap();
+    assert_eq!(asked.line(), "PATCH /v1/endpoints/ep_1/policy");
+    assert_eq!(asked.json(), json!({"failures": 20, "failure_rate": "off", "window": "5m", "probes": null}));
+    against(&api, &["tenants", "policy", "acme", "--reminders", "--set", "mean_latency=2s"]);
+    assert_eq!(api.asked().pop().unwrap().line(), "PATCH /v1/tenants/acme/reminders/policy");
+    let ended = against(&api, &["tenants", "policy", "acme", "--set", "probes=2", "--unset", "probes"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.stderr.contains("probes can't be both set and unset"), "{}", ended.stderr);
+    let names = against(&api, &["tenants", "policy", "acme", "--quiet"]);
+    assert_eq!(names.stdout, "preset\nwindow\nfailures\n");
+}
+
+#[test]
+fn a_policy_that_does_not_count_says_so() {
+    for (decided_by, by, expected) in [
+        (Value::Null, "host", "does not count while the tenant's circuits are by host"),
+        (json!("ep_0"), "endpoint", "ep_0 has the same circuit and is older"),
+        (json!("ep_1"), "endpoint", ""),
+    ] {
+        let api = answering(json!({
+            "tenant": "acme", "endpoint": "ep_1", "own": {"failures": 20}, "decided_by": decided_by, "circuit_by": by,
+            "policy": { "window": {"value": "1m", "default": "1m", "origin": "default"} },
+        }));
+        let ended = against(&api, &["endpoints", "policy", "ep_1"]);
+        assert_eq!(ended.code, 0);
+        assert!(
+            ended.stderr.contains(expected) && ended.stderr.is_empty() == expected.is_empty(),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn resends_are_jobs_that_can_be_looked_at() {
+    let api = answering(json!({"id": "job_1", "state": "running", "items": [], "next": null}));
+    for (arguments, line) in [
+        (&["resends", "list", "--tenant", "acme"][..], "GET /v1/resends?tenant=acme&limit=100"),
+        (&["resends", "show", "job_1"], "GET /v1/resends/job_1"),
+        (&["resends", "start", "--tenant", "acme", "--state", "failed"], "POST /v1/resends"),
+        (&["resends", "cancel", "job_1"], "POST /v1/resends/job_1/cancel"),
+    ] {
+        let ended = against(&api, arguments);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert_eq!(api.asked().pop().unwrap().line(), line);
+    }
+    assert_eq!(api.asked()[2].json(), json!({"tenant": "acme", "state": "failed"}));
+    let ended = against(&api, &["resends", "start"]);
+    assert_eq!((ended.code, api.asked().len()), (2, 4), "which, must be said: {}", ended.stderr);
 }

@@ -14,7 +14,7 @@ pub(in crate::api) struct ValueView {
     /// As the policy file writes it: a number, or a text such as `30s`, `off` or the name of a preset; null: no preset.
     #[schema(value_type = Value, example = json!("1m"))]
     value: Value,
-    /// What holds if nothing is said here: for a tenant the gateway's, for an endpoint the tenant's.
+    /// What holds if nothing is said here: for a tenant and its reminders the gateway's, for an endpoint the tenant's.
     #[schema(value_type = Value, example = json!("1m"))]
     default: Value,
     /// Where the value is from: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `reminders` (the

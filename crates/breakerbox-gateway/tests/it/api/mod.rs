@@ -5,6 +5,7 @@ mod changes;
 mod document;
 mod everyday;
 mod guide;
+mod guide_limits;
 mod hostile;
 mod orders;
 mod policies;

@@ -1,0 +1,68 @@
+//! `breakerbox tenants policy` and `breakerbox endpoints policy`: which numbers hold, where each is from, and changes of single
+//! ones.
+
+use breakerbox_core::POLICY_KEYS;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::client::{Ask, Gateway};
+use super::failure::Failure;
+use super::fields::{Field, body};
+use super::output::{Column, Output};
+
+const COLUMNS: &[Column] =
+    &[("NAME", "/name"), ("VALUE", "/value"), ("DEFAULT", "/default"), ("ORIGIN", "/origin")];
+
+/// What to change. Nothing: only show.
+#[derive(Args)]
+pub(super) struct Changes {
+    /// Set a value, such as failures=20, mean_latency=5s or failure_rate=off
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<Field>,
+    /// Take back what was set here; what is below holds again
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
+}
+
+/// Changes the policy at this path, if there is anything to change, and shows it.
+pub(super) fn run(
+    gateway: &Gateway,
+    path: &[&str],
+    changes: &Changes,
+    output: Output,
+) -> Result<(), Failure> {
+    let Value::Object(mut change) = body([], &changes.set) else { return Ok(()) };
+    for name in &changes.unset {
+        if change.insert(name.clone(), Value::Null).is_some() {
+            return Err(Failure::Input(format!("{name} can't be both set and unset")));
+        }
+    }
+    let ask = if change.is_empty() { Ask::get(path) } else { Ask::patch(path).json(&Value::Object(change)) };
+    let answer = gateway.ask(ask)?;
+    if output.json {
+        return output.show(&answer);
+    }
+    output.list(COLUMNS, &rows(&answer), false)?;
+    match (&answer["endpoint"], &answer["decided_by"]) {
+        (Value::String(_), Value::Null) if !answer["own"].is_null() => {
+            let by = answer["circuit_by"].as_str().unwrap_or_default();
+            output.hint(&format!("what is set here does not count while the tenant's circuits are by {by}"));
+        }
+        (Value::String(endpoint), Value::String(other)) if endpoint != other => {
+            output.hint(&format!("{other} has the same circuit and is older: its policy holds"));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A row for each name, in the order of the policy file.
+fn rows(answer: &Value) -> Vec<Value> {
+    let row = |name: &&str| {
+        let found = answer["policy"].get(name)?;
+        Some(
+            json!({ "name": name, "value": found["value"], "default": found["default"], "origin": found["origin"] }),
+        )
+    };
+    POLICY_KEYS.iter().filter_map(row).collect()
+}

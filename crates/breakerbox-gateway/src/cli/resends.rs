@@ -1,0 +1,65 @@
+//! `breakerbox resends`: jobs that make finished deliveries pending again, behind live traffic.
+
+use clap::{Args, Subcommand};
+
+use super::client::{Ask, Gateway};
+use super::deliveries::{Filter, resend};
+use super::failure::Failure;
+use super::output::{Column, Output};
+
+const COLUMNS: &[Column] = &[
+    ("ID", "/id"),
+    ("STATE", "/state"),
+    ("TENANT", "/filter/tenant"),
+    ("RESENT", "/resent"),
+    ("SKIPPED", "/skipped"),
+    ("REACHED", "/reached"),
+    ("CREATED", "/created_at"),
+    ("FINISHED", "/finished_at"),
+];
+
+/// List, show, start and cancel resends of many deliveries.
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List resends, the newest first
+    List {
+        /// Only this tenant's
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show a resend, and how far it is
+    Show { id: String },
+    /// Make all failed deliveries pending again for which this holds
+    Start {
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Stop a resend; what it has made pending stays so
+    Cancel { id: String },
+}
+
+pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    let gateway = &arguments.gateway;
+    let ask = match &arguments.action {
+        Action::List { tenant, limit } => {
+            let ask = Ask::get(&["resends"]).query("tenant", tenant.as_ref());
+            let (items, more) = gateway.pages(&ask, *limit)?;
+            return output.list(COLUMNS, &items, more);
+        }
+        Action::Show { id } => Ask::get(&["resends", id]),
+        Action::Start { filter } => resend(filter)?,
+        Action::Cancel { id } => Ask::post(&["resends", id, "cancel"]),
+    };
+    output.show(&gateway.ask(ask)?)
+}
