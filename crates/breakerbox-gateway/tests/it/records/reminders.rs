@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::notify::Kind;
 use breakerbox_gateway::objects::{
     Backlog, DeliveryState, FailReason, LaneId, Reminder, ReminderId, ReminderSettings, ReminderState,
     ReminderStateName, StateName,
@@ -190,6 +191,7 @@ pub(super) async fn a_run_that_was_fired_survives_a_restart(world: &mut World) {
 
 pub(super) async fn what_a_run_ends_with_decides(world: &mut World) {
     world.tenant("acme").await;
+    let mut told = 0;
     let stop = |why| ReminderState::Stopped(why);
     for (next, says, state) in [
         (Next::Delivered, WhenFailed::Stop, ReminderState::Active),
@@ -206,9 +208,14 @@ pub(super) async fn what_a_run_ends_with_decides(world: &mut World) {
         assert_eq!(shown.state, state, "{next:?} {says:?}");
         assert_eq!(stepped.stopped, u64::from(state != ReminderState::Active), "{next:?} {says:?}");
         assert_eq!((shown.open_run, shown.next_at.is_some()), (None, state == ReminderState::Active));
+        let filter = NoticeFilter { kind: Some(Kind::ReminderStopped), ..NoticeFilter::default() };
+        let notices = world.records.notices(&filter, &PageOf::first(10)).await.unwrap().items;
+        told += stepped.stopped;
+        assert_eq!(notices.len() as u64, told, "its owner is told, once");
         if state == ReminderState::Active {
             world.records.cancel_reminder(reminder.id).await.unwrap();
         } else {
+            assert_eq!(*notices[0].notice.subject, *reminder.id.to_string());
             let resumed = world.records.resume_reminder(reminder.id).await.unwrap();
             assert_eq!(resumed.state, ReminderState::Active, "a stopped one can go on");
             world.turn().await;

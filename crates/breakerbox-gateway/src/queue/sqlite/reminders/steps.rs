@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::kept::{ACTIVE, FINISHED, Kept, NOTHING_ASKED, STOPPED, reason};
 use super::totals;
+use crate::notify::Notice;
 use crate::objects::{
     CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
 };
@@ -23,7 +24,7 @@ use crate::queue::sqlite::routes::{Routes, TenantRoutes};
 use crate::queue::sqlite::unheard::Unheard;
 use crate::queue::sqlite::writer::Writing;
 use crate::queue::{Act, Decided, HandOver, Lease, Leased, LeasedRun, QueueError, StepError, Stepped};
-use crate::reminder::Step;
+use crate::reminder::{Step, StopReason};
 
 /// The type of the event that a run is.
 const KIND: &str = "reminder";
@@ -117,7 +118,9 @@ impl Command for TakeSteps {
                 }
                 Act::Step(Step::Wait(until)) => look_again(writing, &found, &decided, Some(until))?,
                 Act::Step(Step::Stop(why)) => {
+                    let notice = stopped(writing, &found, &decided, why)?;
                     end(writing, &found, &decided, STOPPED, Some(reason(why)))?;
+                    writing.tell(&notice, &*self.routes)?;
                     stepped.stopped += 1;
                 }
                 Act::Step(Step::Finish) => {
@@ -301,6 +304,34 @@ fn look_again(
         )?
         .execute(params![found.id, decided.last_at.map(micros), at.map(micros), NOTHING_ASKED])?;
     Ok(())
+}
+
+/// What its owner is told of a reminder that stops. Before it ends: its run says why.
+fn stopped(
+    writing: &mut Writing<'_>,
+    found: &Current,
+    decided: &Decided,
+    why: StopReason,
+) -> rusqlite::Result<Notice> {
+    let (url, status, fault) = writing
+        .connection
+        .prepare_cached(
+            "SELECT r.settings ->> 'url', a.status, a.fault FROM reminders r
+                 LEFT JOIN attempts a ON a.delivery = r.open_run
+             WHERE r.id = ?1 ORDER BY a.number DESC LIMIT 1",
+        )?
+        .query_row([found.id], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<u16>>(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+    let last = match (status, fault) {
+        (Some(status), _) => format!("; the last answer was {status}"),
+        (None, Some(fault)) => format!("; the last attempt ended with: {fault}"),
+        (None, None) => String::new(),
+    };
+    let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
+    let reason = format!("{}{last}", why.text());
+    let (id, run) = (decided.id.to_string(), found.numbered);
+    Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, writing.now))
 }
 
 /// The reminder has ended.
