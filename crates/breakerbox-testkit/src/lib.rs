@@ -6,6 +6,7 @@
 //! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
 //! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
 //! | [`receiver`] | a real HTTP receiver that answers as it is told, and writes down what it saw |
+//! | [`mail`] | a small mail server that keeps what it gets |
 //! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
 //! | [`gateway`] | a gateway as a process of its own, and what its owner asks of it |
 //! | [`stamp`], [`usage`] | a time inside a payload; CPU time and memory of processes and threads |
@@ -20,6 +21,7 @@ pub mod faults;
 pub mod gateway;
 mod held;
 pub mod load;
+pub mod mail;
 pub mod overload;
 pub mod proxy;
 pub mod receiver;

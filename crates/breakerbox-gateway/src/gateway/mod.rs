@@ -17,6 +17,8 @@
 mod first_start;
 mod health;
 mod history;
+#[cfg(test)]
+mod history_tests;
 mod notices;
 mod start_error;
 mod test_send;

@@ -110,6 +110,17 @@ impl Notifier {
         tokio::join!(Arc::clone(&self).send_on(), self.look_after());
     }
 
+    /// Sends what is due and may go now, to its end; then returns. For whoever keeps the time.
+    pub async fn send_due(self: &Arc<Self>) {
+        let mut under_way = JoinSet::new();
+        while let Ok(waiting) = self.records.waiting_targets().await {
+            self.begin(waiting, &mut under_way);
+            if under_way.join_next().await.is_none() {
+                return;
+            }
+        }
+    }
+
     async fn send_on(self: Arc<Self>) {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

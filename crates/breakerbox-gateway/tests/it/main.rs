@@ -20,6 +20,7 @@ mod https;
 mod limits;
 mod listen;
 mod metrics;
+mod notices;
 mod permits;
 mod program;
 mod queue;

@@ -9,7 +9,7 @@ use breakerbox_gateway::objects::{
     ReminderStateName, StateName,
 };
 use breakerbox_gateway::queue::records::{
-    DeliveryFilter, NewReminder, PageOf, ReminderChange, ReminderFilter,
+    DeliveryFilter, NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter,
 };
 use breakerbox_gateway::queue::{Leased, Looked, Next, RecordsError, Stepped};
 use breakerbox_gateway::reminder::{CatchUp, Repeat, Schedule, StopReason, TenantSays, WhenFailed};

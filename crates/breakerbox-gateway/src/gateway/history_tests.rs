@@ -1,0 +1,218 @@
+//! What is written down when a process ends in between, and when the store of circuits goes away.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use breakerbox::store::{MemoryStore, Store, Swap};
+use breakerbox::{Breakerbox, Command, Outcome, WallClock};
+use breakerbox_core::{Attribution, Cause, Circuit, Draw, Policy, Record, Status, Timestamp, TripRule};
+use breakerbox_testkit::faults::{Fault, FaultyStore};
+
+use super::{history, notices};
+use crate::notify::{News, Teller};
+use crate::objects::Moment;
+use crate::queue::Defaults;
+use crate::queue::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
+use crate::queue::sqlite::{Database, Options, SqliteRecords};
+use crate::secrets::{Keyring, MasterKey};
+use crate::telemetry::Metrics;
+
+const KEY: &str = "acme https://hooks.example.com/in";
+
+struct World {
+    records: Arc<SqliteRecords>,
+    database: Database,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("there is room");
+        let mut options = Options::default();
+        options.reserve = 0;
+        let database = Database::open(folder.path(), options).expect("it opens");
+        let keyring = Keyring::new(&MasterKey::random());
+        let records =
+            SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.expect("it opens");
+        Self { records: Arc::new(records), database, _folder: folder }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.database.now()
+    }
+
+    async fn told(&self) -> Vec<PastNotice> {
+        let page =
+            self.records.notices(&NoticeFilter::default(), &PageOf::first(500)).await.expect("it answers");
+        page.items.into_iter().rev().collect()
+    }
+
+    async fn kinds(&self) -> Vec<&'static str> {
+        self.told().await.iter().map(|past| past.notice.kind().name()).collect()
+    }
+
+    async fn until(&self, expected: &[&str]) {
+        let give_up_at = Instant::now() + Duration::from_secs(60);
+        while self.kinds().await != expected {
+            assert!(Instant::now() < give_up_at, "{:?}", self.kinds().await);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn teller(&self) -> Teller {
+        let breakers = Breakerbox::builder().policy(policy()).build();
+        Teller::new(breakers, Arc::clone(self.records.directory()))
+    }
+
+    /// What a start does.
+    async fn catch_up(&self, store: &dyn Store) -> u64 {
+        history::catch_up(store, &*self.records, &self.teller(), self.now()).await.expect("it answers")
+    }
+}
+
+fn policy() -> Policy {
+    Policy::builder()
+        .failure_rate(None)
+        .consecutive_failures(2)
+        .probes(1)
+        .jitter(0)
+        .build()
+        .expect("it is right")
+}
+
+/// A circuit that lives, and the record that it leaves.
+struct Life(Circuit, Timestamp, u128);
+
+impl Life {
+    fn new(now: Timestamp) -> Self {
+        Self(Circuit::new(&policy(), now), now, 0)
+    }
+
+    fn call(&mut self, outcome: &Outcome) -> Record {
+        self.2 += 2;
+        if let Some(retry_at) = self.0.record().retry_at {
+            self.1 = self.1.max(retry_at);
+        }
+        let asked = self.0.ask(&policy(), Draw(self.2), self.1);
+        if let breakerbox_core::Decision::Admitted(permit) = asked.decision {
+            self.0.settle(permit, outcome, &policy(), Draw(self.2 + 1), self.1);
+        }
+        self.0.record()
+    }
+}
+
+fn failure() -> Outcome {
+    Outcome::failure(Duration::from_millis(1))
+}
+
+async fn put(store: &MemoryStore, key: &str, record: Record) {
+    let read =
+        store.read(&[key.into()]).await.expect("memory answers").value.remove(0).expect("it can be read");
+    let not_after = Timestamp::from_micros(u64::MAX);
+    let expected = read.map(|record| record.version);
+    let swap = Swap { key: key.into(), expected, record, not_after, keep_for: None };
+    store.swap_if(&swap).await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn a_change_that_was_not_written_down_is_told_at_the_next_start_once() {
+    let world = World::new().await;
+    let store = MemoryStore::with_clock(WallClock);
+    let mut life = Life::new(world.now());
+    life.call(&failure());
+    put(&store, KEY, life.call(&failure())).await;
+    for expected in [1, 0, 0] {
+        assert_eq!(world.catch_up(&store).await, expected);
+    }
+    assert_eq!(world.kinds().await, ["trip"]);
+    let history = world.records.circuit_history(KEY, &PageOf::first(9)).await.expect("it answers").items;
+    let change = &history[0].change;
+    assert_eq!((change.from, change.to), (Status::Closed, Status::Open));
+    assert_eq!(change.cause, Cause::Rule(TripRule::ConsecutiveFailures));
+    // The next change, which was not written either.
+    put(&store, KEY, life.call(&Outcome::success(Duration::ZERO))).await;
+    assert_eq!(world.catch_up(&store).await, 1);
+    assert_eq!(world.kinds().await, ["trip", "recovery"]);
+}
+
+#[tokio::test]
+async fn an_outage_whose_beginning_is_missing_is_told_by_what_is_left() {
+    let world = World::new().await;
+    let store = MemoryStore::with_clock(WallClock);
+    let mut life = Life::new(world.now());
+    life.call(&failure());
+    life.call(&failure());
+    // A failed probe, and nobody has heard of the trip.
+    put(&store, KEY, life.call(&failure())).await;
+    assert_eq!(world.catch_up(&store).await, 1);
+    assert_eq!(world.kinds().await, ["trip"]);
+    put(&store, KEY, life.call(&failure())).await;
+    assert_eq!(world.catch_up(&store).await, 1);
+    assert_eq!(world.kinds().await, ["trip"], "and the next one is no news");
+}
+
+#[tokio::test]
+async fn what_is_old_or_an_operators_is_not_told() {
+    let world = World::new().await;
+    let store = MemoryStore::with_clock(WallClock);
+    let mut old = Life::new(world.now().before(Duration::from_secs(25 * 3_600)));
+    old.call(&failure());
+    put(&store, "acme old.example", old.call(&failure())).await;
+    let mut forced = Life::new(world.now());
+    let by = Attribution::new("ops", "a drill").expect("it is short");
+    forced.0.obey(Command::ForceOpen, &by, &policy(), Draw(9), world.now());
+    put(&store, "acme forced.example", forced.0.record()).await;
+    put(&store, "acme new.example", Life::new(world.now()).call(&failure())).await;
+    assert_eq!(world.catch_up(&store).await, 1, "what an operator did is history");
+    assert!(world.told().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
+    let world = World::new().await;
+    let metrics = Arc::new(Metrics::new());
+    let (scribe, writing) = history::line(&metrics);
+    let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
+    let (of_store, clock) = (scribe.clone(), world.database.clone());
+    let breakers = Breakerbox::builder()
+        .policy(policy())
+        .store(Arc::clone(&faulty) as Arc<dyn Store>)
+        .clock(WallClock)
+        .store_timeout(Duration::from_millis(200))
+        .observer(move |heard| scribe.note(heard))
+        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
+        .build();
+    let teller = Teller::new(breakers.clone(), Arc::clone(world.records.directory()));
+    let task = tokio::spawn(writing.run(world.records.clone(), teller));
+    let circuit = breakers.circuit(KEY).expect("it is a key");
+    // Each outcome is told to the store.
+    let call = || {
+        if let Ok(permit) = circuit.ask() {
+            permit.settle(Outcome::success(Duration::ZERO));
+        }
+    };
+    let until = async |expected: &[&str]| {
+        let give_up_at = Instant::now() + Duration::from_secs(60);
+        while world.kinds().await != expected {
+            assert!(Instant::now() < give_up_at, "{:?}", world.kinds().await);
+            call();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    call();
+    faulty.set(Fault::Refuses);
+    until(&["store_lost"]).await;
+    faulty.set(Fault::None);
+    until(&["store_lost", "store_back"]).await;
+    faulty.set(Fault::Refuses);
+    until(&["store_lost", "store_back", "store_lost"]).await;
+    // The process ends meanwhile; the next start finds the store again.
+    task.abort();
+    for _ in 0..2 {
+        history::store_is_here(&*world.records, world.now()).await.expect("it answers");
+    }
+    world.until(&["store_lost", "store_back", "store_lost", "store_back"]).await;
+    let told = world.told().await;
+    let News::StoreBack { since } = &told[3].notice.news else { panic!("{told:?}") };
+    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notice.at).to_string());
+}

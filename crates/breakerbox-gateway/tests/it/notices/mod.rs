@@ -1,0 +1,7 @@
+//! Notices: told once, sent at a pace, to targets of each kind, by a whole gateway.
+
+mod once;
+mod pace;
+mod rig;
+mod ways;
+mod whole;

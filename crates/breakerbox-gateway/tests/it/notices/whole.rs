@@ -1,0 +1,235 @@
+//! A whole gateway: a receiver dies and comes back, and its owner and the operator are told, once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use breakerbox_gateway::config::{Config, Sources};
+use breakerbox_gateway::gateway::Gateway;
+use breakerbox_gateway::objects::Secret;
+use breakerbox_testkit::gateway::Api;
+use breakerbox_testkit::mail::{MailServer, Security};
+use breakerbox_testkit::receiver::{Manner, Receiver};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// Guards against hanging, and against nothing else.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Bodies by path.
+type Kept = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
+
+/// A gateway in this process, and a receiver of everything.
+struct Site {
+    runtime: Runtime,
+    gateway: Option<Gateway>,
+    config: Config,
+    key: String,
+    receiver: Receiver,
+    kept: Kept,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// The operator is told at `/operator`, unless `change` says otherwise.
+    fn start(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::default();
+        let keeps = Arc::clone(&kept);
+        let receiver = Receiver::builder().check(move |received| {
+            let body = serde_json::from_slice(received.body).unwrap_or(Value::Null);
+            keeps.lock().unwrap().entry(received.path.to_owned()).or_default().push(body);
+            true
+        });
+        let receiver = receiver.start().unwrap();
+        let mut config = config(folder.path(), &receiver.url("/operator"));
+        change(&mut config);
+        let runtime = Runtime::new().unwrap();
+        let gateway = runtime.block_on(Gateway::start(&config)).unwrap();
+        let key = gateway.first_start().unwrap().admin_key.reveal();
+        Self { runtime, gateway: Some(gateway), config, key, receiver, kept, _folder: folder }
+    }
+
+    fn api(&self) -> Api {
+        Api::new(self.gateway.as_ref().unwrap().address(), &self.key)
+    }
+
+    fn stop(&mut self) {
+        let gateway = self.gateway.take().unwrap();
+        self.runtime.block_on(gateway.stop());
+    }
+
+    fn start_again(&mut self) {
+        self.gateway = Some(self.runtime.block_on(Gateway::start(&self.config)).unwrap());
+    }
+
+    /// The kinds of notices that came to a path, digests taken apart.
+    fn told(&self, path: &str) -> Vec<String> {
+        let kept = self.kept.lock().unwrap();
+        let mut kinds = Vec::new();
+        for body in kept.get(path).into_iter().flatten() {
+            match body["groups"].as_array() {
+                None => kinds.push(body["kind"].as_str().unwrap_or("?").to_owned()),
+                Some(groups) => kinds.extend(groups.iter().flat_map(|group| {
+                    let counts = group["kinds"].as_object().unwrap().clone();
+                    let all = counts.into_iter();
+                    all.flat_map(|(kind, count)| {
+                        vec![kind; usize::try_from(count.as_u64().unwrap()).unwrap()]
+                    })
+                })),
+            }
+        }
+        kinds
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let give_up_at = Instant::now() + LONG;
+        while !is_so() {
+            assert!(Instant::now() < give_up_at, "{what}: {:?}", self.kept.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(gateway) = self.gateway.take() {
+            self.runtime.block_on(gateway.stop());
+        }
+    }
+}
+
+/// Trips after two failures, and probes soon after.
+fn config(folder: &Path, operators: &str) -> Config {
+    let said = Sources::default()
+        .variables([
+            ("BREAKERBOX_POLICY_CONSECUTIVE_FAILURES", "2"),
+            ("BREAKERBOX_POLICY_COOL_OFF", "200ms"),
+            ("BREAKERBOX_POLICY_COOL_OFF_MAX", "200ms"),
+            ("BREAKERBOX_POLICY_PROBES", "1"),
+            ("BREAKERBOX_DELIVERY_RETRY", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s"),
+            ("BREAKERBOX_NOTIFY_WEBHOOK_URL", operators),
+            ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", &Secret::random().reveal()),
+            ("BREAKERBOX_ALLOW", "127.0.0.0/8"),
+            ("BREAKERBOX_LISTEN", "127.0.0.1:0"),
+            ("BREAKERBOX_LIMITS_RESERVE", "0B"),
+        ])
+        .load()
+        .unwrap();
+    Config { data: folder.join("data"), grace: Duration::from_secs(1), ..said.config }
+}
+
+/// An endpoint of the tenant that answers 500, with events on their way to it.
+fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
+    site.receiver.set(path, Manner::status(status));
+    let endpoint = site.api().create_endpoint("default", &site.receiver.url(path), &[], &json!({})).unwrap();
+    for _ in 0..4 {
+        site.api().post("/v1/events", &json!({ "type": "a.b", "payload": {} })).unwrap();
+    }
+    endpoint
+}
+
+#[test]
+fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
+    let mut site = Site::start(|_| {});
+    let target = json!([{ "kind": "webhook", "url": site.receiver.url("/tenant") }]);
+    let changed = site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    assert!(changed["notices"][0]["secret"].as_str().unwrap().starts_with("whsec_"));
+    let endpoint = break_endpoint(&site, "/dying", 500);
+    site.until("a trip", || site.told("/operator") == ["trip"] && site.told("/tenant") == ["trip"]);
+    // It fails probes for a while, which is no news, also over a restart.
+    let requests = site.receiver.seen("/dying").requests;
+    site.until("probes", || site.receiver.seen("/dying").requests > requests + 2);
+    site.stop();
+    site.start_again();
+    site.receiver.set("/dying", Manner::HEALTHY);
+    site.until("a recovery", || {
+        ["/operator", "/tenant"].iter().all(|path| site.told(path) == ["trip", "recovery"])
+    });
+    let trip = site.kept.lock().unwrap()["/tenant"][0].clone();
+    assert_eq!(trip["tenant"], "default");
+    assert_eq!(trip["circuit"]["endpoints"], json!([endpoint]));
+    assert_eq!(trip["why"]["counted"]["consecutive_failures"], 2);
+    let recovery = site.kept.lock().unwrap()["/tenant"][1].clone();
+    assert!(recovery["since"].is_string(), "{recovery}");
+
+    let shown = site.api().get("/v1/notices").unwrap();
+    let states: Vec<_> = shown["items"].as_array().unwrap().iter().map(|item| &item["sends"]).collect();
+    assert_eq!(states.len(), 2);
+    for send in states.iter().flat_map(|sends| sends.as_array().unwrap()) {
+        assert_eq!((&send["state"], &send["answer"]), (&json!("sent"), &json!("200")));
+    }
+    assert_eq!(site.api().get("/readyz").unwrap()["degraded"], json!([]));
+}
+
+#[test]
+fn a_target_that_is_the_broken_endpoint_itself_does_no_harm() {
+    let site = Site::start(|_| {});
+    let target = json!([{ "kind": "webhook", "url": site.receiver.url("/dying") }]);
+    site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    break_endpoint(&site, "/dying", 500);
+    site.until("the operator hears of it", || site.told("/operator") == ["trip"]);
+    site.until("the tenant is tried", || {
+        let shown = site.api().get("/v1/notices").unwrap();
+        let sends = shown["items"][0]["sends"].as_array().unwrap().clone();
+        sends.iter().any(|send| send["target"] != "operator/webhook" && send["answer"] == "500")
+    });
+    site.receiver.set("/dying", Manner::HEALTHY);
+    site.until("the circuit closes", || site.told("/operator").contains(&"recovery".to_owned()));
+    site.until("and the tenant hears of both", || {
+        let told = site.told("/dying");
+        ["trip", "recovery"].iter().all(|kind| told.contains(&(*kind).to_owned()))
+    });
+}
+
+#[test]
+fn an_endpoint_that_is_gone_is_told_and_so_is_a_mail() {
+    let mails = MailServer::start(Security::Plain).unwrap();
+    let url = format!("smtp+plain://127.0.0.1:{}", mails.address().port());
+    let site = Site::start(|config| {
+        config.notify.smtp_url = Some(url.parse().unwrap());
+        config.notify.smtp_from = Some("box@example.com".parse().unwrap());
+        config.notify.email = vec!["ops@example.com".parse().unwrap()];
+    });
+    let target = json!([{ "kind": "email", "to": "owner@example.com" }]);
+    site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    let endpoint = break_endpoint(&site, "/gone", 410);
+    site.until("a notice", || site.told("/operator") == ["disabled"]);
+    site.until("mails to both", || mails.mails().len() == 2);
+    let mut to: Vec<String> = mails.mails().into_iter().flat_map(|mail| mail.to).collect();
+    to.sort();
+    assert_eq!(to, ["ops@example.com", "owner@example.com"]);
+    assert!(mails.mails()[0].text.contains(&endpoint));
+    let tested = site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
+    assert_eq!(tested["targets"][0]["ok"], true, "{tested}");
+}
+
+#[test]
+fn dead_letters_that_grow_are_told() {
+    let site = Site::start(|config| config.notify.dead_letters = Some(3));
+    break_endpoint(&site, "/picky", 422);
+    site.until("a notice", || site.told("/operator") == ["dead_letters"]);
+    let told = site.kept.lock().unwrap()["/operator"][0].clone();
+    assert_eq!((&told["tenant"], &told["limit"]), (&json!("default"), &json!(3)));
+    assert!(told["count"].as_u64().unwrap() >= 3);
+}
+
+#[test]
+fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
+    let site = Site::start(|config| config.egress.allow = vec![]);
+    let target = json!([{ "kind": "slack", "url": site.receiver.url("/tenant") }]);
+    site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    let tested = site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
+    assert_eq!(tested["targets"][0]["ok"], false);
+    let answer = tested["targets"][0]["answer"].as_str().unwrap();
+    assert!(answer.starts_with("address_denied"), "{answer}");
+    // Its endpoints fail as well, and the operator's own target is no exception.
+    break_endpoint(&site, "/dying", 500);
+    site.until("health says so", || {
+        let health = site.api().get("/readyz").unwrap();
+        health["degraded"].to_string().contains("notices: operator/webhook")
+    });
+    assert!(site.kept.lock().unwrap().is_empty());
+}
