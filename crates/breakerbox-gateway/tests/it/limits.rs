@@ -340,3 +340,27 @@ async fn a_tenant_that_is_slow_for_its_limit_trips_and_its_neighbour_does_not() 
     assert!(waiting > 0 && parked.len() == 30, "what came after is parked, and nothing is lost");
     house.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_that_no_endpoint_has_any_more_does_not_stay_open() {
+    let house = House::with(&["acme"]).await;
+    house.patch("tenants/acme/policy", third_in_a_row()).await;
+    let (left, kept) = (house.near("acme", "/left").await, house.near("acme", "/kept").await);
+    for endpoint in [&left, &kept] {
+        house.receiver.set(&endpoint.path, FAILS);
+        house.send("acme", &endpoint.path, 3).await;
+        house.until_open(endpoint).await;
+    }
+    house.send("acme", "/left", 2).await;
+    let (from, to) = (house.receiver.url("/left"), house.receiver.url("/elsewhere"));
+    house.patch(&format!("endpoints/{}", left.id), json!({ "url": to })).await;
+    house.until_came("/elsewhere", 2).await;
+    let path = format!("circuits/{}", left.circuit);
+    let reset = house.until(&path, |circuit| circuit["state"] == "closed").await;
+    assert_eq!((&reset["cause"], &reset["trips"]), (&json!("reset"), &json!(0)), "of {from}");
+    assert_eq!(house.circuit(&kept).await["state"], "open", "it still has an endpoint");
+    let path = format!("changes?circuit={}", left.circuit);
+    let changes = house.until(&path, |found| found["items"][0]["cause"] == "reset").await;
+    assert_eq!(changes["items"][0]["reason"], "no endpoint has it any more");
+    house.stop().await;
+}

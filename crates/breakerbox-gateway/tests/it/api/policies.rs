@@ -205,7 +205,8 @@ async fn reminders_have_a_policy_of_their_own() {
     assert_eq!(said.json()["field"], "probes");
     // Deliveries would do with it, reminders would not: it is said, and what to do.
     let said = patch(&site, TENANT, json!({ "cool_off_max": "1m" })).await.expect(422);
-    assert!(said.json()["detail"].as_str().unwrap().contains("for reminders"), "{said:?}");
+    assert_eq!(said.json()["field"], "cool_off_max");
+    assert!(said.json()["detail"].as_str().unwrap().contains("under reminders/policy"), "{said:?}");
     patch(&site, path, json!({ "preset": "reminders" })).await.expect(200);
     patch(&site, TENANT, json!({ "cool_off_max": "1m" })).await.expect(200);
     let after = site.get(path, &site.admin).await.expect(200).json();

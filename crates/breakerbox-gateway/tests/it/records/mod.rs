@@ -6,6 +6,7 @@ mod circuits;
 mod deliveries;
 mod endpoints;
 mod history;
+mod kept_before;
 mod pages;
 mod reminders;
 mod reminders_seen;
