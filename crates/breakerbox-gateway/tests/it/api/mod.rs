@@ -7,6 +7,7 @@ mod everyday;
 mod guide;
 mod guide_limits;
 mod hostile;
+mod http2;
 mod orders;
 mod policies;
 mod reminders;
