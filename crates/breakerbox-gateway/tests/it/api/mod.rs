@@ -8,6 +8,7 @@ mod guide;
 mod guide_limits;
 mod hostile;
 mod http2;
+mod notices;
 mod orders;
 mod policies;
 mod reminders;
