@@ -25,6 +25,7 @@ mod permits;
 mod program;
 mod queue;
 mod records;
+mod reminders;
 mod replay;
 mod replay_errors;
 mod replay_output;
