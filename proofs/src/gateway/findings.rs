@@ -68,6 +68,22 @@ impl Findings {
         }
     }
 
+    /// A figure with what is promised of it, if it is judged: on a machine that others use too it says little.
+    pub fn judge(
+        &mut self,
+        what: &str,
+        seen: impl Display,
+        promised: impl Display,
+        holds: bool,
+        judged: bool,
+    ) {
+        if judged {
+            self.hold(what, seen, promised, holds);
+        } else {
+            self.note(what, seen);
+        }
+    }
+
     /// What is against the promise.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
@@ -128,9 +144,11 @@ mod tests {
         findings.exactly("lost", 1, 0);
         findings.at_most("requests", 7, 100);
         findings.within("took", Duration::from_secs(9), Duration::from_secs(1), false);
+        findings.judge("rate", 3, "at least 5", false, false);
         assert_eq!(findings.faults(), ["a proof: lost: 1, and promised is 0"]);
         findings.within("took", Duration::from_secs(9), Duration::from_secs(1), true);
-        assert_eq!(findings.faults().len(), 2);
+        findings.judge("rate", 3, "at least 5", false, true);
+        assert_eq!(findings.faults().len(), 3);
         assert!(findings.to_string().contains("BROKEN"));
     }
 }

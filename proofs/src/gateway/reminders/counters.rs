@@ -99,8 +99,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("callbacks that hang meanwhile", site.receiver.seen(LAST).in_flight, 1);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let rate = wanted as f64 / took.as_secs_f64().max(1e-3);
-    let holds = rate >= RATE || !size.judged;
-    findings.hold("callbacks in a second", format!("{rate:.0}"), format!("at least {RATE}"), holds);
+    let promised = format!("at least {RATE}");
+    findings.judge("callbacks in a second", format!("{rate:.0}"), promised, rate >= RATE, size.judged);
     findings.exactly("good answers, says the receiver", site.receiver.seen(GOOD).delivered, size.good);
     findings.exactly("bad answers, says the receiver", site.receiver.seen(BAD).requests, size.bad);
 
@@ -122,10 +122,17 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("changes of its circuit until then", history(&site, TENANT)?.len(), 0);
 
     site.receiver.set(LAST, Manner::status(500));
-    site.until("it opens", PATIENCE, |site| Ok(state(&circuit(site, TENANT)?) == "open"))?;
-    site.until("it is written down", PATIENCE, |site| Ok(!history(site, TENANT)?.is_empty()))?;
-    let changes = history(&site, TENANT)?;
-    findings.exactly("with one failure more it opens, by", word(&changes[0], "cause"), "failures".into());
+    site.until("the last one is settled", PATIENCE, |site| {
+        Ok(site.metric("breakerbox_backlog_deliveries")? < 1.0)
+    })?;
+    findings.exactly("with one failure more it is", state(&circuit(&site, TENANT)?), "open".into());
+    // Written down behind deliveries, so it may not be there yet.
+    let is_written = |site: &Site| Ok(!history(site, TENANT)?.is_empty());
+    let cause = match site.until("it is written down", PATIENCE, is_written) {
+        Ok(()) => history(&site, TENANT)?.first().map(|change| word(change, "cause")).unwrap_or_default(),
+        Err(_) => "nothing".into(),
+    };
+    findings.exactly("opened by", cause, "failures".into());
     Ok(findings)
 }
 

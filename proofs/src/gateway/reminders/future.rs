@@ -204,8 +204,8 @@ fn compare(
 
 fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Findings) {
     let (seen, ratio) = (format!("{full:.0} : {empty:.0}"), full / empty.max(1.0));
-    let holds = ratio <= COSTS_MORE || !judged;
-    findings.hold(&format!("{what}, full : empty"), seen, format_args!("at most {COSTS_MORE}x"), holds);
+    let promised = format_args!("at most {COSTS_MORE}x");
+    findings.judge(&format!("{what}, full : empty"), seen, promised, ratio <= COSTS_MORE, judged);
 }
 
 /// The same with gateways: when nothing is to be done, and when others deliver.
