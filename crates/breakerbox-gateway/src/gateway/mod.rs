@@ -5,6 +5,8 @@
 //! | [`Gateway`] | a gateway that runs: API, dispatch, upkeep, over one data folder |
 //! | [`FirstStart`] | what an empty data folder is given, so that somebody can get in |
 //! | [`StartError`] | why it did not start |
+//! | `foundation` | what the rest stands on: the database, and the circuits |
+//! | `settings` | what the settings mean for each part |
 //! | `health` | what is not as it should be, and the gauges that are looked at now and then |
 //! | `history` | what happens to circuits, written down, with what people are told of it |
 //! | `notices` | the targets, the mail server and the limits of notices |
@@ -15,11 +17,13 @@
 //! answered in time is tried again at the next start, with the same `webhook-id`.
 
 mod first_start;
+mod foundation;
 mod health;
 mod history;
 #[cfg(test)]
 mod history_tests;
 mod notices;
+mod settings;
 mod start_error;
 mod test_send;
 
@@ -27,8 +31,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use breakerbox::Breakerbox;
-use breakerbox::store::Store;
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
 use tokio::net::TcpListener;
@@ -38,19 +40,17 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 pub use self::first_start::FirstStart;
+use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
-use crate::api::{self, Connections, Services};
+use crate::api::{self, Services};
 use crate::config::Config;
 use crate::notify::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
-use crate::queue::sqlite::{
-    Database, FreeSpace, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords,
-};
-use crate::queue::{Defaults, Queue};
-use crate::secrets::KeySource;
-use crate::send::{AddressPolicy, Courier, Proxy, SendSettings, Sender, Trust};
+use crate::queue::Queue;
+use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
+use crate::send::{Courier, Sender};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Parts, Scheduler, Settings, Taker, WallClock, Watch};
+use crate::work::{Dispatch, Parts, Scheduler, WallClock, Watch};
 
 /// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
@@ -82,44 +82,17 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let address =
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let courier: Arc<dyn Courier> = Arc::new(Sender::new(&send_settings(config)?)?);
+        let courier: Arc<dyn Courier> = Arc::new(Sender::new(&settings::send(config)?)?);
         let post = notices::post(config, Arc::clone(&courier))?;
 
         let metrics = Arc::new(Metrics::new());
-        let counted = Arc::clone(&metrics);
-        let on_commit: OnCommit = Arc::new(move |writes, took| counted.committed(writes, took));
-        let options =
-            Options { reserve: config.limits.reserve, on_commit: Some(on_commit), ..Options::default() };
-        let database = Database::open(&config.data, options)?;
-        let sealed = SqliteRecords::anything_sealed(&database).await?;
-        let keyring = key_source(config).keyring(sealed)?;
-        let is_rotating = keyring.has_older();
-        let records = Arc::new(SqliteRecords::open(database.clone(), keyring, defaults(config)).await?);
+        let Foundation { database, records, queue, circuits, taker, is_rotating } =
+            Foundation::open(config, &metrics).await?;
         let directory = Arc::clone(records.directory());
-        let taker = Arc::new(Taker::default());
-        let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), taker.clone()));
-
-        let circuits = Arc::new(SqliteCircuits::open(database.clone()).await?);
         let (scribe, writing) = history::line(&metrics);
         let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
-        let breakers = {
-            let (hearer, metrics) = (Arc::clone(&hearer), Arc::clone(&metrics));
-            let (of_store, clock) = (scribe.clone(), database.clone());
-            Breakerbox::builder()
-                .policy(config.policy.build(config.delivery.timeout)?)
-                .max_circuits(config.circuits.max as usize)
-                .store(Arc::clone(&circuits) as Arc<dyn Store>)
-                .alone()
-                .observer(move |heard| {
-                    scribe.note(heard);
-                    metrics.transitions.of(heard.change.to).inc();
-                    if let Some(dispatch) = hearer.get().and_then(Weak::upgrade) {
-                        dispatch.circuit_changed(heard);
-                    }
-                })
-                .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
-                .build()
-        };
+        let heard = Heard { scribe, hearer: Arc::clone(&hearer), metrics: Arc::clone(&metrics) };
+        let breakers = foundation::breakers(config, &circuits, heard, &database)?;
         for (circuit, policy) in directory.circuit_policies() {
             breakers.set_key_policy(&circuit, Some((*policy).clone()))?;
         }
@@ -147,12 +120,7 @@ impl Gateway {
             courier,
             metrics: Arc::clone(&metrics),
         };
-        let settings = Settings {
-            slots: config.delivery.slots,
-            lease_margin: config.delivery.lease_margin,
-            ..Settings::default()
-        };
-        let dispatch = Dispatch::new(parts, settings);
+        let dispatch = Dispatch::new(parts, settings::dispatch(config));
         for tenant in directory.tenants() {
             dispatch.set_policies(&tenant)?;
         }
@@ -221,7 +189,7 @@ impl Gateway {
             metrics,
             clock,
             wall,
-            limits: limits(config),
+            limits: settings::limits(config),
         };
         let mut until = stopped;
         let stopping = async move {
@@ -279,75 +247,4 @@ async fn reseal(records: Arc<SqliteRecords>) {
 fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
-}
-
-fn send_settings(config: &Config) -> Result<SendSettings, StartError> {
-    let egress = &config.egress;
-    let proxy = egress.proxy.as_ref().map(Proxy::new).transpose()?;
-    Ok(SendSettings {
-        addresses: AddressPolicy::allowing(egress.allow.clone()),
-        proxy,
-        trust: Trust { files: egress.ca_files.clone(), ..Trust::default() },
-        response_read: usize::try_from(config.delivery.response_read).unwrap_or(usize::MAX),
-        response_kept: usize::try_from(config.delivery.response_kept).unwrap_or(usize::MAX),
-        ..SendSettings::default()
-    })
-}
-
-fn key_source(config: &Config) -> KeySource {
-    match &config.secrets.master_key {
-        Some(key) => KeySource::Variable(key.reveal().into()),
-        None => KeySource::File(config.master_key_file()),
-    }
-}
-
-fn defaults(config: &Config) -> Defaults {
-    let delivery = &config.delivery;
-    Defaults {
-        timeout: delivery.timeout,
-        max_in_flight: delivery.max_in_flight,
-        retry: delivery.retry.clone(),
-        expires_after: delivery.expires_after,
-        backlog: config.limits.backlog,
-        policy: Some(config.policy.said()),
-        built_in_policy: Some(config.policy.built_in()),
-        notices: config.notify.targets(),
-    }
-}
-
-fn limits(config: &Config) -> api::Limits {
-    let limits = &config.limits;
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    api::Limits {
-        payload: size(limits.payload),
-        batch_events: limits.batch_events as usize,
-        batch_bytes: size(limits.batch_bytes),
-        permit_timeout: config.permits.timeout,
-        bodies: size(limits.bodies),
-        body_timeout: limits.body_timeout,
-        open_metrics: config.metrics.public,
-        mail: config.notify.smtp_url.is_some(),
-        auth_failures: limits.auth_failures,
-        connections: Connections {
-            most: limits.connections as usize,
-            header_timeout: limits.header_timeout,
-            grace: API_GRACE,
-            ..Connections::default()
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_configured_about_answers_reaches_the_sender() {
-        let mut config = Config::default();
-        (config.delivery.response_read, config.delivery.response_kept) = (7_000, 70);
-        config.egress.allow = vec!["10.0.0.0/8".parse().unwrap()];
-        let settings = send_settings(&config).unwrap();
-        assert_eq!((settings.response_read, settings.response_kept), (7_000, 70));
-        assert!(settings.addresses.check([10, 0, 0, 7].into()).is_ok());
-    }
 }

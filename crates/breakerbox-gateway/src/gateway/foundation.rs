@@ -1,0 +1,76 @@
+//! What everything else stands on: the database with what is kept in it, and the circuits.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use breakerbox::Breakerbox;
+use breakerbox::store::Store;
+
+use super::history::Scribe;
+use super::{StartError, notices, settings};
+use crate::config::Config;
+use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
+use crate::telemetry::Metrics;
+use crate::work::{Dispatch, Taker};
+
+/// The database, open, and what reads and writes it.
+pub(super) struct Foundation {
+    pub(super) database: Database,
+    pub(super) records: Arc<SqliteRecords>,
+    pub(super) queue: Arc<SqliteQueue>,
+    pub(super) circuits: Arc<SqliteCircuits>,
+    /// Takes fresh deliveries for a dispatch that is yet to be made.
+    pub(super) taker: Arc<Taker>,
+    /// Whether something may be sealed with an older master key.
+    pub(super) is_rotating: bool,
+}
+
+impl Foundation {
+    pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Self, StartError> {
+        let counted = Arc::clone(metrics);
+        let on_commit: OnCommit = Arc::new(move |writes, took| counted.committed(writes, took));
+        let options =
+            Options { reserve: config.limits.reserve, on_commit: Some(on_commit), ..Options::default() };
+        let database = Database::open(&config.data, options)?;
+        let sealed = SqliteRecords::anything_sealed(&database).await?;
+        let keyring = settings::key_source(config).keyring(sealed)?;
+        let is_rotating = keyring.has_older();
+        let records = SqliteRecords::open(database.clone(), keyring, settings::defaults(config)).await?;
+        let records = Arc::new(records);
+        let taker = Arc::new(Taker::default());
+        let queue = SqliteQueue::new(database.clone(), records.directory().clone(), taker.clone());
+        let circuits = Arc::new(SqliteCircuits::open(database.clone()).await?);
+        Ok(Self { database, records, queue: Arc::new(queue), circuits, taker, is_rotating })
+    }
+}
+
+/// Who hears of circuits.
+pub(super) struct Heard {
+    pub(super) scribe: Scribe,
+    pub(super) hearer: Arc<OnceLock<Weak<Dispatch>>>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// All circuits, over their store.
+pub(super) fn breakers(
+    config: &Config,
+    circuits: &Arc<SqliteCircuits>,
+    heard_by: Heard,
+    clock: &Database,
+) -> Result<Breakerbox, StartError> {
+    let Heard { scribe, hearer, metrics } = heard_by;
+    let (of_store, clock) = (scribe.clone(), clock.clone());
+    Ok(Breakerbox::builder()
+        .policy(config.policy.build(config.delivery.timeout)?)
+        .max_circuits(config.circuits.max as usize)
+        .store(Arc::clone(circuits) as Arc<dyn Store>)
+        .alone()
+        .observer(move |heard| {
+            scribe.note(heard);
+            metrics.transitions.of(heard.change.to).inc();
+            if let Some(dispatch) = hearer.get().and_then(Weak::upgrade) {
+                dispatch.circuit_changed(heard);
+            }
+        })
+        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
+        .build())
+}

@@ -1,0 +1,88 @@
+//! What the settings mean for each part of the gateway.
+
+use super::{API_GRACE, StartError};
+use crate::api::{self, Connections};
+use crate::config::Config;
+use crate::queue::Defaults;
+use crate::secrets::KeySource;
+use crate::send::{AddressPolicy, Proxy, SendSettings, Trust};
+use crate::work::Settings;
+
+pub(super) fn dispatch(config: &Config) -> Settings {
+    Settings {
+        slots: config.delivery.slots,
+        lease_margin: config.delivery.lease_margin,
+        ..Settings::default()
+    }
+}
+
+pub(super) fn send(config: &Config) -> Result<SendSettings, StartError> {
+    let egress = &config.egress;
+    let proxy = egress.proxy.as_ref().map(Proxy::new).transpose()?;
+    Ok(SendSettings {
+        addresses: AddressPolicy::allowing(egress.allow.clone()),
+        proxy,
+        trust: Trust { files: egress.ca_files.clone(), ..Trust::default() },
+        response_read: usize::try_from(config.delivery.response_read).unwrap_or(usize::MAX),
+        response_kept: usize::try_from(config.delivery.response_kept).unwrap_or(usize::MAX),
+        ..SendSettings::default()
+    })
+}
+
+pub(super) fn key_source(config: &Config) -> KeySource {
+    match &config.secrets.master_key {
+        Some(key) => KeySource::Variable(key.reveal().into()),
+        None => KeySource::File(config.master_key_file()),
+    }
+}
+
+pub(super) fn defaults(config: &Config) -> Defaults {
+    let delivery = &config.delivery;
+    Defaults {
+        timeout: delivery.timeout,
+        max_in_flight: delivery.max_in_flight,
+        retry: delivery.retry.clone(),
+        expires_after: delivery.expires_after,
+        backlog: config.limits.backlog,
+        policy: Some(config.policy.said()),
+        built_in_policy: Some(config.policy.built_in()),
+        notices: config.notify.targets(),
+    }
+}
+
+pub(super) fn limits(config: &Config) -> api::Limits {
+    let limits = &config.limits;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    api::Limits {
+        payload: size(limits.payload),
+        batch_events: limits.batch_events as usize,
+        batch_bytes: size(limits.batch_bytes),
+        permit_timeout: config.permits.timeout,
+        bodies: size(limits.bodies),
+        body_timeout: limits.body_timeout,
+        open_metrics: config.metrics.public,
+        mail: config.notify.smtp_url.is_some(),
+        auth_failures: limits.auth_failures,
+        connections: Connections {
+            most: limits.connections as usize,
+            header_timeout: limits.header_timeout,
+            grace: API_GRACE,
+            ..Connections::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_about_answers_reaches_the_sender() {
+        let mut config = Config::default();
+        (config.delivery.response_read, config.delivery.response_kept) = (7_000, 70);
+        config.egress.allow = vec!["10.0.0.0/8".parse().unwrap()];
+        let settings = send(&config).unwrap();
+        assert_eq!((settings.response_read, settings.response_kept), (7_000, 70));
+        assert!(settings.addresses.check([10, 0, 0, 7].into()).is_ok());
+    }
+}
