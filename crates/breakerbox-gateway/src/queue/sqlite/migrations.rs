@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_notices.sql"),
     include_str!("migrations/0004_permits.sql"),
     include_str!("migrations/0005_changes.sql"),
+    include_str!("migrations/0006_tombstones.sql"),
 ];
 
 /// The newest schema that this version knows.

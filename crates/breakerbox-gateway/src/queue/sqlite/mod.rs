@@ -43,6 +43,7 @@ mod records;
 mod reminders;
 mod routes;
 mod settle;
+mod tombstones;
 mod unheard;
 mod upkeep;
 mod writer;

@@ -15,6 +15,7 @@ use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
 use super::database::Database;
 use super::job::Command;
 use super::line::Urgency;
+use super::tombstones;
 use super::writer::Writing;
 use crate::objects::Id;
 use crate::queue::{Batch, QueueError, Retention};
@@ -189,7 +190,7 @@ impl Command for Delete {
     }
 }
 
-/// Forgets idempotency keys, and lanes that nobody uses.
+/// Forgets idempotency keys, lanes that nobody uses, and deleted tenants that nothing names.
 struct Tidy {
     limit: usize,
     keep: Retention,
@@ -213,6 +214,7 @@ impl Command for Tidy {
         if self.is_last && keys < self.limit {
             writing.ledger.forget_idle(writing.connection, self.limit)?;
             position = forget_lanes(writing, self.keep, self.position, self.limit)?;
+            tombstones::forget(writing, self.limit)?;
         }
         Ok((keys, position))
     }

@@ -13,6 +13,7 @@ mod reminders_seen;
 mod resends;
 mod sealed;
 mod tenants;
+mod tombstones;
 mod world;
 
 use world::World;
