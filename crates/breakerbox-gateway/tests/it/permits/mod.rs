@@ -2,6 +2,7 @@
 
 mod asking;
 mod guide;
+mod offices;
 mod python;
 mod rig;
 mod settling;
