@@ -43,11 +43,12 @@ const MAX_LENGTH: usize = 256;
 ///
 /// Where the zone's clock jumps:
 /// - A local time that **does not exist** fires at the first moment after the gap, once, however many fall into it. None is
-///   skipped.
+///   skipped: in a night without half past two, `30 * * * *` fires at three, and again at half past.
 /// - A local time that **comes twice** fires the first time only. If the hour field begins with `*`, hours are counted as
 ///   they pass, and both times fire.
 ///
-/// The zones are those of the IANA database, built into the program: it needs none on the machine.
+/// The zones are those of the IANA database, built into the program: it needs none on the machine, and all processes of one
+/// version agree. When a country changes its rules, a later version knows.
 ///
 /// ```
 /// use breakerbox_gateway::reminder::Cron;

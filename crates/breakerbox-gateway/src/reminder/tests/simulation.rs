@@ -43,6 +43,8 @@ impl World {
         let mut finished = false;
         for real in 0..minutes {
             for (_, event) in self.events.iter().filter(|(at, _)| *at == real) {
+                // Whoever has been away or sees another clock looks anew, and not only when it had planned to.
+                next_at = None;
                 match event {
                     Event::Jump(by) => shift += by,
                     Event::Down(of) => down_until = real + of,

@@ -37,8 +37,8 @@ fn matches(cron: &Cron, local: DateTime) -> bool {
 /// What the rules say, for all local minutes that could mean a moment of this span.
 fn by_the_rules(cron: &Cron, from: Moment, before: Moment) -> BTreeSet<Moment> {
     let mut found = BTreeSet::new();
-    let mut local = TimeZone::UTC.to_datetime(from - 60.hours()).round(jiff::Unit::Minute).unwrap();
-    let end = TimeZone::UTC.to_datetime(before + 60.hours());
+    let mut local = TimeZone::UTC.to_datetime(from - 40.hours()).round(jiff::Unit::Minute).unwrap();
+    let end = TimeZone::UTC.to_datetime(before + 40.hours());
     while local < end {
         if matches(cron, local) {
             let meant = cron.zone.to_ambiguous_timestamp(local);
@@ -93,6 +93,10 @@ fn compare(cron: &Cron, change: Moment) {
     let just_before = |at: Timestamp| Timestamp::from_micros(at.as_micros() - 1);
     let mut last = cron.until(just_before(before));
     while let Some(at) = last.filter(|at| *at >= from) {
+        assert!(
+            backwards.last().is_none_or(|last| *last > at),
+            "{cron:?}: before {backwards:?} comes {at:?}"
+        );
         backwards.push(at);
         last = cron.until(just_before(at));
     }
