@@ -75,6 +75,7 @@ impl World {
                 match step {
                     Step::Fire { run, scheduled_at, skipped } => {
                         assert_eq!(run, self.standing.runs + 1);
+                        assert!(run < 10_000, "it fires and fires");
                         self.standing.runs = run;
                         self.standing.last = Some(scheduled_at);
                         fired.push(Fired { scheduled_at, skipped, at: now });
