@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, powercut, quota, sigterm,
+    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, notices, powercut, quota,
+    sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -39,6 +40,8 @@ pub(crate) enum Proof {
     TenantLimits(Part),
     /// Reminders: no callback is missing in the window of its circuit
     Counters(Part),
+    /// Notices: 50 trips of an endpoint in a minute are a few messages, also across a kill -9
+    Notices(Part),
 }
 
 #[derive(Args)]
@@ -161,6 +164,12 @@ impl Proof {
             Self::Counters(part) => {
                 let size = part.of(counters::Size::FULL, counters::Size::SMALL);
                 vec![Box::new(move || counters::prove(program, size))]
+            }
+            Self::Notices(part) => {
+                let sizes =
+                    if part.small { notices::Size::SMALL.to_vec() } else { notices::Size::FULL.to_vec() };
+                let tried = |size| Box::new(move || notices::prove(program, size)) as Tried<'_>;
+                sizes.into_iter().map(tried).collect()
             }
         }
     }

@@ -10,6 +10,8 @@
 //! | [`drain`] | an endpoint that recovers is not drowned |
 //! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
 //! | [`disk`], [`quota`] | a full disk, a full backlog: refused with a reason, and nothing breaks |
+//! | [`reminders`] | reminders: on time, cheap, never lost, held back by tenant, all counted |
+//! | [`notices`] | an endpoint that flaps: a few messages, in which every trip is told once |
 //! | `site`, `tls` | a gateway and a receiver side by side; receivers whose TLS is wrong |
 //! | [`careless`] | a gateway that keeps nothing, to see that the proofs notice |
 //! | [`findings`], [`ledger`], [`seed`] | what was found; where every accepted event is; what a seed chooses |
@@ -28,6 +30,7 @@ pub mod isolation;
 pub mod kills;
 pub mod ledger;
 pub mod neighbours;
+pub mod notices;
 pub mod powercut;
 pub mod quota;
 pub mod reminders;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, powercut, quota, sigterm,
+    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, notices, powercut, quota,
+    sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -84,4 +85,9 @@ fn a_full_disk_refuses_and_goes_on() {
 #[test]
 fn a_tenant_with_too_much_waiting_is_told_so() {
     holds(&quota::prove(program()).unwrap());
+}
+
+#[test]
+fn an_endpoint_that_flaps_is_told_in_a_few_messages() {
+    holds(&notices::prove(program(), notices::Size::SMALL[0]).unwrap());
 }
