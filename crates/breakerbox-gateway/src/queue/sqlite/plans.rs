@@ -39,9 +39,9 @@ fn fill_due(connection: &Connection) {
 /// Reminders from this id on, to be looked at then.
 fn fill_reminders(connection: &Connection, first: i64, count: i64, look_at: Option<i64>) {
     let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
-        INSERT INTO reminders (id, tenant, settings, size, state, asked, turn, runs, skipped, look_at, revision, created_at,
-            changed_at)
-        SELECT i, 1, '{}', 0, 0, 0, 0, 0, 0, ?3 + i, 1, 0, 0 FROM n";
+        INSERT INTO reminders (id, tenant, settings, size, state, asked, turn, runs, numbered, skipped, look_at, revision,
+            created_at, changed_at)
+        SELECT i, 1, '{}', 0, 0, 0, 0, 0, 0, 0, ?3 + i, 1, 0, 0 FROM n";
     connection.execute(sql, rusqlite::params![first, count, look_at]).unwrap();
 }
 
