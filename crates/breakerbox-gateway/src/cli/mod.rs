@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `serve`, `flags` | the gateway, and a flag for each of its settings |
 //! | `listen` | a local receiver, for trying things out |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders`, `circuits`, `keys` | what the API can do |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `keys` | what the API can do |
 //! | `policies` | the numbers that govern circuits, of a tenant or an endpoint |
 //! | `payload` | what a command is given to send on |
 //! | `client` | the API's client |
@@ -26,6 +26,7 @@ mod flags;
 mod keys;
 mod listen;
 mod migrate;
+mod notices;
 mod output;
 mod payload;
 mod policies;
@@ -71,6 +72,7 @@ enum Command {
     Resends(resends::Arguments),
     Reminders(Box<reminders::Arguments>),
     Circuits(circuits::Arguments),
+    Notices(notices::Arguments),
     Keys(keys::Arguments),
     Migrate(migrate::Arguments),
     Replay(replay::Arguments),
@@ -91,6 +93,7 @@ pub fn run() -> ExitCode {
         Command::Resends(arguments) => resends::run(&arguments, output),
         Command::Reminders(arguments) => reminders::run(&arguments, output),
         Command::Circuits(arguments) => circuits::run(&arguments, output),
+        Command::Notices(arguments) => notices::run(&arguments, output),
         Command::Keys(arguments) => keys::run(&arguments, output),
         Command::Migrate(arguments) => migrate::run(&arguments, output),
         Command::Replay(arguments) => replay::run(&arguments, output.quiet),

@@ -254,7 +254,7 @@ fn stopped(news: &Stopped, notice: &Notice) -> (String, Vec<String>) {
         format!("Why: {}.", news.reason),
         "What happens next: it does not fire again. It is kept, with its history.".into(),
         format!(
-            "What to do: see its runs with `breakerbox reminders show {reminder}`, or GET /v1/reminders/{reminder}; mend what it calls, and resume it."
+            "What to do: see its runs with `breakerbox reminders runs {reminder}`, or GET /v1/reminders/{reminder}/runs. Once what it calls is mended: `breakerbox reminders resume {reminder}`, or POST /v1/reminders/{reminder}/resume."
         ),
     ];
     (format!("the reminder {reminder} has stopped"), lines)

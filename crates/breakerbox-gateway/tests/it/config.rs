@@ -11,9 +11,14 @@ use crate::program::Program;
 
 /// Settings from a file with this text.
 fn from_file(text: &str) -> Result<Loaded, String> {
+    from_file_and(Sources::default(), text)
+}
+
+/// The same, and what else was said.
+fn from_file_and(said: Sources, text: &str) -> Result<Loaded, String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("breakerbox.toml"), text).unwrap();
-    let loaded = Sources::default().file_if_in(folder.path()).load();
+    let loaded = said.file_if_in(folder.path()).load();
     // The folder's name is another each time.
     loaded.map_err(|errors| errors.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
@@ -46,6 +51,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("retention.finished", "\"1d\"", "1d"),
     ("retention.failed", "\"60d\"", "60d"),
     ("retention.history", "\"1h\"", "1h"),
+    ("retention.notices", "\"1d\"", "1d"),
     ("egress.allow", "[\"127.0.0.0/8\", \"::1\"]", "127.0.0.0/8, ::1"),
     ("egress.proxy", "\"http://proxy.internal:3128\"", "http://proxy.internal:3128"),
     ("egress.ca_files", "[\"a.pem\", \"b.pem\"]", "a.pem,b.pem"),
@@ -53,19 +59,69 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("circuits.max", "1000", "1000"),
     ("permits.max", "1000", "1000"),
     ("permits.timeout", "\"5s\"", "5s"),
+    ("notify.webhook_url", "\"https://ops.example.com/in\"", "https://ops.example.com/in"),
+    ("notify.email", "[\"a@example.com\", \"b@example.com\"]", "a@example.com,b@example.com"),
+    ("notify.smtp_url", "\"smtps://user@mail.example.com\"", "smtps://user@mail.example.com"),
+    ("notify.smtp_from", "\"Box <box@example.com>\"", "Box <box@example.com>"),
+    ("notify.kinds", "[\"trip\", \"store_lost\"]", "trip,store_lost"),
+    ("notify.burst", "9", "9"),
+    ("notify.interval", "\"10s\"", "10s"),
+    ("notify.dead_letters", "\"off\"", "off"),
     ("log.level", "\"warn,breakerbox=debug\"", "warn,breakerbox=debug"),
     ("log.format", "\"json\"", "json"),
     ("metrics.public", "true", "true"),
 ];
 
+/// What must be said besides, or the setting makes no sense.
+fn needed_by(key: &str) -> &'static [(&'static str, &'static str)] {
+    const SECRET: (&str, &str) =
+        ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    const SERVER: (&str, &str) = ("BREAKERBOX_NOTIFY_SMTP_URL", "smtp://mail.example.com");
+    const FROM: (&str, &str) = ("BREAKERBOX_NOTIFY_SMTP_FROM", "other@example.com");
+    match key {
+        "notify.webhook_url" => &[SECRET],
+        "notify.email" => &[SERVER, FROM],
+        "notify.smtp_url" => &[FROM],
+        _ => &[],
+    }
+}
+
+#[test]
+fn targets_of_notices_must_be_whole() {
+    let variable = |name: &str| format!("BREAKERBOX_NOTIFY_{name}");
+    let table = [
+        ("WEBHOOK_URL", "https://a.example/", "needs a secret to sign with"),
+        ("WEBHOOK_URL", "https://user:hunter2@a.example/", "is not a URL that begins with http"),
+        ("WEBHOOK_SECRET", "hunter2", "must be `whsec_`"),
+        ("SLACK_URL", "ftp://a.example/hunter2", "must begin with http"),
+        ("EMAIL", "a@example.com", "needs a mail server"),
+        ("EMAIL", "nobody", "is not an address"),
+        ("SMTP_URL", "smtp://mail.example.com", "needs a sender"),
+        ("SMTP_URL", "http://mail.example.com", "is not the URL of a mail server"),
+        ("KINDS", "trips", "is not a kind of notice"),
+    ];
+    for (name, value, why) in table {
+        let errors = Sources::default().variables([(variable(name), value)]).load().unwrap_err().to_string();
+        assert!(errors.starts_with(&variable(name)) && errors.contains(why), "{errors}");
+        if ["WEBHOOK_SECRET", "SLACK_URL"].contains(&name) {
+            assert!(!errors.contains("hunter2"), "{errors}");
+        }
+    }
+    let by_file = from_file("notify.slack_url = \"https://a.example/\"").unwrap_err();
+    assert!(by_file.contains("BREAKERBOX_NOTIFY_SLACK_URL"), "{by_file}");
+}
+
 #[test]
 fn every_setting_can_be_said_in_the_file_in_a_variable_and_by_a_flag() {
-    let mut tried = vec!["secrets.master_key"];
+    let mut tried: Vec<&str> =
+        SETTINGS.iter().filter(|setting| setting.secret).map(|setting| setting.key).collect();
+    assert_eq!(tried.len(), 4, "{tried:?}");
     for (key, toml, words) in OTHERS {
         let setting = SETTINGS.iter().find(|setting| setting.key == *key).unwrap();
-        let by_file = from_file(&format!("{key} = {toml}")).unwrap();
-        let by_variable = Sources::default().variables([(setting.variable(), *words)]).load().unwrap();
-        let by_flag = Sources::default().flag(setting.flag().unwrap(), [*words]).load().unwrap();
+        let others = || Sources::default().variables(needed_by(key).iter().copied());
+        let by_file = from_file_and(others(), &format!("{key} = {toml}")).unwrap();
+        let by_variable = others().variables([(setting.variable(), *words)]).load().unwrap();
+        let by_flag = others().flag(setting.flag().unwrap(), [*words]).load().unwrap();
         assert_ne!(by_file.config, Config::default(), "{key}");
         assert_eq!(by_variable.config, by_file.config, "{key}");
         assert_eq!(by_flag.config, by_file.config, "{key}");
@@ -284,18 +340,20 @@ fn a_file_that_was_named_must_be_there_and_be_text() {
 #[track_caller]
 fn printed_again(loaded: &Loaded) -> Loaded {
     let printed = loaded.to_toml();
-    from_file(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"))
+    // What is secret is not printed, and said again.
+    let secrets = Sources::default().variables(needed_by("notify.webhook_url").iter().copied());
+    from_file_and(secrets, &printed).unwrap_or_else(|error| panic!("{error}\n{printed}"))
 }
 
 #[test]
 fn what_is_printed_can_be_read_again() {
-    let everything = OTHERS.iter().fold(Sources::default(), |sources, (key, _, words)| {
+    let with_secret = || Sources::default().variables(needed_by("notify.webhook_url").iter().copied());
+    let everything = OTHERS.iter().fold(with_secret(), |sources, (key, _, words)| {
         let setting = SETTINGS.iter().find(|setting| setting.key == *key).unwrap();
         sources.flag(setting.flag().unwrap(), [*words])
     });
-    let odd =
-        Sources::default().flag("--data", ["a \"b\"\\\n\u{7f}é"]).flag("--policy-preset", ["redis_lua"]);
-    for sources in [Sources::default(), everything, odd] {
+    let odd = with_secret().flag("--data", ["a \"b\"\\\n\u{7f}é"]).flag("--policy-preset", ["redis_lua"]);
+    for sources in [with_secret(), everything, odd] {
         let loaded = sources.load().unwrap();
         let again = printed_again(&loaded);
         let policy = |loaded: &Loaded, secs| loaded.config.policy.build(Duration::from_secs(secs)).unwrap();
@@ -312,6 +370,8 @@ fn secrets_are_not_printed() {
         .variables([
             ("BREAKERBOX_MASTER_KEY", "hunter2"),
             ("BREAKERBOX_EGRESS_PROXY", "http://me:hunter2@p:1"),
+            ("BREAKERBOX_NOTIFY_SLACK_URL", "https://a.example/hunter2"),
+            ("BREAKERBOX_NOTIFY_SMTP_PASSWORD", "hunter2"),
         ])
         .load()
         .unwrap();

@@ -41,6 +41,7 @@ const TAGS: &[(&str, &str)] = &[
     ("policies", "The numbers that govern circuits: what holds, where each value is from, and changes."),
     ("permits", "For workers that make their calls themselves: ask, call, say how it went."),
     ("tenants", "Whose endpoints they are, and what holds for all of them."),
+    ("notices", "What people are told: trips, recoveries, what was given up; to whom, and with what result."),
     ("keys", "Who may do what."),
     ("system", "Health and metrics."),
 ];

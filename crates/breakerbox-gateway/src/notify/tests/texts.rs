@@ -242,7 +242,7 @@ fn the_store_dead_letters_and_reminders() {
             "Since: 2026-01-31T12:00:00.000Z, run 3.",
             "Why: it answered 400.",
             "What happens next: it does not fire again. It is kept, with its history.",
-            "What to do: see its runs with `breakerbox reminders show rem_1`, or GET /v1/reminders/rem_1; mend what it calls, and resume it.",
+            "What to do: see its runs with `breakerbox reminders runs rem_1`, or GET /v1/reminders/rem_1/runs. Once what it calls is mended: `breakerbox reminders resume rem_1`, or POST /v1/reminders/rem_1/resume.",
         ],
     );
     says(

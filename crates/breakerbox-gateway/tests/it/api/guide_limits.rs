@@ -42,11 +42,9 @@ fn run(line: &str, site: &Site, things: &Things) -> String {
     said
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_guide_to_limits_does_as_it_says() {
-    let site = Site::start().await;
-    let things = Things::of(&site, "acme").await;
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/limits.md");
+/// Tries a page: its commands are run, and what follows one is in what it said. Answers how many of each there were.
+pub(super) fn tried(page: &str, site: &Site, things: &Things) -> (usize, usize) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page);
     let page = std::fs::read_to_string(page).unwrap();
     let (mut commands, mut examples) = (0, 0);
     let mut said = String::new();
@@ -55,7 +53,7 @@ async fn the_guide_to_limits_does_as_it_says() {
         match language {
             "sh" => {
                 for line in text.lines() {
-                    said = run(line, &site, &things);
+                    said = run(line, site, things);
                     commands += 1;
                 }
             }
@@ -71,5 +69,13 @@ async fn the_guide_to_limits_does_as_it_says() {
             }
         }
     }
+    (commands, examples)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guide_to_limits_does_as_it_says() {
+    let site = Site::start().await;
+    let things = Things::of(&site, "acme").await;
+    let (commands, examples) = tried("limits.md", &site, &things);
     assert!(commands >= 14 && examples >= 4, "{commands} {examples}");
 }

@@ -6,6 +6,7 @@ mod document;
 mod everyday;
 mod guide;
 mod guide_limits;
+mod guide_notices;
 mod hostile;
 mod http2;
 mod notices;
