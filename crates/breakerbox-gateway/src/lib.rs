@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`api`] | the REST API, and the server that it is behind |
 //! | [`config`] | the settings: file, environment, flags |
+//! | [`notify`] | what people are told, and how it gets to them |
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
 //! | [`delivery`] | what happens next to a delivery; pure |
 //! | [`reminder`] | when a reminder runs, and what comes after a run; pure |
