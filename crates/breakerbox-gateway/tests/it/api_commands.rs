@@ -303,6 +303,37 @@ fn events_are_sent_byte_for_byte() {
 }
 
 #[test]
+fn reminders_are_sent_byte_for_byte() {
+    let api = answering(json!({"id": "rem_1"}));
+    let payload = "{ \"b\":1.0,\n\"a\": \"\\u00e9\" }";
+    let ended =
+        against(&api, &["reminders", "create", "https://x.example", "--every", "1h", "--payload", payload]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
+    let url = api.url();
+    for given in [["--payload", "@p.json"], ["--payload-file", "p.json"]] {
+        let program = Program::new(&["reminders", "change", "rem_1", "--quiet", "--url", &url]).args(&given);
+        let ended = program.file("p.json", payload).run();
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "rem_1\n"), "{}", ended.stderr);
+        assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
+    }
+}
+
+#[test]
+fn a_preview_is_a_table_of_times() {
+    let times = json!({"times": [{"at": "a", "local": "b", "weekday": "Monday"}], "more": true});
+    let api = answering(times);
+    let ended =
+        against(&api, &["reminders", "preview", "--cron", "0 9 * * *", "--time-zone", "UTC", "--count", "1"]);
+    assert_eq!(ended.stdout, "AT  LOCAL  WEEKDAY\na   b      Monday\n");
+    let asked = api.asked().pop().unwrap();
+    assert_eq!(asked.line(), "POST /v1/reminders/preview");
+    assert_eq!(asked.json(), json!({"cron": "0 9 * * *", "time_zone": "UTC", "count": 1}));
+    against(&api, &["reminders", "list", "--state", "stopped", "--reference", "a b"]);
+    assert_eq!(api.asked().pop().unwrap().line(), "GET /v1/reminders?state=stopped&reference=a+b&limit=100");
+}
+
+#[test]
 fn what_is_wrong_is_said_before_anything_is_asked() {
     let api = answering(json!({}));
     let table: &[(&[&str], &str)] = &[
@@ -311,6 +342,15 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["send", "a", "--priority", "urgent"], "must be high, important, medium or low"),
         (&["keys", "create", "--name", "x", "--scope", "root"], "must be admin, manage, read or send"),
         (&["deliveries", "resend-all"], "say which: --tenant"),
+        (
+            &["reminders", "create", "https://x.example", "--at", "x", "--payload", "{"],
+            "the payload is not JSON",
+        ),
+        (&["reminders", "change", "rem_1"], "say what to change"),
+        (
+            &["reminders", "create", "https://x.example", "--every", "1h", "--cron", "@daily"],
+            "cannot be used with",
+        ),
         (&["tenants", "change", "acme", "enabled"], "must be FIELD=VALUE"),
         (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
         (&["tenants", "list", "--url", "http://a:b@x"], "an API key goes into --key"),

@@ -163,6 +163,51 @@ fn the_tour_of_the_guide() {
     tour.json(&["tenants", "secrets", "acme"]);
     assert_eq!(tour.json(&["tenants", "list"]).as_array().map(Vec::len), Some(2));
 
+    // Reminders, with a receiver.
+    let created = tour.json(&[
+        "reminders",
+        "create",
+        &destination,
+        "--every",
+        "1s",
+        "--max-runs",
+        "2",
+        "--reference",
+        "tour",
+    ]);
+    let reminder = text(&created, "/id").to_owned();
+    tour.until(&["reminders", "show", &reminder], |shown| shown["state"] == "finished");
+    let runs = tour.json(&["reminders", "runs", &reminder]);
+    assert_eq!((runs[0]["number"].as_u64(), text(&runs[0], "/state")), (Some(2), "delivered"));
+    assert_eq!(
+        tour.json(&["reminders", "list", "--tenant", "default", "--reference", "tour"])[0]["id"],
+        reminder
+    );
+    let later =
+        tour.json(&["reminders", "create", &destination, "--at", "2099-01-01T00:00:00Z", "--payload", "[1]"]);
+    let later = text(&later, "/id").to_owned();
+    let changed =
+        tour.json(&["reminders", "change", &later, "--cron", "0 9 * * *", "--time-zone", "Asia/Tokyo"]);
+    assert_eq!(text(&changed, "/next_at"), "2099-01-01T00:00:00.000Z");
+    assert_eq!(tour.json(&["reminders", "pause", &later])["state"], "paused");
+    assert_eq!(tour.json(&["reminders", "resume", &later])["state"], "active");
+    tour.json(&["reminders", "run", &later]);
+    tour.until(&["reminders", "runs", &later], |runs| runs.pointer("/0/state") == Some(&"delivered".into()));
+    assert_eq!(tour.json(&["reminders", "cancel", &later])["state"], "cancelled");
+    assert_eq!(tour.run(&["reminders", "pause", &later]).code, 4);
+    assert_eq!(tour.run(&["reminders", "create", &destination, "--cron", "0 25 * * *"]).code, 2);
+    let times = tour.json(&[
+        "reminders",
+        "preview",
+        "--every",
+        "24h",
+        "--from",
+        "2030-01-01T00:00:00Z",
+        "--count",
+        "2",
+    ]);
+    assert_eq!(text(&times[1], "/local"), "2030-01-02T00:00:00+00:00");
+
     // Keys: one that may only send, and then not even that.
     let arguments =
         ["keys", "create", "--name", "ci", "--scope", "send", "--tenant", "acme", "--expires-after", "1h"];

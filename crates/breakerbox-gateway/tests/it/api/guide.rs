@@ -37,7 +37,7 @@ async fn every_command_works() {
             .arg(format!("{command} --silent --show-error --max-time 60 --write-out '\\n%{{http_code}}'"));
         shell.env("URL", format!("http://{}", site.address)).env("KEY", &site.admin);
         shell.env("no_proxy", "*");
-        for name in ["endpoint", "event", "delivery", "circuit"] {
+        for name in ["endpoint", "event", "delivery", "circuit", "reminder"] {
             shell.env(name.to_uppercase(), things.fill(&format!("{{{name}}}")));
         }
         let ran = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().expect("curl is there");

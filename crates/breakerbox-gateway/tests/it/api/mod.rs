@@ -7,6 +7,7 @@ mod everyday;
 mod guide;
 mod guide_limits;
 mod guide_notices;
+mod guide_reminders;
 mod hostile;
 mod http2;
 mod notices;

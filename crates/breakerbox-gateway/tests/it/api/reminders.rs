@@ -227,10 +227,7 @@ async fn pause_resume_run_now_and_cancel() {
     let resumed = act(&site, &path, "resume").await.expect(200).json();
     assert_eq!(resumed["state"], "active");
     let next = resumed["next_at"].as_str().unwrap().to_owned();
-    assert!(
-        next > paused["changed_at"].as_str().unwrap().to_owned(),
-        "what fell into the pause is skipped: {next}"
-    );
+    assert!(*next > *paused["changed_at"].as_str().unwrap(), "what fell into the pause is skipped: {next}");
     site.fire().await;
     let shown = site.get(&path, &site.admin).await.expect(200).json();
     assert_eq!((&shown["runs"], &shown["next_at"]), (&json!(0), &json!(next)));
