@@ -171,7 +171,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
                 say(&mut stream, "235 welcome").await?;
             }
             "MAIL" | "RCPT" | "DATA" if offers_tls => {
-                say(&mut stream, "530 must issue STARTTLS first").await?
+                say(&mut stream, "530 must issue STARTTLS first").await?;
             }
             "MAIL" => {
                 mail.from = between(rest);

@@ -28,8 +28,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().expect("there is room");
-        let mut options = Options::default();
-        options.reserve = 0;
+        let options = Options { reserve: 0, ..Options::default() };
         let database = Database::open(folder.path(), options).expect("it opens");
         let keyring = Keyring::new(&MasterKey::random());
         let records =

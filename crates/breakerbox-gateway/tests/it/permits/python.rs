@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::rig::LONG;
 use crate::command::root;
 
-const WORKERS: usize = 4;
+const WORKERS: u64 = 4;
 /// Jobs of each worker for each destination.
-const DYING: usize = 3;
-const HEALTHY: usize = 20;
+const DYING: u64 = 3;
+const HEALTHY: u64 = 20;
 
 /// A worker, which is killed when this is dropped.
 struct Worker {
@@ -40,7 +40,7 @@ impl Worker {
         Self { child, jobs }
     }
 
-    fn give(&mut self, url: &str, count: usize) {
+    fn give(&mut self, url: &str, count: u64) {
         let jobs = self.jobs.as_mut().unwrap();
         for n in 0..count {
             writeln!(jobs, "{}", json!({ "url": url, "body": { "n": n } })).unwrap();
@@ -106,7 +106,7 @@ fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
     let before = receiver.seen("/dying").requests;
     workers.iter_mut().for_each(|worker| worker.give(&receiver.url("/healthy"), HEALTHY));
     wait_until("the healthy one is served throughout", || {
-        receiver.seen("/healthy").delivered as usize == WORKERS * HEALTHY
+        receiver.seen("/healthy").delivered == WORKERS * HEALTHY
     });
     wait_until("it is probed", || receiver.seen("/dying").requests >= before + 5);
     let seen = receiver.seen("/dying");
@@ -115,8 +115,8 @@ fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
     receiver.set("/dying", Manner::HEALTHY);
     let said: Vec<Value> = workers.iter_mut().map(Worker::finish).collect();
     let sum = |name: &str| said.iter().map(|said| said[name].as_u64().unwrap()).sum::<u64>();
-    assert_eq!((sum("done") as usize, sum("left")), (WORKERS * (DYING + HEALTHY), 0), "{said:?}");
-    assert_eq!(receiver.seen("/dying").delivered as usize, WORKERS * DYING);
+    assert_eq!((sum("done"), sum("left")), (WORKERS * (DYING + HEALTHY), 0), "{said:?}");
+    assert_eq!(receiver.seen("/dying").delivered, WORKERS * DYING);
     let circuits = api.get("/v1/circuits?tenant=default").unwrap();
     assert_eq!(circuits["items"][0]["state"], "closed", "{circuits}");
 }
