@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::reference::Reference;
 use super::times::TimesChange;
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
@@ -15,9 +16,6 @@ use crate::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
 use crate::queue::TenantEntry;
 use crate::queue::records::{NewReminder, ReminderChange};
 use crate::reminder::CatchUp;
-
-/// The longest reference, in characters.
-const LONGEST_REFERENCE: usize = 200;
 
 const LIST: &str = "reminders";
 
@@ -52,7 +50,7 @@ pub(super) struct Fields<P> {
     #[serde(default)]
     priority: Change<Text<Priority>>,
     #[serde(default)]
-    reference: Change<String>,
+    reference: Change<Text<Reference>>,
     #[serde(default)]
     expires_after: Change<Span>,
 }
@@ -101,7 +99,7 @@ impl<'a> ReminderBody<'a> {
             catch_up: None,
             expires_after: None,
         };
-        Ok(NewReminder { tenant: with.tenant.id.clone(), settings: rest.onto(settings)?, payload })
+        Ok(NewReminder { tenant: with.tenant.id.clone(), settings: rest.onto(settings), payload })
     }
 
     /// What is changed of a reminder.
@@ -126,7 +124,7 @@ impl<'a> ReminderBody<'a> {
         }
         let (times, rest) = self.split();
         settings.schedule = times.onto(&settings.schedule, with.now)?;
-        Ok(ReminderChange { settings: rest.onto(settings)?, payload, now: with.now })
+        Ok(ReminderChange { settings: rest.onto(settings), payload, now: with.now })
     }
 
     fn carried(&self) -> Carried<'_> {
@@ -149,28 +147,19 @@ impl<'a> ReminderBody<'a> {
 struct Rest {
     catch_up: Change<Text<CatchUp>>,
     priority: Change<Text<Priority>>,
-    reference: Change<String>,
+    reference: Change<Text<Reference>>,
     expires_after: Change<Span>,
 }
 
 impl Rest {
-    fn onto(self, mut settings: ReminderSettings) -> Answer<ReminderSettings> {
+    fn onto(self, mut settings: ReminderSettings) -> ReminderSettings {
         settings.catch_up = self.catch_up.map(|text| text.0).onto(settings.catch_up);
         settings.priority =
             self.priority.map(|text| text.0).onto(Some(settings.priority)).unwrap_or_default();
-        settings.reference = self.reference.try_map(checked_reference)?.onto(settings.reference);
+        settings.reference = self.reference.map(|text| text.0.0).onto(settings.reference);
         settings.expires_after = self.expires_after.map(|span| span.0).onto(settings.expires_after);
-        Ok(settings)
+        settings
     }
-}
-
-fn checked_reference(text: String) -> Answer<String> {
-    let length = text.chars().count();
-    if (1..=LONGEST_REFERENCE).contains(&length) && !text.chars().any(char::is_control) {
-        return Ok(text);
-    }
-    let why = format!("must be 1 to {LONGEST_REFERENCE} characters without line ends, but has {length}");
-    Err(Problem::invalid("reference", why))
 }
 
 /// What a batch looks like, whatever its reminders are.

@@ -4,7 +4,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `body`, `times` | what is said of a reminder, and the schedule that it means |
+//! | `body`, `times`, `reference` | what is said of a reminder, and the schedule that it means |
 //! | `schema` | bodies, as the document describes them |
 //! | `view` | reminders and runs, as they are shown |
 //! | `acts` | pause, resume, run now, cancel |
@@ -13,6 +13,7 @@
 mod acts;
 mod body;
 mod preview;
+mod reference;
 mod schema;
 mod times;
 mod view;
@@ -30,6 +31,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::body::{BatchBody, Circumstances, ReminderBody};
+use self::reference::Reference;
 pub(super) use self::view::CatchUpName;
 use self::view::{Around, ReminderStateView, ReminderView, RunView};
 use super::Api;
@@ -68,9 +70,9 @@ struct Which {
     /// In this state.
     #[param(value_type = Option<ReminderStateView>, inline)]
     state: Option<Text<ReminderStateName>>,
-    /// With this reference. A key for all tenants must say `tenant` too.
-    #[param(min_length = 1, max_length = 200)]
-    reference: Option<String>,
+    /// With this reference.
+    #[param(value_type = Option<String>, min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
+    reference: Option<Text<Reference>>,
     /// At most so many; 50 if nothing is said.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
@@ -95,12 +97,11 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Answer<axum::Json<Listed<ReminderView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
-    if which.reference.is_some() && tenant.is_none() {
-        let detail = "reference: needs `tenant` too; each tenant has its own";
-        return Err(Problem::new(Code::InvalidQuery, detail).of_field("reference"));
-    }
-    let filter =
-        ReminderFilter { tenant, state: which.state.map(|state| state.0), reference: which.reference };
+    let filter = ReminderFilter {
+        tenant,
+        state: which.state.map(|state| state.0),
+        reference: which.reference.map(|text| text.0.0),
+    };
     let page: PageOf = Paging { limit: which.limit, cursor: which.cursor }.into();
     let found = api.services.records.reminders(&filter, &page).await?;
     let items = shown_all(&api, found.items).await?;

@@ -88,7 +88,7 @@ schemas! {
         #[schema(inline)]
         priority: [Option<PrioritySchema>],
         /// Your own name for it. No two of a tenant have the same, unless one is cancelled.
-        #[schema(min_length = 1, max_length = 200)]
+        #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
         reference: [Option<String>],
         /// A run that waits is given up after so long, such as `1h`; never if nothing is said.
         #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1h")]

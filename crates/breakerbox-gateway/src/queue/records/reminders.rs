@@ -123,6 +123,6 @@ pub struct ReminderFilter {
     pub tenant: Option<TenantId>,
     /// In this state.
     pub state: Option<ReminderStateName>,
-    /// With this reference; needs the tenant.
+    /// With this reference. It is found at once among a tenant's, and by looking through them among all.
     pub reference: Option<String>,
 }

@@ -107,6 +107,8 @@ async fn listings_are_narrowed_by_tenant_state_and_reference() {
     assert_eq!(ids("", &site.admin).await, [&theirs, paused, named], "the newest first");
     assert_eq!(ids("tenant=acme", &site.admin).await, [paused, named]);
     assert_eq!(ids("state=paused", &site.admin).await, [paused]);
+    assert_eq!(ids("reference=a%20b%26c", &site.admin).await, [named], "whosever it is");
+    assert_eq!(ids("reference=a", &site.admin).await, [] as [&str; 0]);
     assert_eq!(ids("tenant=acme&reference=a%20b%26c", &site.admin).await, [named]);
     let ours = site.key(&[Scope::Read], Some("acme")).await;
     assert_eq!(ids("", &ours).await, [paused, named]);
@@ -115,7 +117,7 @@ async fn listings_are_narrowed_by_tenant_state_and_reference() {
     let next = first["next"].as_str().unwrap();
     assert_eq!(ids(&format!("limit=2&cursor={next}"), &site.admin).await, [named]);
     for (query, field) in
-        [("reference=x", "reference"), ("state=open", "state"), ("cursor=x", "cursor"), ("run=1", "run")]
+        [("reference=", "reference"), ("state=open", "state"), ("cursor=x", "cursor"), ("run=1", "run")]
     {
         let said = site.get(&format!("{PATH}?{query}"), &site.admin).await.expect(400);
         assert_eq!((said.code().as_str(), &said.json()["field"]), ("invalid_query", &json!(field)));

@@ -21,12 +21,9 @@ pub(super) fn list(
     before: i64,
     size: usize,
 ) -> rusqlite::Result<Page<Reminder>> {
-    // Few have the same reference, however many there are.
-    let index = if filter.reference.is_some() && filter.tenant.is_some() {
-        "INDEXED BY reminders_by_reference"
-    } else {
-        ""
-    };
+    // Few of a tenant have the same reference, however many there are.
+    let is_named = filter.reference.is_some() && filter.tenant.is_some();
+    let index = if is_named { "INDEXED BY reminders_by_reference" } else { "" };
     let mut sql = format!(
         "SELECT {COLUMNS} FROM reminders r {index} JOIN tenants t ON t.row = r.tenant WHERE r.id < ? AND t.deleted_at IS NULL"
     );
@@ -40,12 +37,13 @@ pub(super) fn list(
         sql.push_str(" AND r.tenant = ?");
         values.push(row.into());
     }
-    if let Some(reference) = &filter.reference {
+    if let Some(reference) = filter.reference.as_ref().filter(|_| is_named) {
         sql.push_str(" AND r.reference = ?");
         values.push(reference.clone().into());
     }
     sql.push_str(" ORDER BY r.id DESC LIMIT ?");
-    let looks = if filter.state.is_some() { LOOKS } else { size + 1 };
+    let is_searched = filter.state.is_some() || filter.reference.is_some();
+    let looks = if is_searched { LOOKS } else { size + 1 };
     values.push(number(looks as u64).into());
     let state = filter.state.map(state_number);
     let mut statement = connection.prepare_cached(&sql)?;
@@ -57,7 +55,12 @@ pub(super) fn list(
         }
         looked += 1;
         last = Some(row.get(0)?);
-        if state.is_none_or(|state| row.get::<_, i64>(5).is_ok_and(|found| found == state)) {
+        let is_in_state = || state.is_none_or(|state| row.get::<_, i64>(5).is_ok_and(|found| found == state));
+        let has_name = || {
+            let wanted = filter.reference.as_deref();
+            wanted.is_none_or(|wanted| row.get_ref(3).is_ok_and(|found| found.as_str() == Ok(wanted)))
+        };
+        if is_in_state() && has_name() {
             items.push(reminder(row)?);
         }
     }
