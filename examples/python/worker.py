@@ -98,50 +98,77 @@ def later(answer):
     return min(max(seconds, 0.05), LONGEST_WAIT)
 
 
+class Jobs:
+    """Jobs that wait, each until its time."""
+
+    def __init__(self):
+        self.heap, self.count = [], 0
+
+    def put(self, job, seconds=0.0):
+        self.count += 1
+        heapq.heappush(self.heap, (time.monotonic() + seconds, self.count, job))
+
+    def take_due(self, at_most):
+        due = []
+        while self.heap and self.heap[0][0] <= time.monotonic() and len(due) < at_most:
+            due.append(heapq.heappop(self.heap)[2])
+        return due
+
+
+def read_into(incoming):
+    for line in sys.stdin:
+        if line.strip():
+            incoming.put(json.loads(line))
+
+
+def begin(jobs, pool, running):
+    """Asks for as many jobs as can begin now, and no more: a permit that lies around expires."""
+    due = jobs.take_due(CALLS_AT_ONCE - len(running))
+    try:
+        answers = acquire(due) if due else []
+    except OSError as error:
+        # Nobody says whether the calls may be made. They can wait, so they do.
+        print("gateway:", error, file=sys.stderr)
+        answers = [{"refusal": {"retry_in_ms": 1000}}] * len(due)
+    for job, answer in zip(due, answers):
+        if "permit" in answer:
+            running[pool.submit(work, job, answer["permit"])] = job
+        else:
+            jobs.put(job, later(answer))
+
+
+def end(jobs, running):
+    """Takes in what has ended meanwhile. Answers how many jobs are done."""
+    done = 0
+    for future in wait(running, timeout=0.02, return_when=FIRST_COMPLETED).done:
+        job, pause = running.pop(future), future.result()
+        if pause is None:
+            done += 1
+        elif job["attempts"] < ATTEMPTS:
+            jobs.put(job, pause)
+        else:
+            print("given up:", job["url"], file=sys.stderr)
+    return done
+
+
 def main():
-    incoming = queue.Queue()
-    reader = threading.Thread(target=lambda: [incoming.put(json.loads(line)) for line in sys.stdin if line.strip()])
-    reader.daemon = True
+    incoming, jobs, running, done = queue.Queue(), Jobs(), {}, 0
+    reader = threading.Thread(target=read_into, args=[incoming], daemon=True)
     reader.start()
-    waiting, running, number, done = [], {}, 0, 0
     stop_at = time.monotonic() + STOP_AFTER
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         while time.monotonic() < stop_at:
-            reader_ended = not reader.is_alive()
+            has_more = reader.is_alive()  # Before looking, so that the last line is not missed.
             while not incoming.empty():
-                number += 1
-                heapq.heappush(waiting, (time.monotonic(), number, incoming.get()))
-            if reader_ended and not waiting and not running and incoming.empty():
+                jobs.put(incoming.get())
+            if not (has_more or jobs.heap or running):
                 break
-            # Ask only for what can begin now: a permit that lies around expires.
-            due = []
-            while waiting and waiting[0][0] <= time.monotonic() and len(due) < CALLS_AT_ONCE - len(running):
-                due.append(heapq.heappop(waiting)[2])
-            try:
-                answers = acquire(due) if due else []
-            except OSError as error:
-                # Nobody says whether the calls may be made. They can wait, so they do.
-                print("gateway:", error, file=sys.stderr)
-                answers = [{"refusal": {"retry_in_ms": 1000}}] * len(due)
-            for job, answer in zip(due, answers):
-                if "permit" in answer:
-                    running[pool.submit(work, job, answer["permit"])] = job
-                else:
-                    number += 1
-                    heapq.heappush(waiting, (time.monotonic() + later(answer), number, job))
-            if not due:
-                for future in wait(running, timeout=0.02, return_when=FIRST_COMPLETED).done if running else []:
-                    job, pause = running.pop(future), future.result()
-                    if pause is None:
-                        done += 1
-                    elif job["attempts"] < ATTEMPTS:
-                        number += 1
-                        heapq.heappush(waiting, (time.monotonic() + pause, number, job))
-                    else:
-                        print("given up:", job["url"], file=sys.stderr)
-                if not running:
-                    time.sleep(0.02)
-    print(json.dumps({"done": done, "left": len(waiting) + len(running)}))
+            begin(jobs, pool, running)
+            if running:
+                done += end(jobs, running)
+            else:
+                time.sleep(0.02)
+    print(json.dumps({"done": done, "left": len(jobs.heap) + len(running)}))
 
 
 if __name__ == "__main__":
