@@ -102,11 +102,9 @@ impl From<RecordsError> for Problem {
                     .of_field("cursor")
             }
             RecordsError::Policy(why) => Self::new(Code::InvalidField, within_policy(&why)).of_policy(),
-            RecordsError::ReminderPolicy(why) => Self::new(
-                Code::InvalidField,
-                format!("reminders.{}; it lies over the tenant's policy", within_policy(&why)),
-            )
-            .of_policy(),
+            RecordsError::ReminderPolicy(why) => {
+                Self::new(Code::InvalidField, format!("reminders.{}", within_policy(&why))).of_policy()
+            }
             RecordsError::EndpointPolicy { endpoint, why } => Self::new(
                 Code::InvalidField,
                 format!(

@@ -11,8 +11,8 @@ use crate::reminder::{CatchUp, WhenFailed};
 /// What holds for all reminders of a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderRules {
-    /// The policy of its reminders' circuits, as JSON with the names of the policy file. It lies over the preset `reminders` and
-    /// the tenant's own policy.
+    /// The policy of its reminders' circuits, as JSON with the names of the policy file. It lies over the preset
+    /// `reminders`; the tenant's other policy is for deliveries.
     pub policy: Option<serde_json::Value>,
     /// Who shares a circuit. Each callback URL differs, so by default all of the tenant's do.
     pub circuit_by: CircuitBy,

@@ -266,11 +266,6 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
 fn refused(error: RecordsError) -> Problem {
     match error {
         RecordsError::Policy(why) => Problem::new(Code::InvalidField, why).of_policy(),
-        RecordsError::ReminderPolicy(why) => {
-            let what_to_do = "that is for reminders, which these numbers hold for too; give them their own first, under \
-                              reminders/policy";
-            Problem::new(Code::InvalidField, format!("{why}; {what_to_do}")).of_policy()
-        }
         other => other.into(),
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, KeyError, Policy};
-use serde_json::Value;
 use url::Url;
 
 use super::defaults::Defaults;
@@ -84,11 +83,7 @@ impl ReminderEntry {
     fn resolve(settings: &TenantSettings, defaults: &Defaults) -> Result<Self, RecordsError> {
         let rules = &settings.reminders;
         let timeout = rules.timeout.unwrap_or(defaults.timeout);
-        let layers = defaults
-            .reminder_layers()
-            .over(PolicyOrigin::Tenant, without_preset(settings.policy.as_ref()).as_ref())
-            .over(PolicyOrigin::Reminders, rules.policy.as_ref());
-        // The tenant's own policy was found good before.
+        let layers = defaults.reminder_layers().over(PolicyOrigin::Reminders, rules.policy.as_ref());
         let built = layers.build(timeout).map_err(|error| match error {
             RecordsError::Policy(why) => RecordsError::ReminderPolicy(why),
             other => other,
@@ -114,16 +109,6 @@ impl ReminderEntry {
     pub fn explained_policy(&self, defaults: &Defaults) -> Result<Vec<ExplainedValue>, RecordsError> {
         self.layers.explained(&defaults.reminder_layers(), self.timeout)
     }
-}
-
-/// What a tenant says of its circuits, less the preset: that is for deliveries, and would take the place of the one for
-/// reminders.
-fn without_preset(policy: Option<&Value>) -> Option<Value> {
-    let mut policy = policy?.clone();
-    if let Value::Object(names) = &mut policy {
-        names.remove("preset");
-    }
-    Some(policy)
 }
 
 impl TenantEntry {

@@ -165,8 +165,8 @@ pub enum RecordsError {
         /// Names the field.
         why: String,
     },
-    /// A policy of a tenant's reminders that can't be used with the tenant's below it.
-    #[error("reminders.policy: {0}; it lies over the tenant's policy")]
+    /// The same for the policy of a tenant's reminders.
+    #[error("reminders.policy: {0}")]
     ReminderPolicy(String),
     /// A URL that can't be used.
     #[error(transparent)]
