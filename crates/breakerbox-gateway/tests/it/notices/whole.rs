@@ -161,6 +161,14 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     for send in states.iter().flat_map(|sends| sends.as_array().unwrap()) {
         assert_eq!((&send["state"], &send["answer"]), (&json!("sent"), &json!("200")));
     }
+    let new = json!({ "name": "owner", "scopes": ["read"], "tenant": "default" });
+    let key = site.api().post("/v1/keys", &new).unwrap();
+    let own = site.api().with_key(key["key"].as_str().unwrap()).get("/v1/notices").unwrap();
+    for item in own["items"].as_array().unwrap() {
+        let sends = item["sends"].as_array().unwrap();
+        assert_eq!(sends.len(), 1, "the operator's targets are the operator's: {item}");
+        assert!(sends[0]["target"].as_str().unwrap().starts_with("tgt_"), "{item}");
+    }
     assert_eq!(site.api().get("/readyz").unwrap()["degraded"], json!([]));
 }
 
