@@ -91,7 +91,9 @@ impl ReminderEntry {
         Ok(Self {
             policy: Arc::new(built.policy),
             circuit_by: rules.circuit_by,
-            retry: Arc::new(rules.retry.clone().unwrap_or_else(RetrySchedule::for_reminders)),
+            retry: Arc::new(
+                rules.retry.clone().map_or_else(RetrySchedule::for_reminders, RetrySchedule::without_jitter),
+            ),
             rulings: Arc::new(rules.rulings.laid_over(&Rulings::for_reminders())),
             when_failed: rules.when_failed,
             catch_up: rules.catch_up,
