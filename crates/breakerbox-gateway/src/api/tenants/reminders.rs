@@ -17,7 +17,7 @@ use crate::reminder::{CatchUp, WhenFailed};
 /// What holds for all reminders of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RemindersView {
-    /// The policy of their circuits, over the preset `reminders` and the tenant's; null: nothing more.
+    /// The policy of their circuits, over the preset `reminders`; null: that alone. The tenant's other policy is for deliveries.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// Who shares a circuit: all callbacks of the tenant, to one host, or to one URL.
@@ -73,7 +73,7 @@ impl From<ReminderRules> for RemindersView {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RemindersChange {
-    /// The policy of their circuits, over the preset `reminders` and the tenant's. Needs an admin key.
+    /// The policy of their circuits, over the preset `reminders`. Needs an admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     policy: Change<Value>,
