@@ -11,7 +11,7 @@ use breakerbox_testkit::receiver::{Manner, Receiver};
 use serde_json::json;
 
 use super::findings::Findings;
-use super::ledger::{account, duplicates, wait_for_all};
+use super::ledger::{Interruption, account, duplicates, wait_for_all};
 use super::seed::Seed;
 
 /// How much is tried.
@@ -80,7 +80,8 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     for _ in 0..size.kills {
         thread::sleep(choices.time(size.lives.0..size.lives.1));
         gateway.kill()?;
-        kills.push(receiver.start_time().elapsed());
+        let began = receiver.start_time().elapsed();
+        kills.push(Interruption { began, over: receiver.start_time().elapsed() });
         let (before, launched) = (receiver.seen_in_all().requests, Instant::now());
         gateway.start_again()?;
         while receiver.seen_in_all().requests == before {

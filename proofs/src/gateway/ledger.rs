@@ -118,22 +118,31 @@ pub struct Duplicates {
     pub unexplained: usize,
 }
 
+/// A time in which there was no gateway, after the receiver's start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Interruption {
+    /// When it was gone.
+    pub began: Duration,
+    /// When the next one was started. What the receiver reads until then was sent by the one before.
+    pub over: Duration,
+}
+
 /// Looks for requests that came more than once, and for the interruption between the two.
 #[must_use]
-pub fn duplicates(receiver: &Receiver, interruptions: &[Duration]) -> Duplicates {
+pub fn duplicates(receiver: &Receiver, interruptions: &[Interruption]) -> Duplicates {
     let mut times: HashMap<(IdHash, u32), Vec<Duration>> = HashMap::new();
     receiver.with_visits(|visits| {
         for visit in visits {
             times.entry((visit.id, visit.endpoint)).or_default().push(visit.at());
         }
     });
-    let (mut found, mut by_interruption) = (Duplicates::default(), HashMap::<Duration, usize>::new());
+    let (mut found, mut by_interruption) = (Duplicates::default(), HashMap::<Interruption, usize>::new());
     for pair in times.values().flat_map(|times| times.windows(2)) {
         found.count += 1;
-        match interruptions.iter().find(|at| (pair[0]..=pair[1]).contains(*at)) {
-            Some(at) => {
-                *by_interruption.entry(*at).or_default() += 1;
-                found.oldest = found.oldest.max(*at - pair[0]);
+        match interruptions.iter().find(|time| pair[0] <= time.over && time.began <= pair[1]) {
+            Some(time) => {
+                *by_interruption.entry(*time).or_default() += 1;
+                found.oldest = found.oldest.max(time.began.saturating_sub(pair[0]));
             }
             None => found.unexplained += 1,
         }

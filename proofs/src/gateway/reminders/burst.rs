@@ -13,6 +13,7 @@ use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
 use serde_json::json;
 
 use super::folder::{Folder, New};
+use super::glance::waiting;
 use super::runs::Runs;
 use super::times;
 use crate::gateway::findings::{Findings, Millis};
@@ -122,7 +123,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     let done_meanwhile = seen(&crowd).0;
     site.until("all callbacks", 10 * PATIENCE, |_| Ok(seen(&crowd).1 >= reminders.len() as u64))?;
-    site.until("nothing waits", PATIENCE, |site| Ok(site.metric("breakerbox_backlog_deliveries")? < 1.0))?;
+    site.until("nothing waits", PATIENCE, |site| Ok(waiting(site)? == 0))?;
 
     let (runs, start) = (Runs::of(&reminders, 1), times::start_of(&crowd));
     let paths = TENANTS.map(|(name, _)| path(name));

@@ -15,10 +15,11 @@ use breakerbox_testkit::gateway::Settings;
 use breakerbox_testkit::receiver::{Receiver, Recording};
 
 use super::folder::{Folder, New};
+use super::glance::waiting;
 use super::times;
 use crate::gateway::backlog::{cost, median};
 use crate::gateway::findings::Findings;
-use crate::gateway::site::Site;
+use crate::gateway::site::{PATIENCE, Site};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug)]
@@ -210,6 +211,10 @@ fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Finding
 
 /// The same with gateways: when nothing is to be done, and when others deliver.
 fn deliveries(empty: &Site, full: &Site, size: Size, findings: &mut Findings) -> Result<()> {
+    // What was fired is sent first.
+    for site in [empty, full] {
+        site.until("nothing is due any more", 2 * PATIENCE, |site| Ok(waiting(site)? == 0))?;
+    }
     let before = [empty, full].map(|site| site.gateway.usage());
     thread::sleep(if size.judged { QUIET } else { QUIET / 5 });
     let mut idle = Vec::new();

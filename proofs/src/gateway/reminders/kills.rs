@@ -17,7 +17,7 @@ use super::folder::{Folder, New};
 use super::runs::Runs;
 use super::times;
 use crate::gateway::findings::Findings;
-use crate::gateway::ledger::duplicates;
+use crate::gateway::ledger::{Interruption, duplicates};
 use crate::gateway::seed::Seed;
 
 /// How much is tried.
@@ -92,8 +92,9 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
             thread::sleep(choices.time(LIVES));
         }
         gateway.kill()?;
-        kills.push(receiver.start_time().elapsed());
+        let began = receiver.start_time().elapsed();
         let waiting = fired_and_not_sent(&gateway, &receiver)?;
+        kills.push(Interruption { began, over: receiver.start_time().elapsed() });
         (between, unsent) = (between + usize::from(waiting > 0), unsent + waiting);
         let (before, launched) = (receiver.seen(PATH).requests, Instant::now());
         gateway.start_again()?;

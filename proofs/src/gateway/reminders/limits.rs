@@ -11,11 +11,11 @@ use breakerbox_gateway::objects::{ReminderId, ReminderRules, ReminderState, Tena
 use breakerbox_gateway::reminder::CatchUp;
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
-use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 use super::circuits::{circuit, history, state, time_of, word};
 use super::folder::{Folder, New, rules};
+use super::glance::active;
 use super::runs::{Expected, Runs};
 use super::times;
 use crate::gateway::findings::{Findings, Millis};
@@ -187,7 +187,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     callbacks.set(CALLBACKS, Manner::HEALTHY);
     findings.note("probes while it was open", outage.requests - opened);
     findings.exactly("the most of them at once", outage.most_in_flight, 1);
-    site.until("all have fired", 2 * PATIENCE, |site| Ok(unfinished(site)? == 0))?;
+    site.until("all have fired", 2 * PATIENCE, |site| Ok(active(site, TROUBLED)? == 0))?;
     let returned = callbacks.start_time().elapsed();
     findings.note("from its recovery until all have fired", Millis(returned - recovered));
     findings.exactly("reminders that stopped", site.metric("breakerbox_reminders_stopped_total")?, 0.0);
@@ -258,15 +258,6 @@ fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
 fn phase(number: usize, of: usize) -> Duration {
     let share = |number: usize| u32::try_from(number).unwrap_or(0);
     SECOND * share(number) / share(of).max(1)
-}
-
-/// Reminders of the tenant in trouble that have something to do.
-fn unfinished(site: &Site) -> Result<i64> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let connection = Connection::open_with_flags(site.gateway.data().join("breakerbox.db"), flags)?;
-    let sql =
-        "SELECT count(*) FROM reminders r JOIN tenants t ON t.row = r.tenant WHERE t.id = ?1 AND r.state = 0";
-    Ok(connection.query_row(sql, [TROUBLED], |row| row.get(0))?)
 }
 
 /// Whether everything that was parked has fired, as each reminder says.

@@ -8,13 +8,15 @@
 //! | [`kills`] | `kill -9` while reminders fire: no run is lost, none is fired twice |
 //! | [`limits`] | a tenant over its limits is opened at once, its runs are parked, and they fire after its recovery |
 //! | [`counters`] | at many callbacks in a second, none is missing in the window of its circuit |
-//! | `folder`, `circuits`, `runs`, `times` | a data folder that no gateway has; a circuit as it is shown; which runs came; clocks side by side |
+//! | `folder`, `glance` | a data folder that no gateway has; a look into that of one that runs |
+//! | `circuits`, `runs`, `times` | a circuit as it is shown; which runs came; clocks side by side |
 
 pub mod burst;
 mod circuits;
 pub mod counters;
 mod folder;
 pub mod future;
+mod glance;
 pub mod kills;
 pub mod limits;
 mod runs;
