@@ -17,8 +17,8 @@ use crate::queue::{Act, Calendar, Decided, Directory, Looked, StepError};
 use crate::reminder::{CatchUp, Step, TenantSays, WhenFailed};
 use crate::telemetry::Metrics;
 
-/// How many reminders are looked at in one piece.
-const PIECE: usize = 256;
+/// How many reminders are looked at in one piece. Others wait for the writer as long as a piece takes, so it is short.
+const PIECE: usize = 48;
 
 /// The wall clock may be set at any time, and nobody tells: it is read at least so often.
 const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(1);
