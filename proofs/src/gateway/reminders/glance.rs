@@ -12,13 +12,13 @@ fn connect(site: &Site) -> Result<Connection> {
 }
 
 /// Deliveries that wait or are in flight.
-pub(super) fn waiting(site: &Site) -> Result<u64> {
+pub(super) fn waiting(site: &Site) -> Result<i64> {
     let sql = "SELECT count(*) FROM deliveries WHERE state IN (0, 1)";
     Ok(connect(site)?.query_row(sql, [], |row| row.get(0))?)
 }
 
 /// Reminders of a tenant that have something to do.
-pub(super) fn active(site: &Site, tenant: &str) -> Result<u64> {
+pub(super) fn active(site: &Site, tenant: &str) -> Result<i64> {
     let sql =
         "SELECT count(*) FROM reminders r JOIN tenants t ON t.row = r.tenant WHERE t.id = ?1 AND r.state = 0";
     Ok(connect(site)?.query_row(sql, [tenant], |row| row.get(0))?)
