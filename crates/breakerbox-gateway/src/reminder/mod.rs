@@ -21,5 +21,5 @@ mod turn;
 pub use cron::{Cron, CronError, CronField};
 pub use decide::TenantSays;
 pub use error::ScheduleError;
-pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule};
+pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule, TakingOver};
 pub use turn::{CatchUp, Ended, Standing, Step, StopReason, UnknownName, WhenFailed};

@@ -76,6 +76,18 @@ pub struct Missed {
     pub skipped: u32,
 }
 
+/// What another schedule means for a reminder that has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakingOver {
+    /// It has the same times, and only ends otherwise: the reminder goes on where it was.
+    GoesOn,
+    /// It begins anew, and a run that waits is withdrawn.
+    Anew {
+        /// This occurrence and all before it are done with.
+        last: Option<Timestamp>,
+    },
+}
+
 impl Schedule {
     /// A schedule, checked. Without a first time, what repeats begins now.
     ///
@@ -123,9 +135,26 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Whether it goes on where another one was: the same times, though it may begin at a later one of them and end otherwise.
+    /// What it means for a reminder that it takes the place of another schedule. It counts from now on: nothing of before is
+    /// made up for, except that a one-off whose time has passed is due at once.
     #[must_use]
-    pub fn continues(&self, before: &Self) -> bool {
+    pub fn taking_over(&self, before: &Self, now: Timestamp) -> TakingOver {
+        if self.continues(before) {
+            return TakingOver::GoesOn;
+        }
+        let last = match self.repeat {
+            Repeat::Once => None,
+            Repeat::Every(_) | Repeat::Cron(_) => {
+                // What is due at this very moment is not too late.
+                let before = Timestamp::from_micros(now.as_micros().saturating_sub(1));
+                self.latest(None, before).map(|missed| missed.latest)
+            }
+        };
+        TakingOver::Anew { last }
+    }
+
+    /// Whether it goes on where another one was: the same times, though it may begin at a later one of them and end otherwise.
+    fn continues(&self, before: &Self) -> bool {
         let begins_there = || {
             let missed = before.latest(None, self.first_at);
             missed.is_some_and(|missed| missed.latest == self.first_at)

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::delivery::{RetrySchedule, Rulings, Signer, TokenBucket};
 use crate::objects::{
-    CircuitOwner, DisabledBecause, Id, LaneId, Purpose, RateLimit, SigningSecrets, TenantId,
+    CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
 use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
 use crate::reminder::Missed;
@@ -26,11 +26,42 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!(
 /// For which time a reminder's callback was scheduled, in RFC 3339.
 const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
 
-/// A time as text.
-fn text_of(at: Timestamp) -> HeaderValue {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    let text = jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string()).unwrap_or_default();
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+/// What holds for each request of a lane.
+struct Terms {
+    timeout: Duration,
+    max_in_flight: u32,
+    retry: Arc<RetrySchedule>,
+    rulings: Arc<Rulings>,
+}
+
+impl Terms {
+    fn of_endpoint(endpoint: &EndpointEntry) -> Self {
+        Self {
+            timeout: endpoint.timeout,
+            max_in_flight: endpoint.max_in_flight,
+            retry: Arc::clone(&endpoint.retry),
+            rulings: Arc::clone(&endpoint.tenant.rulings),
+        }
+    }
+
+    /// Of a dynamic lane.
+    fn of_tenant(tenant: &TenantEntry, purpose: Purpose) -> Self {
+        let reminders = &tenant.reminders;
+        match purpose {
+            Purpose::Deliveries => Self {
+                timeout: tenant.timeout,
+                max_in_flight: tenant.max_in_flight,
+                retry: Arc::clone(&tenant.retry),
+                rulings: Arc::clone(&tenant.rulings),
+            },
+            Purpose::Reminders => Self {
+                timeout: reminders.timeout,
+                max_in_flight: reminders.max_in_flight,
+                retry: Arc::clone(&reminders.retry),
+                rulings: Arc::clone(&reminders.rulings),
+            },
+        }
+    }
 }
 
 /// Where a lane leads.
@@ -39,7 +70,7 @@ pub(super) struct Destination {
     pub(super) tenant: Arc<TenantEntry>,
     /// None for a dynamic lane.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
-    purpose: Purpose,
+    terms: Terms,
     /// None for a dynamic lane, and for a URL that nothing can be sent to.
     target: Option<Target>,
     pub(super) circuit: Circuit,
@@ -60,37 +91,22 @@ impl Destination {
     }
 
     /// How long a request may take.
-    pub(super) fn timeout(&self) -> Duration {
-        match (&self.endpoint, self.purpose) {
-            (Some(endpoint), _) => endpoint.timeout,
-            (None, Purpose::Deliveries) => self.tenant.timeout,
-            (None, Purpose::Reminders) => self.tenant.reminders.timeout,
-        }
+    pub(super) const fn timeout(&self) -> Duration {
+        self.terms.timeout
     }
 
     /// How many requests at once.
-    pub(super) fn max_in_flight(&self) -> u32 {
-        match (&self.endpoint, self.purpose) {
-            (Some(endpoint), _) => endpoint.max_in_flight,
-            (None, Purpose::Deliveries) => self.tenant.max_in_flight,
-            (None, Purpose::Reminders) => self.tenant.reminders.max_in_flight,
-        }
+    pub(super) const fn max_in_flight(&self) -> u32 {
+        self.terms.max_in_flight
     }
 
     pub(super) fn schedule(&self) -> &RetrySchedule {
-        match (&self.endpoint, self.purpose) {
-            (Some(endpoint), _) => &endpoint.retry,
-            (None, Purpose::Deliveries) => &self.tenant.retry,
-            (None, Purpose::Reminders) => &self.tenant.reminders.retry,
-        }
+        &self.terms.retry
     }
 
     /// How answers are read.
     pub(super) fn rulings(&self) -> &Rulings {
-        match self.purpose {
-            Purpose::Deliveries => &self.tenant.rulings,
-            Purpose::Reminders => &self.tenant.reminders.rulings,
-        }
+        &self.terms.rulings
     }
 
     /// Whether tenant and endpoint let anything be sent.
@@ -130,7 +146,9 @@ impl Destination {
         let mut headers = self.signed(&leased.webhook_id(), &leased.payload, &leased.content_type, now);
         if let Some(run) = &leased.run {
             let scheduled_at = stands_for.map_or(run.scheduled_at, |missed| missed.latest);
-            headers.insert(SCHEDULED_AT, text_of(scheduled_at));
+            if let Ok(text) = HeaderValue::from_str(&Moment(scheduled_at).to_string()) {
+                headers.insert(SCHEDULED_AT, text);
+            }
         }
         Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
     }
@@ -230,7 +248,7 @@ impl Destinations {
             secrets: Arc::clone(&endpoint.secrets),
             signer: Mutex::default(),
             tenant: Arc::clone(&endpoint.tenant),
-            purpose: Purpose::Deliveries,
+            terms: Terms::of_endpoint(&endpoint),
             endpoint: Some(endpoint),
         })
     }
@@ -241,6 +259,7 @@ impl Destinations {
         tenant: Arc<TenantEntry>,
         key: Arc<str>,
     ) -> Result<Destination, KeyError> {
+        let purpose = CircuitOwner::of_key(&key).map_or(Purpose::Deliveries, |owner| owner.purpose);
         Ok(Destination {
             lane,
             target: None,
@@ -251,7 +270,7 @@ impl Destinations {
             headers: HeaderMap::from_iter([(USER_AGENT, AGENT)]),
             secrets: Arc::clone(&tenant.secrets),
             signer: Mutex::default(),
-            purpose: CircuitOwner::of_key(&key).map_or(Purpose::Deliveries, |owner| owner.purpose),
+            terms: Terms::of_tenant(&tenant, purpose),
             tenant,
             endpoint: None,
         })

@@ -1,8 +1,8 @@
 //! Policies in force: every number with its origin, and changes of single numbers.
 //!
-//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's; reminders have one of their own. What is shown is what holds for circuits at
-//! this moment. A change is checked together with what is below it and above it, and holds from the next outcome on: state,
-//! counts and times of circuits stay.
+//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's; reminders have one of their own. What is shown
+//! is what holds for circuits at this moment. A change is checked together with what is below it and above it, and holds from the
+//! next outcome on: state, counts and times of circuits stay.
 
 mod names;
 
@@ -22,7 +22,7 @@ use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
 use super::tenants::CircuitByName;
 use super::{endpoints, tenants};
-use crate::objects::{EndpointId, TenantId};
+use crate::objects::{EndpointId, Purpose, Revision, Tenant, TenantId};
 use crate::queue::RecordsError;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -73,7 +73,7 @@ async fn of_tenant(
     Named(id): Named<TenantId>,
 ) -> Answer<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
-    shown_of_tenant(&api, &id)
+    shown_of_tenant(&api, &id, Purpose::Deliveries)
 }
 
 /// Change a tenant's policy
@@ -99,19 +99,14 @@ async fn change_of_tenant(
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
 ) -> Answer<Revised<PolicyView>> {
-    let before = tenants::seen(&api, &caller, &id).await?;
-    let mut settings = before.settings;
-    settings.policy = change.onto(settings.policy);
-    // Onto what was read here, even if the caller does not care: of two who change different names at once neither is lost.
-    let seen = revision.unwrap_or(before.revision);
-    api.services.records.change_tenant(&id, settings, Some(seen)).await.map_err(refused)?;
-    shown_of_tenant(&api, &id)
+    changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Deliveries, revision, change)
+        .await
 }
 
 /// Show the policy in force for a tenant's reminders
 ///
-/// Reminders have circuits of their own. Their policy begins from the preset `reminders`; the tenant's lies over that, and on top
-/// what is said on reminders alone (origin `reminders`).
+/// Reminders have circuits of their own. Their policy begins from the preset `reminders`, and what is said on reminders (origin
+/// `reminders`) lies over that. The tenant's other policy is for deliveries.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/reminders/policy",
@@ -126,7 +121,7 @@ async fn of_reminders(
     Named(id): Named<TenantId>,
 ) -> Answer<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
-    shown_of_reminders(&api, &id)
+    shown_of_tenant(&api, &id, Purpose::Reminders)
 }
 
 /// Change the policy of a tenant's reminders
@@ -151,15 +146,8 @@ async fn change_of_reminders(
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
 ) -> Answer<Revised<PolicyView>> {
-    let before = tenants::seen(&api, &caller, &id).await?;
-    let mut settings = before.settings;
-    settings.reminders.policy = change.onto(settings.reminders.policy);
-    let seen = revision.unwrap_or(before.revision);
-    api.services.records.change_tenant(&id, settings, Some(seen)).await.map_err(|error| match error {
-        RecordsError::ReminderPolicy(why) => Problem::new(Code::InvalidField, why).of_policy(),
-        other => other.into(),
-    })?;
-    shown_of_reminders(&api, &id)
+    changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Reminders, revision, change)
+        .await
 }
 
 /// Show an endpoint's policy in force
@@ -214,33 +202,45 @@ async fn change_of_endpoint(
     shown_of_endpoint(&api, id)
 }
 
-fn shown_of_tenant(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
+async fn changed_of_tenant(
+    api: &Api,
+    before: Tenant,
+    purpose: Purpose,
+    revision: Option<Revision>,
+    change: PolicyChange,
+) -> Answer<Revised<PolicyView>> {
+    let mut settings = before.settings;
+    let own = match purpose {
+        Purpose::Deliveries => &mut settings.policy,
+        Purpose::Reminders => &mut settings.reminders.policy,
+    };
+    *own = change.onto(own.take());
+    // Onto what was read here, even if the caller does not care: of two who change different names at once neither is lost.
+    let seen = revision.unwrap_or(before.revision);
+    api.services.records.change_tenant(&before.id, settings, Some(seen)).await.map_err(refused)?;
+    shown_of_tenant(api, &before.id, purpose)
+}
+
+fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised<PolicyView>> {
     let directory = &api.services.directory;
     // It may be deleted at this moment.
     let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
-    let view = PolicyView {
-        tenant: id.to_string(),
-        endpoint: None,
-        purpose: PurposeView::Deliveries,
-        circuit_by: tenant.circuit_by.into(),
-        own: tenant.source.settings.policy.clone(),
-        decided_by: None,
-        policy: tenant.explained_policy(directory.defaults())?.into_iter().collect(),
+    let (settings, defaults) = (&tenant.source.settings, directory.defaults());
+    let (circuit_by, own, explained) = match purpose {
+        Purpose::Deliveries => (tenant.circuit_by, &settings.policy, tenant.explained_policy(defaults)),
+        Purpose::Reminders => {
+            let reminders = &tenant.reminders;
+            (reminders.circuit_by, &settings.reminders.policy, reminders.explained_policy(defaults))
+        }
     };
-    Ok(Revised(tenant.source.revision, view))
-}
-
-fn shown_of_reminders(api: &Api, id: &TenantId) -> Answer<Revised<PolicyView>> {
-    let tenant = api.services.directory.tenant(id);
-    let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
     let view = PolicyView {
         tenant: id.to_string(),
         endpoint: None,
-        purpose: PurposeView::Reminders,
-        circuit_by: tenant.reminders.circuit_by.into(),
-        own: tenant.source.settings.reminders.policy.clone(),
+        purpose: purpose.into(),
+        circuit_by: circuit_by.into(),
+        own: own.clone(),
         decided_by: None,
-        policy: tenant.reminders.explained_policy(api.services.directory.defaults())?.into_iter().collect(),
+        policy: explained?.into_iter().collect(),
     };
     Ok(Revised(tenant.source.revision, view))
 }
@@ -265,7 +265,9 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
 /// What is wrong with a policy that was sent by itself: its names are the fields.
 fn refused(error: RecordsError) -> Problem {
     match error {
-        RecordsError::Policy(why) => Problem::new(Code::InvalidField, why).of_policy(),
+        RecordsError::Policy(why) | RecordsError::ReminderPolicy(why) => {
+            Problem::new(Code::InvalidField, why).of_policy()
+        }
         other => other.into(),
     }
 }

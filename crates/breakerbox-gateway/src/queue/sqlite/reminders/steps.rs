@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::kept::{ACTIVE, FINISHED, Kept, NOTHING_ASKED, STOPPED, reason};
 use super::totals;
@@ -45,6 +44,14 @@ struct Current {
     size: u64,
     /// The highest number of a run that anybody may have heard of.
     numbered: u32,
+    /// What a run carries; none unless one is fired.
+    content: Option<Content>,
+}
+
+/// A reminder's settings as they are kept, and its payload.
+struct Content {
+    settings: String,
+    payload: Vec<u8>,
 }
 
 /// What a run needs to be fired.
@@ -61,24 +68,15 @@ struct Firing<'f> {
 
 impl<'f> Firing<'f> {
     fn new(
-        connection: &Connection,
+        content: Content,
         tenant: &'f TenantId,
         routes: &dyn TenantRoutes,
         run: NewRun,
-    ) -> rusqlite::Result<Self> {
-        let mut statement = connection.prepare_cached(
-            "SELECT r.settings, p.payload FROM reminders r JOIN reminder_payloads p ON p.reminder = r.id
-             WHERE r.id = ?1",
-        )?;
-        let (kept, payload) = statement.query_row([run.id.reminder.number()], |row| {
-            Ok((Kept::read(0, row.get_ref(0)?.as_str()?)?, row.get::<_, Vec<u8>>(1)?))
-        })?;
-        let settings = kept.settings(0, None)?;
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let settings = Kept::read(SETTINGS, &content.settings)?.settings(SETTINGS, None)?;
         let owner = CircuitOwner::of_reminders(tenant.clone());
-        let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by());
-        let key =
-            key.map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
-        let (key, payload) = (key.text().into(), payload.into());
+        let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by())?;
+        let (key, payload) = (key.text().into(), content.payload.into());
         Ok(Self { tenant, row: routes.row(), settings, key, payload, run })
     }
 }
@@ -90,31 +88,30 @@ impl Command for TakeSteps {
         let mut stepped = Stepped::default();
         let mut current = Vec::with_capacity(self.steps.len());
         let (mut fires, mut bytes) = (0, 0);
-        for decided in std::mem::take(&mut self.steps) {
-            let Some(found) = find(writing, &decided)? else {
+        for decided in &self.steps {
+            let Some(found) = find(writing, decided)? else {
                 stepped.stale += 1;
-                self.steps.push(decided);
                 continue;
             };
-            if matches!(decided.act, Act::Step(Step::Fire { .. })) {
+            if found.content.is_some() {
                 (fires, bytes) = (fires + 1, bytes + found.size);
             }
-            current.push((found, decided));
-            self.steps.push(decided);
+            current.push((found, *decided));
         }
         if fires > 0
             && let Err(below) = room_for(writing, fires, bytes)
         {
             return Ok(Err(StepError::DiskReserve { free: below.free, reserve: below.reserve }));
         }
-        for (found, decided) in current {
+        for (mut found, decided) in current {
             match decided.act {
                 Act::Step(Step::Fire { run, scheduled_at, skipped }) => {
                     // A number is not given twice, though the run that had it was called off.
                     let number = run.max(found.numbered.saturating_add(1));
                     let id = RunId { reminder: decided.id, number };
                     let new = NewRun { id, scheduled_at, skipped, latest: decided.latest };
-                    stepped.fired += u64::from(self.fire(writing, &found, &decided, new, &mut stepped)?);
+                    stepped.fired +=
+                        u64::from(self.fire(writing, &mut found, &decided, new, &mut stepped)?);
                 }
                 Act::Step(Step::Wait(until)) => look_again(writing, &found, &decided, Some(until))?,
                 Act::Step(Step::Stop(why)) => {
@@ -151,25 +148,24 @@ impl TakeSteps {
     fn fire(
         &mut self,
         writing: &mut Writing<'_>,
-        found: &Current,
+        found: &mut Current,
         decided: &Decided,
         run: NewRun,
         stepped: &mut Stepped,
     ) -> Result<bool, QueueError> {
         let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
-        let Some(routes) = self.routes.tenant(&tenant) else {
+        let (Some(routes), Some(content)) = (self.routes.tenant(&tenant), found.content.take()) else {
             look_again(writing, found, decided, None)?;
             return Ok(false);
         };
-        let firing = match Firing::new(writing.connection, &tenant, &*routes, run) {
+        let firing = match Firing::new(content, &tenant, &*routes, run) {
             Ok(firing) => firing,
             // It was checked when it was written. The others must not wait for it.
-            Err(rusqlite::Error::FromSqlConversionFailure(_, _, error)) => {
+            Err(error) => {
                 tracing::error!(reminder = %decided.id, %error, "a reminder can't be read; it is left alone");
                 look_again(writing, found, decided, None)?;
                 return Ok(false);
             }
-            Err(error) => return Err(error.into()),
         };
         let delivery = self.deliver(writing, firing, stepped)?;
         writing
@@ -276,15 +272,32 @@ fn kind() -> EventType {
     KIND.parse().expect("it is a word of letters")
 }
 
+/// Where the settings of a reminder stand in what is found of one that fires.
+const SETTINGS: usize = 3;
+
+/// The reminder, if it is still as it was seen; with all that a run carries, if one is fired.
 fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Current>> {
+    let fires = matches!(decided.act, Act::Step(Step::Fire { .. }));
+    let question = if fires {
+        "SELECT r.tenant, r.size, r.numbered, r.settings, p.payload
+         FROM reminders r JOIN reminder_payloads p ON p.reminder = r.id WHERE r.id = ?1 AND r.turn = ?2"
+    } else {
+        "SELECT tenant, size, numbered FROM reminders WHERE id = ?1 AND turn = ?2"
+    };
     let reminder = decided.id.number();
-    writing
-        .connection
-        .prepare_cached("SELECT tenant, size, numbered FROM reminders WHERE id = ?1 AND turn = ?2")?
-        .query_row(params![reminder, decided.turn.0], |row| {
-            Ok(Current { id: reminder, tenant: row.get(0)?, size: whole(row.get(1)?), numbered: row.get(2)? })
+    let mut statement = writing.connection.prepare_cached(question)?;
+    let found = statement.query_row(params![reminder, decided.turn.0], |row| {
+        let content =
+            |()| Ok::<_, rusqlite::Error>(Content { settings: row.get(SETTINGS)?, payload: row.get(4)? });
+        Ok(Current {
+            id: reminder,
+            tenant: row.get(0)?,
+            size: whole(row.get(1)?),
+            numbered: row.get(2)?,
+            content: fires.then_some(()).map(content).transpose()?,
         })
-        .optional()
+    });
+    found.optional()
 }
 
 /// The reminder is looked at then; or never, unless something happens.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use breakerbox_core::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
@@ -15,7 +14,7 @@ use crate::queue::sqlite::lanes;
 use crate::queue::sqlite::reminders::kept::Kept;
 use crate::queue::sqlite::reminders::runs::{self, WasSent};
 use crate::queue::{RecordsError, TenantEntry};
-use crate::reminder::Repeat;
+use crate::reminder::TakingOver;
 
 /// Writes what is changed of a reminder.
 pub(super) fn write(
@@ -49,8 +48,7 @@ pub(super) fn write(
     reschedule(writing, found, change)
 }
 
-/// Another schedule counts from now on: a run that waits is withdrawn, and nothing of before is made up for, except that a
-/// one-off whose new time has passed fires at once. One that only ends otherwise goes on where it was.
+/// Another schedule takes over.
 fn reschedule(
     writing: &mut Writing<'_>,
     found: &Reminder,
@@ -62,22 +60,14 @@ fn reschedule(
     }
     let wanted = found.id.number();
     let mut is_open = found.open_run.is_some();
-    if !is.continues(was) {
+    if let TakingOver::Anew { last } = is.taking_over(was, change.now) {
         if let Some(run) = found.open_run {
             is_open = !withdraw(writing, wanted, run)?;
         }
-        let done_with = match is.repeat {
-            Repeat::Once => None,
-            Repeat::Every(_) | Repeat::Cron(_) => {
-                // What is due at this very moment is not too late.
-                let before = Timestamp::from_micros(change.now.as_micros().saturating_sub(1));
-                is.latest(None, before).map(|missed| missed.latest)
-            }
-        };
         writing
             .connection()
             .prepare_cached("UPDATE reminders SET last_at = ?2, before_at = ?2 WHERE id = ?1")?
-            .execute(params![wanted, done_with.map(micros)])?;
+            .execute(params![wanted, last.map(micros)])?;
     }
     if found.state == ReminderState::Active && !is_open {
         let mut statement =
