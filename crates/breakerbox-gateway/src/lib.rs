@@ -12,6 +12,7 @@
 //! | [`queue`] | the durable queue: one trait, SQLite behind it |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
+//! | [`shares`] | fair shares of what is limited, by tenant, key or address; pure |
 //! | [`telemetry`] | the log and the metrics |
 //! | [`gateway`] | all of it put together, started and stopped |
 //! | [`work`] | the loops that move deliveries |
@@ -31,5 +32,6 @@ pub mod reminder;
 pub mod replay;
 pub mod secrets;
 pub mod send;
+pub mod shares;
 pub mod telemetry;
 pub mod work;
