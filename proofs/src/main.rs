@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
-use breakerbox_proofs::gateway::careless;
+use breakerbox_proofs::gateway::{careless, clock_file};
 use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_proofs::powercut::witness;
 use breakerbox_proofs::sampling;
@@ -94,7 +94,13 @@ const ENDPOINTS: u32 = 20;
 fn main() -> ExitCode {
     // The gateway that is proved is this program too: so it is never an old one.
     if std::env::args().nth(1).is_some_and(|command| command == "serve") {
-        return breakerbox_gateway::cli::run();
+        return match clock_file::clocks() {
+            Ok(clocks) => breakerbox_gateway::cli::run_with(&clocks),
+            Err(error) => {
+                eprintln!("Error: {error:?}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match prove(What::parse()) {
         Ok(()) => ExitCode::SUCCESS,

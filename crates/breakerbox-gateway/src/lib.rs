@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`api`] | the REST API, and the server that it is behind |
+//! | [`clock`] | the wall clock, and the clock that leases, circuits and limits go by |
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`notify`] | what people are told, and how it gets to them |
 //! | [`objects`] | what the gateway keeps: tenants, endpoints, events, deliveries |
@@ -21,6 +22,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod delivery;
 pub mod gateway;

@@ -13,6 +13,7 @@
 //! | [`reminders`] | reminders: on time, cheap, never lost, held back by tenant, all counted |
 //! | [`notices`] | an endpoint that flaps: a few messages, in which every trip is told once |
 //! | `site`, `tls` | a gateway and a receiver side by side; receivers whose TLS is wrong |
+//! | [`clock_file`] | a wall clock that a proof sets while a gateway runs |
 //! | [`careless`] | a gateway that keeps nothing, to see that the proofs notice |
 //! | [`findings`], [`ledger`], [`seed`] | what was found; where every accepted event is; what a seed chooses |
 //!
@@ -21,6 +22,7 @@
 pub mod backlog;
 pub mod careless;
 pub mod clients;
+pub mod clock_file;
 pub mod crowd;
 pub mod disk;
 pub mod drain;

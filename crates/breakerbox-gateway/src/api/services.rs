@@ -11,6 +11,7 @@ use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
 use super::serve::Connections;
+use crate::clock::WallClock;
 use crate::notify::{Delivered, NoticeTarget};
 use crate::objects::{EventType, TenantId};
 use crate::permits::Permits;
@@ -18,7 +19,7 @@ use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
 use crate::telemetry::Metrics;
-use crate::work::{Intake, WallClock};
+use crate::work::Intake;
 
 /// What the API stands on.
 #[derive(Clone)]
@@ -45,7 +46,7 @@ pub struct Services {
     pub metrics: Arc<Metrics>,
     /// The queue's time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The time that people go by.
+    /// The wall clock.
     pub wall: WallClock,
     /// How much is too much.
     pub limits: Limits,

@@ -43,6 +43,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::clock::Clocks;
 use failure::{Failure, output_failed, say};
 use output::Output;
 
@@ -82,9 +83,15 @@ enum Command {
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
+    run_with(&Clocks::system())
+}
+
+/// As [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a gateway that runs.
+#[must_use]
+pub fn run_with(clocks: &Clocks) -> ExitCode {
     let Arguments { command, output } = Arguments::parse();
     let result = match command {
-        Command::Serve(arguments) => serve::run(*arguments, output),
+        Command::Serve(arguments) => serve::run(*arguments, output, clocks),
         Command::Listen(arguments) => listen::run(&arguments, output),
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Tenants(arguments) => tenants::run(&arguments, output),

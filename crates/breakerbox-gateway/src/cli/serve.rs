@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
+use crate::clock::Clocks;
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, StartError};
 use crate::telemetry;
@@ -39,7 +40,7 @@ pub(super) struct Arguments {
     flags: Flags,
 }
 
-pub(super) fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
+pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Result<(), Failure> {
     if arguments.example_config {
         return print(&config::example());
     }
@@ -50,7 +51,7 @@ pub(super) fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
         let text = if output.json { format!("{:#}\n", loaded.to_json()) } else { loaded.to_toml() };
         return print(&text);
     }
-    start(&loaded)
+    start(&loaded, clocks)
 }
 
 /// The settings of a gateway that would be started here without flags.
@@ -72,7 +73,7 @@ fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
 }
 
 /// Runs the gateway until it is told to stop.
-fn start(loaded: &Loaded) -> Result<(), Failure> {
+fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
     let config = &loaded.config;
     telemetry::log::start(&config.log);
     for name in &loaded.unknown_variables {
@@ -82,12 +83,12 @@ fn start(loaded: &Loaded) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, clocks))
 }
 
-async fn serve(config: &Config) -> Result<(), Failure> {
+async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     let failed = |error: StartError| Failure::Environment(with_sources(&error));
-    let gateway = Gateway::start(config).await.map_err(failed)?;
+    let gateway = Gateway::start_with(config, clocks).await.map_err(failed)?;
     print(&welcome(&gateway, config))?;
     told_to_stop().await.map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
     info!("stopping: what is in flight has {:?}", config.grace);

@@ -7,6 +7,7 @@ use breakerbox::store::Store;
 
 use super::history::Scribe;
 use super::{StartError, notices, settings};
+use crate::clock::Clocks;
 use crate::config::Config;
 use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use crate::telemetry::Metrics;
@@ -25,11 +26,19 @@ pub(super) struct Foundation {
 }
 
 impl Foundation {
-    pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Self, StartError> {
+    pub(super) async fn open(
+        config: &Config,
+        clocks: &Clocks,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, StartError> {
         let counted = Arc::clone(metrics);
         let on_commit: OnCommit = Arc::new(move |writes, took| counted.committed(writes, took));
-        let options =
-            Options { reserve: config.limits.reserve, on_commit: Some(on_commit), ..Options::default() };
+        let options = Options {
+            clock: Arc::new(clocks.store()),
+            reserve: config.limits.reserve,
+            on_commit: Some(on_commit),
+            ..Options::default()
+        };
         let database = Database::open(&config.data, options)?;
         let sealed = SqliteRecords::anything_sealed(&database).await?;
         let keyring = settings::key_source(config).keyring(sealed)?;

@@ -29,7 +29,7 @@ mod test_send;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
@@ -43,6 +43,7 @@ pub use self::first_start::FirstStart;
 use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
 use crate::api::{self, Services};
+use crate::clock::Clocks;
 use crate::config::Config;
 use crate::notify::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
@@ -50,7 +51,7 @@ use crate::queue::Queue;
 use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
 use crate::send::{Courier, Sender};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Parts, Scheduler, WallClock, Watch};
+use crate::work::{Dispatch, Parts, Scheduler, Watch};
 
 /// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
@@ -75,6 +76,14 @@ impl Gateway {
     /// # Errors
     /// If something is missing or in use. Nothing was accepted or sent.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, &Clocks::system()).await
+    }
+
+    /// As [`start`](Self::start), with other clocks. For tests and proofs.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(config: &Config, clocks: &Clocks) -> Result<Self, StartError> {
         let folder = |error| StartError::Folder { path: config.data.clone(), error };
         std::fs::create_dir_all(&config.data).map_err(folder)?;
         let listener = TcpListener::bind(config.listen)
@@ -87,7 +96,7 @@ impl Gateway {
 
         let metrics = Arc::new(Metrics::new());
         let Foundation { database, records, queue, circuits, taker, is_rotating } =
-            Foundation::open(config, &metrics).await?;
+            Foundation::open(config, clocks, &metrics).await?;
         let directory = Arc::clone(records.directory());
         let (scribe, writing) = history::line(&metrics);
         let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
@@ -164,13 +173,12 @@ impl Gateway {
             tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
         ];
-        let wall: WallClock = Arc::new(wall_clock);
         let scheduler = Scheduler::new(
             queue.clone(),
             directory.clone(),
             Arc::clone(&dispatch),
             Arc::clone(&metrics),
-            Arc::clone(&wall),
+            Arc::clone(clocks.wall()),
         );
         tasks.push(tokio::spawn(scheduler.run()));
         if is_rotating {
@@ -188,7 +196,7 @@ impl Gateway {
             health,
             metrics,
             clock,
-            wall,
+            wall: Arc::clone(clocks.wall()),
             limits: settings::limits(config),
         };
         let mut until = stopped;
@@ -241,10 +249,4 @@ async fn reseal(records: Arc<SqliteRecords>) {
             warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
         }
     }
-}
-
-/// The time that people go by. Schedules follow it, also where it is set.
-fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

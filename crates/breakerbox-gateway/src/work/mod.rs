@@ -34,5 +34,5 @@ mod watch;
 pub use chores::Chores;
 pub use dispatch::{Dispatch, Parts, Seen, Settings};
 pub use intake::{Intake, Taker};
-pub use schedule::{Scheduler, WallClock};
+pub use schedule::Scheduler;
 pub use watch::Watch;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
+use crate::clock::WallClock;
 use crate::queue::{Act, Calendar, Decided, Directory, Looked, StepError};
 use crate::reminder::{CatchUp, Step, TenantSays, WhenFailed};
 use crate::telemetry::Metrics;
@@ -25,9 +26,6 @@ const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(1);
 
 /// How long to wait when something failed.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
-
-/// The time that people go by.
-pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Fires reminders.
 pub struct Scheduler {

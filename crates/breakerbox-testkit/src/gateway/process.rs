@@ -28,6 +28,7 @@ pub struct Settings {
     program: PathBuf,
     command: &'static str,
     flags: Vec<OsString>,
+    variables: Vec<(String, OsString)>,
     folder: Option<PathBuf>,
 }
 
@@ -36,7 +37,7 @@ impl Settings {
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let flags = ["--allow", "127.0.0.0/8"].map(OsString::from).to_vec();
-        Self { program: program.to_owned(), command: "serve", flags, folder: None }
+        Self { program: program.to_owned(), command: "serve", flags, variables: Vec::new(), folder: None }
     }
 
     /// Another of the program's commands that is called like `serve`.
@@ -49,6 +50,13 @@ impl Settings {
     #[must_use]
     pub fn flag(mut self, flag: &str, value: impl AsRef<OsStr>) -> Self {
         self.flags.extend([flag.into(), value.as_ref().into()]);
+        self
+    }
+
+    /// With this environment variable, at each start.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.into(), value.as_ref().into()));
         self
     }
 
@@ -124,6 +132,7 @@ impl Gateway {
         let mut command = Command::new(&self.settings.program);
         command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
+        command.envs(self.settings.variables.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // A file of settings where the tests happen to run is none of its business.
         command.current_dir(self.log.parent().unwrap_or(Path::new("/")));

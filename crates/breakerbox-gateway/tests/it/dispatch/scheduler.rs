@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::clock::WallClock;
 use breakerbox_gateway::objects::{Id, ReminderId, TenantId};
 use breakerbox_gateway::queue::{
     Act, Calendar, Decided, Looked, OpenRun, QueueError, SeenTurn, StepError, Stepped,
 };
 use breakerbox_gateway::reminder::{CatchUp, Cron, Ended, Repeat, Schedule, Step};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Scheduler, WallClock};
+use breakerbox_gateway::work::Scheduler;
 use tokio::time::Instant;
 
 use super::site::Site;

@@ -1,0 +1,93 @@
+//! A wall clock that a proof sets while a gateway runs: the system's time plus an offset that a file holds.
+//!
+//! The proof passes the file's name in an environment variable. Only the `serve` of this package reads it; the `breakerbox`
+//! binary takes its clocks from the system and nowhere else.
+//!
+//! ```no_run
+//! use breakerbox_proofs::gateway::clock_file::{ClockFile, VARIABLE};
+//! use breakerbox_testkit::gateway::Settings;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let clock = ClockFile::new()?;
+//! clock.set(-900)?;
+//! let settings = Settings::new(&std::env::current_exe()?).variable(VARIABLE, clock.path());
+//! let mut gateway = settings.start()?; // 15 minutes behind
+//! clock.set(0)?; // corrected
+//! # Ok(()) }
+//! ```
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use breakerbox::Timestamp;
+use breakerbox_gateway::clock::{Clocks, WallClock};
+use tempfile::TempDir;
+
+/// The environment variable that names the file.
+pub const VARIABLE: &str = "BREAKERBOX_TEST_CLOCK_FILE";
+
+/// A file that holds by how many seconds a wall clock is ahead of the system's; negative: behind.
+pub struct ClockFile {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl ClockFile {
+    /// A file with the offset 0.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn new() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("clock").tempdir()?;
+        let file = Self { path: folder.path().join("offset"), folder };
+        file.set(0)?;
+        Ok(file)
+    }
+
+    /// Its name: the value of [`VARIABLE`].
+    #[must_use]
+    pub fn path(&self) -> &OsStr {
+        self.path.as_os_str()
+    }
+
+    /// Sets the wall clock of all gateways that read this file.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn set(&self, seconds_ahead: i64) -> Result<()> {
+        // By a new file, so that a reader never sees half a number.
+        let new = self.folder.path().join("new");
+        fs::write(&new, seconds_ahead.to_string())?;
+        fs::rename(&new, &self.path).context("the clock file can't be replaced")
+    }
+}
+
+/// The clocks of a gateway under proof: the system's, unless [`VARIABLE`] names a file.
+///
+/// # Errors
+/// If the file does not hold a number.
+pub fn clocks() -> Result<Clocks> {
+    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
+        return Ok(Clocks::system());
+    };
+    let latest = AtomicI64::new(read(&path)?);
+    let wall: WallClock = Arc::new(move || {
+        // A file that is gone or can't be read leaves the clock as it was.
+        let seconds = read(&path).unwrap_or_else(|_| latest.load(Ordering::Relaxed));
+        latest.store(seconds, Ordering::Relaxed);
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let micros = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(micros.saturating_add_signed(seconds.saturating_mul(1_000_000)))
+    });
+    Ok(Clocks::with_wall(wall))
+}
+
+fn read(path: &Path) -> Result<i64> {
+    let text = fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+    text.trim().parse().with_context(|| format!("{} does not hold a number of seconds", path.display()))
+}
