@@ -28,6 +28,7 @@ mod directory;
 pub mod records;
 pub mod sqlite;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,6 +192,9 @@ pub enum QueueError {
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
+    /// A file of the database was deleted or replaced. What was written to it would be lost at the next start.
+    #[error("{} was deleted or replaced; stop the gateway, restore the data folder and start it again", .0.display())]
+    FileGone(PathBuf),
     /// The job panicked, which is a fault of this program. Nothing of it was written.
     #[error("a job of the queue panicked: {0}")]
     Panicked(String),
@@ -227,12 +231,14 @@ pub enum Claim {
 }
 
 /// What was leased.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Claimed {
     /// The deliveries.
     pub deliveries: Vec<Leased>,
     /// What waits in that lane now, for each priority: when the earliest is due.
     pub next_due: [Option<Timestamp>; 4],
+    /// How many were found that can't be read. They have failed, so that they don't block others.
+    pub unreadable: u64,
 }
 
 /// Proof of a claim.

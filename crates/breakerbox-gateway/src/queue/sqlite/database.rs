@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::checkpoints::Checkpoints;
+use super::columns::micros;
 use super::disk::{Disk, FreeSpace};
 use super::error::OpenError;
 use super::file_lock::FileLock;
@@ -22,6 +23,7 @@ use super::job::{Asked, Command, Heard, Once};
 use super::ledger::Ledger;
 use super::line::{Line, Urgency};
 use super::migrations::{self, Schema};
+use super::open_files::OpenFiles;
 use super::readers::Readers;
 use super::writer::{Writer, Writing};
 use crate::queue::QueueError;
@@ -91,6 +93,8 @@ impl Database {
                 .map_err(|error| OpenError::File { path: path.clone(), error })?,
         };
         let ledger = Ledger::open(&mut connection, Disk::new(free_space, options.reserve)).map_err(failed)?;
+        // The ledger has written to the file, so the write-ahead log is there.
+        let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let line = Arc::new(Line::new(options.waiting_jobs));
         let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
         let (checkpoints, thread) = Checkpoints::start(&path).map_err(failed)?;
@@ -98,6 +102,7 @@ impl Database {
         let writer = Writer {
             connection,
             ledger,
+            files,
             line: Arc::clone(&line),
             clock: Arc::clone(&options.clock),
             checkpoints,
@@ -208,6 +213,24 @@ impl Database {
         heard(answered).await
     }
 
+    /// Writes a few bytes, and answers once they are durable: whether a database takes writes is shown by a write alone.
+    ///
+    /// # Errors
+    /// Why it takes none.
+    pub async fn check_write(&self) -> Result<(), QueueError> {
+        self.write(|writing| {
+            writing
+                .connection()
+                .prepare_cached(
+                    "INSERT INTO meta (name, value) VALUES ('checked_at', ?1)
+                     ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                )?
+                .execute([micros(writing.now())])?;
+            Ok(())
+        })
+        .await
+    }
+
     /// The queue's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -270,7 +293,7 @@ fn folder_of(file: &Path) -> &Path {
 fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let file = |error| OpenError::File { path: path.to_owned(), error };
     fs::create_dir_all(folder_of(path)).map_err(file)?;
-    let lock = FileLock::of(path)?;
+    let lock = FileLock::of(path, folder_of(path))?;
     create_for_owner(path).map_err(file)?;
     let failed = |error| OpenError::Database { path: path.to_owned(), error };
     let connection = Connection::open(path).map_err(failed)?;

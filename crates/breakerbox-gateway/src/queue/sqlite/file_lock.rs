@@ -1,49 +1,65 @@
-//! One process for each file: what the writer knows by heart would be wrong if another process wrote too.
+//! One process for each data folder: what the writer knows by heart would be wrong if another process wrote too.
 //!
-//! The lock is on a file beside the database, so that it is there before the database is. It goes with the process,
-//! however that ends. It says who holds it, for the error message, and nothing is ever decided by that.
+//! Two locks, both released with the process, however that ends. The one on the folder itself can't be deleted together with a
+//! file. The one on the file beside the database keeps out versions that know no other, and works where folders can't be locked
+//! (network file systems). The file names the process that holds it, for the error message; nothing is ever decided by that.
+//!
+//! Neither is a lock on the database file: closing any descriptor of that file would release the locks that SQLite has on it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::error::OpenError;
 
-/// The lock, as long as it lives.
+/// The locks, as long as they live.
 #[derive(Debug)]
 pub(super) struct FileLock {
+    _folder: Option<File>,
     _file: File,
 }
 
 impl FileLock {
-    /// Takes the lock of a database.
-    pub(super) fn of(database: &Path) -> Result<Self, OpenError> {
+    /// Takes the locks of a database in this folder.
+    pub(super) fn of(database: &Path, folder: &Path) -> Result<Self, OpenError> {
         let path = beside(database);
-        let failed = |error| OpenError::File { path: path.clone(), error };
+        let in_use = || OpenError::InUse { path: database.to_owned(), holder: holder(&path) };
+        let opened = |path: &Path, error| OpenError::File { path: path.to_owned(), error };
+        let folder_file = File::open(folder).map_err(|error| opened(folder, error))?;
+        let folder_file = match flock(&folder_file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Some(folder_file),
+            Err(Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked; the lock file alone keeps others out");
+                None
+            }
+        };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
-            .map_err(failed)?;
+            .map_err(|error| opened(&path, error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let _ = file.read_to_string(&mut holder);
-                let holder = holder.trim();
-                let holder = if holder.is_empty() { "(unknown)" } else { holder };
-                return Err(OpenError::InUse { path: database.to_owned(), holder: holder.to_owned() });
-            }
-            Err(error) => return Err(failed(error.into())),
+            Err(Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(error) => return Err(opened(&path, error.into())),
         }
         // Only for people: a lock that does not say who holds it is a lock all the same.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { _folder: folder_file, _file: file })
     }
+}
+
+/// The process that says it holds the lock.
+fn holder(path: &Path) -> String {
+    let holder = std::fs::read_to_string(path).unwrap_or_default();
+    let holder = holder.trim();
+    if holder.is_empty() { "(unknown)".to_owned() } else { holder.to_owned() }
 }
 
 fn beside(database: &Path) -> PathBuf {

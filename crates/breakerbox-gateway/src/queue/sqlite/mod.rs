@@ -15,7 +15,8 @@
 //! | `checkpoints` | keeps the write-ahead log short without making writers wait |
 //! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
 //! | `columns` | how values are kept in columns |
-//! | `file_lock`, `disk` | one process for each file; how much room is left |
+//! | `file_lock` | one process for each folder |
+//! | `open_files`, `disk` | whether the files are still there; how much room is left |
 
 mod accept;
 mod by_hand;
@@ -34,6 +35,7 @@ mod ledger;
 mod line;
 mod migrations;
 mod notices;
+mod open_files;
 #[cfg(test)]
 mod plans;
 mod prune;

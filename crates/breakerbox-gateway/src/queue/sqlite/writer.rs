@@ -22,6 +22,7 @@ use super::database::OnCommit;
 use super::job::{Job, text_of};
 use super::ledger::Ledger;
 use super::line::Line;
+use super::open_files::OpenFiles;
 use crate::objects::{Id, LaneId};
 use crate::queue::QueueError;
 
@@ -85,6 +86,7 @@ impl Writing<'_> {
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) ledger: Ledger,
+    pub(super) files: OpenFiles,
     pub(super) line: Arc<Line>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) checkpoints: Checkpoints,
@@ -175,6 +177,9 @@ impl Writer {
         hooks: &mut Vec<Hook>,
     ) -> Result<(), Broken> {
         let all = |error: rusqlite::Error| Broken::ForAll(error.into());
+        if let Some(path) = self.files.missing() {
+            return Err(Broken::ForAll(QueueError::FileGone(path.to_owned())));
+        }
         self.execute("BEGIN IMMEDIATE").map_err(all)?;
         let now = self.clock.now();
         while let Some(mut job) = group.pop_front() {

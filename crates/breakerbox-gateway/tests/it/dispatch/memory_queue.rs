@@ -212,7 +212,7 @@ impl Queue for MemoryQueue {
                 }
             };
             let next_due = held.next_due(lane);
-            answers.push(Claimed { deliveries, next_due });
+            answers.push(Claimed { deliveries, next_due, unreadable: 0 });
         }
         Ok(answers)
     }

@@ -80,6 +80,45 @@ async fn a_file_has_one_process() {
 }
 
 #[tokio::test]
+async fn a_deleted_lock_file_lets_no_other_process_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Database::open(folder.path(), Options::default()).unwrap();
+    let lock = folder.path().join("breakerbox.db.lock");
+    std::fs::remove_file(&lock).unwrap();
+    let second = Database::open(folder.path(), Options::default());
+    let Err(OpenError::InUse { holder, .. }) = second else { panic!("it was opened twice") };
+    assert_eq!(holder, "(unknown)");
+    assert!(!lock.exists(), "a process that is refused leaves nothing");
+    put(&first, "kept").await.unwrap();
+    first.close().await;
+    assert!(has(&Database::open(folder.path(), Options::default()).unwrap(), "kept").await);
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_files_that_were_deleted_or_replaced() {
+    for name in ["breakerbox.db", "breakerbox.db-wal", "breakerbox.db-shm"] {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path(), Options::default()).unwrap();
+        put(&database, "before").await.unwrap();
+        database.check_write().await.unwrap();
+        let (path, aside) = (folder.path().join(name), folder.path().join("aside"));
+        std::fs::rename(&path, &aside).unwrap();
+        for replaced in [false, true] {
+            if replaced {
+                std::fs::copy(&aside, &path).unwrap();
+            }
+            let refused = database.check_write().await;
+            assert!(matches!(&refused, Err(QueueError::FileGone(gone)) if *gone == path), "{refused:?}");
+            assert!(put(&database, "after").await.is_err());
+        }
+        std::fs::rename(&aside, &path).unwrap();
+        database.check_write().await.expect("it is back, as it was");
+        put(&database, "again").await.unwrap();
+        database.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_schema_can_be_looked_at_and_migrated_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("below/gateway.db");

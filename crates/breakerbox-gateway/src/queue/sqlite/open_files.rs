@@ -1,0 +1,35 @@
+//! Whether the files that are open are still those that the names lead to. A file that was deleted or replaced can still be written
+//! to, but after the next start nothing of that is there any more: so nothing may be accepted into it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The database's files, and which file each name led to when they were opened.
+#[derive(Debug)]
+pub(super) struct OpenFiles(Vec<(PathBuf, Identity)>);
+
+/// A file's device and inode.
+type Identity = (u64, u64);
+
+impl OpenFiles {
+    /// The files of a database that is open and was written to.
+    pub(super) fn of(database: &Path) -> std::io::Result<Self> {
+        let files = ["", "-wal", "-shm"].map(|suffix| {
+            let mut path = database.as_os_str().to_owned();
+            path.push(suffix);
+            let path = PathBuf::from(path);
+            identity(&path).map(|identity| (path, identity))
+        });
+        files.into_iter().collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The first file that is gone, or that another one has taken the place of.
+    pub(super) fn missing(&self) -> Option<&Path> {
+        let is_missing = |(path, was): &&(PathBuf, Identity)| !identity(path).is_ok_and(|is| is == *was);
+        self.0.iter().find(is_missing).map(|(path, _)| path.as_path())
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
