@@ -95,6 +95,8 @@ pub trait Health: Send + Sync + 'static {
 /// How the gateway is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthReport {
+    /// Whether the process can go on. If not, only a restart helps.
+    pub alive: bool,
     /// Whether requests should be sent here.
     pub ready: bool,
     /// What is not as it should be, for people, such as `store: does not answer`. A gateway can be degraded and ready.

@@ -41,20 +41,32 @@ enum StatusView {
 }
 
 /// Is the process alive?
+///
+/// 503 means that only a restart helps.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "system",
-    responses((status = 200, description = "It is", body = HealthView)),
+    responses(
+        (status = 200, description = "It is", body = HealthView),
+        (status = 503, description = "Restart it", body = HealthView),
+    ),
     security(()),
 )]
-async fn healthz() -> axum::Json<HealthView> {
-    axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
+async fn healthz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) {
+    let report = api.services.health.report();
+    let (code, status, degraded) = if report.alive {
+        (StatusCode::OK, StatusView::Ok, Vec::new())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, StatusView::Unavailable, report.degraded)
+    };
+    (code, axum::Json(HealthView { status, degraded }))
 }
 
 /// Should requests be sent here?
 ///
-/// Says what is not as it should be. A gateway can be degraded and ready.
+/// Says what is not as it should be. A gateway can be degraded and ready. It is not ready while it stops, and while its database
+/// takes no writes.
 #[utoipa::path(
     get,
     path = "/readyz",

@@ -310,7 +310,7 @@ pub(super) const MAILBOX: Read<Mailbox> = Read {
 };
 
 pub(super) const NOTICE_KIND: Read<Kind> = Read {
-    expects: "a kind of notice: trip, recovery, disabled, disable_warning, store_lost, store_back, dead_letters or reminder_stopped",
+    expects: "a kind of notice: trip, recovery, disabled, disable_warning, store_lost, store_back, database_lost, database_back, dead_letters or reminder_stopped",
     parse: |text| text.parse().ok(),
     show: Kind::to_string,
 };

@@ -1,11 +1,11 @@
 //! How the gateway is doing: looked at every few seconds, so that health, metrics and log say the same, and whoever asks for
 //! health costs nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Breakerbox, StoreHealth};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use crate::api::{Health, HealthReport};
@@ -20,18 +20,66 @@ use crate::work::Dispatch;
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The latest report.
-pub(super) struct Report(Mutex<HealthReport>);
+/// How long a look may take.
+const LIMIT: Duration = Duration::from_secs(10);
 
-impl Default for Report {
-    fn default() -> Self {
-        Self(Mutex::new(HealthReport { ready: true, degraded: vec![] }))
+/// What is known of the gateway's health.
+#[derive(Default)]
+pub(super) struct Report(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    degraded: Vec<String>,
+    /// Why the database takes no writes; none: it takes them.
+    unwritable: Option<String>,
+    /// Nothing is ever written again by this process.
+    is_dead: bool,
+    is_stopping: bool,
+}
+
+impl Report {
+    /// What is not as it should be, though the gateway works.
+    fn degraded(&self, degraded: Vec<String>) {
+        let mut known = self.known();
+        if known.degraded != degraded {
+            if degraded.is_empty() {
+                info!("all is well again");
+            } else {
+                warn!(reasons = ?degraded, "degraded");
+            }
+            known.degraded = degraded;
+        }
+    }
+
+    /// Why the database takes no writes, if it takes none, and whether only a restart helps.
+    pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
+        let mut known = self.known();
+        (known.unwritable, known.is_dead) = (reason, is_dead);
+    }
+
+    /// The gateway begins to stop.
+    pub(super) fn stopping(&self) {
+        self.known().is_stopping = true;
+    }
+
+    fn takes_writes(&self) -> bool {
+        self.known().unwritable.is_none()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Health for Report {
     fn report(&self) -> HealthReport {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let known = self.known();
+        let stopping = known.is_stopping.then(|| "gateway: is stopping".to_owned());
+        let mut reasons: Vec<String> = stopping.into_iter().chain(known.unwritable.clone()).collect();
+        let ready = reasons.is_empty();
+        reasons.extend_from_slice(&known.degraded);
+        // A gateway that stops closes its database by itself.
+        HealthReport { alive: !known.is_dead || known.is_stopping, ready, degraded: reasons }
     }
 }
 
@@ -54,16 +102,12 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let degraded = self.look().await;
-            let new = HealthReport { ready: true, degraded };
-            let mut old = report.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if *old != new {
-                if new.degraded.is_empty() {
-                    info!("all is well again");
-                } else {
-                    warn!(reasons = ?new.degraded, "degraded");
-                }
-                *old = new;
+            // Whatever hangs must not keep the rest from being seen.
+            let degraded = timeout(LIMIT, self.look()).await;
+            let late = |_| vec![format!("database: has not answered within {LIMIT:?}")];
+            report.degraded(degraded.unwrap_or_else(late));
+            if !report.takes_writes() {
+                self.metrics.database_up.set(0);
             }
         }
     }

@@ -11,6 +11,7 @@
 //! | `history` | what happens to circuits, written down, with what people are told of it |
 //! | `notices` | the targets, the mail server and the limits of notices |
 //! | `test_send` | one request to try an endpoint |
+//! | `writes` | whether the database takes writes, and who is notified if not |
 //!
 //! **The order of a stop.** The API takes no more requests. Dispatch begins nothing more, and waits for what is in flight and
 //! for its settlements, as long as the grace time lasts. Then the database writes what is left and is closed. What was not
@@ -26,6 +27,7 @@ mod notices;
 mod settings;
 mod start_error;
 mod test_send;
+mod writes;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -42,6 +44,7 @@ use tracing::{info, warn};
 pub use self::first_start::FirstStart;
 use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
+use self::writes::WriteWatcher;
 use crate::api::{self, Services};
 use crate::clock::Clocks;
 use crate::config::Config;
@@ -64,6 +67,7 @@ pub struct Gateway {
     permits: Arc<Permits>,
     database: Database,
     grace: Duration,
+    health: Arc<health::Report>,
     stop: watch::Sender<bool>,
     api: JoinHandle<()>,
     /// They end when they are told to, or when they are aborted.
@@ -165,6 +169,12 @@ impl Gateway {
             notifier: Arc::clone(&notifier),
         };
         let health = Arc::new(health::Report::default());
+        let writes = WriteWatcher {
+            database: database.clone(),
+            records: records.clone(),
+            notifier: Arc::clone(&notifier),
+            report: Arc::clone(&health),
+        };
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
@@ -172,6 +182,7 @@ impl Gateway {
             tokio::spawn(writing.run(records.clone(), teller)),
             tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
+            tokio::spawn(writes.run()),
         ];
         let scheduler = Scheduler::new(
             queue.clone(),
@@ -193,7 +204,7 @@ impl Gateway {
             permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
             notice_tests: Arc::new(notices::Tests(notifier)),
-            health,
+            health: health.clone(),
             metrics,
             clock,
             wall: Arc::clone(clocks.wall()),
@@ -205,7 +216,8 @@ impl Gateway {
             let _ = until.wait_for(|stop| *stop).await;
         };
         let api = tokio::spawn(api::serve(listener, services, stopping));
-        Ok(Self { address, first_start, dispatch, permits, database, grace: config.grace, stop, api, tasks })
+        let grace = config.grace;
+        Ok(Self { address, first_start, dispatch, permits, database, grace, health, stop, api, tasks })
     }
 
     /// Where it listens.
@@ -223,6 +235,7 @@ impl Gateway {
     /// Stops, and gives what is in flight its grace time. Answers whether all of it ended within that time; what did not is
     /// tried again at the next start.
     pub async fn stop(self) -> bool {
+        self.health.stopping();
         self.stop.send_replace(true);
         // What the last requests are answered is durable before the database is closed.
         let (api, all_ended) =

@@ -36,10 +36,14 @@ kinds! {
     Disabled "disabled",
     /// A circuit will be given up if it goes on like this.
     DisableWarning "disable_warning",
-    /// The store of circuits does not answer.
+    /// The store that several processes share their circuits through does not answer.
     StoreLost "store_lost",
     /// The store of circuits answers again.
     StoreBack "store_back",
+    /// The gateway's database takes no writes, so no events are accepted.
+    DatabaseLost "database_lost",
+    /// The gateway's database takes writes again.
+    DatabaseBack "database_back",
     /// Many of a tenant's deliveries have failed for good.
     DeadLetters "dead_letters",
     /// A reminder fires no more, because of what it was answered.
@@ -57,7 +61,7 @@ impl Kind {
     /// Whether it is about the gateway, and no tenant's business.
     #[must_use]
     pub const fn is_operators(self) -> bool {
-        matches!(self, Self::StoreLost | Self::StoreBack)
+        matches!(self, Self::StoreLost | Self::StoreBack | Self::DatabaseLost | Self::DatabaseBack)
     }
 }
 

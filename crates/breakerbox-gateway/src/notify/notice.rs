@@ -50,6 +50,16 @@ pub enum News {
         /// Since when it did not.
         since: Option<Moment>,
     },
+    /// The gateway's database takes no writes.
+    DatabaseLost {
+        /// Why not.
+        error: String,
+    },
+    /// It takes writes again.
+    DatabaseBack {
+        /// Since when it took none.
+        since: Moment,
+    },
     /// Many deliveries have failed for good.
     DeadLetters {
         /// How many within the last hour.
@@ -211,6 +221,8 @@ impl News {
             Self::DisableWarning(_) => Kind::DisableWarning,
             Self::StoreLost { .. } => Kind::StoreLost,
             Self::StoreBack { .. } => Kind::StoreBack,
+            Self::DatabaseLost { .. } => Kind::DatabaseLost,
+            Self::DatabaseBack { .. } => Kind::DatabaseBack,
             Self::DeadLetters { .. } => Kind::DeadLetters,
             Self::ReminderStopped(_) => Kind::ReminderStopped,
             Self::Test {} => Kind::Test,
@@ -239,6 +251,22 @@ impl Notice {
 
     fn of_store(news: News, at: Timestamp) -> Self {
         Self { tenant: None, subject: STORE.into(), epoch: at.as_micros(), at, news }
+    }
+
+    /// The gateway's database takes no writes since `at`.
+    #[must_use]
+    pub fn database_lost(error: impl Into<String>, at: Timestamp) -> Self {
+        Self::of_database(News::DatabaseLost { error: error.into() }, at)
+    }
+
+    /// The gateway's database takes writes again; it took none from `since` on.
+    #[must_use]
+    pub fn database_back(since: Timestamp, at: Timestamp) -> Self {
+        Self::of_database(News::DatabaseBack { since: Moment(since) }, at)
+    }
+
+    fn of_database(news: News, at: Timestamp) -> Self {
+        Self { tenant: None, subject: "database".into(), epoch: at.as_micros(), at, news }
     }
 
     /// An endpoint answered 410, and was disabled. `epoch` is the revision that disabled it.

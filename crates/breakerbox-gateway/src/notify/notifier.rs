@@ -9,7 +9,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use super::growth::Growth;
@@ -35,6 +35,12 @@ const PIECE: usize = 500;
 
 /// How far back dead letters are counted at the start.
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How often a notification that can't be written is tried at each target.
+const UNWRITTEN_ATTEMPTS: u32 = 3;
+
+/// The wait between two of these attempts.
+const UNWRITTEN_WAIT: Duration = Duration::from_secs(10);
 
 /// How notices are sent.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -179,7 +185,15 @@ impl Notifier {
         };
         let (message, said_not_kept) = match &due[..] {
             [only] if target.not_kept == 0 => {
-                let past = self.records.notice(only.headline.id).await?;
+                let past = match self.records.notice(only.headline.id).await {
+                    // It would be tried for ever, and in the way of others.
+                    Err(error @ RecordsError::Unreadable { .. }) => {
+                        let unreadable = Delivered { well: false, answer: error.to_string() };
+                        self.settle(target, due, &unreadable, "", 0, Some(SendState::Dropped)).await?;
+                        return Ok(None);
+                    }
+                    past => past?,
+                };
                 (Message::of(past.id, &past.notice), 0)
             }
             many => {
@@ -260,6 +274,30 @@ impl Notifier {
             (target, delivered)
         });
         join_all(tests).await
+    }
+
+    /// Sends a notification about the gateway to the operator's targets that want its kind, from memory: for one that can't be
+    /// written to the database. Each target is tried a few times; what then was not taken is lost.
+    pub async fn send_unwritten(&self, notice: &Notice) {
+        let kind = notice.kind();
+        let message = Message::of(NoticeId(Id::first_at((self.clock)())), notice);
+        let targets = self.directory.defaults().notices.iter().filter(|target| target.on.has(kind));
+        join_all(targets.map(|target| self.send_from_memory(target, &message))).await;
+    }
+
+    async fn send_from_memory(&self, target: &NoticeTarget, message: &Message) {
+        for attempt in 1..=UNWRITTEN_ATTEMPTS {
+            let delivered = self.post.send(&target.way, message, (self.clock)()).await;
+            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
+            self.metrics.notice_messages.of(result).inc();
+            if delivered.well {
+                return;
+            }
+            warn!(target = %target.name, answer = delivered.answer, attempt, "a notice was not taken");
+            if attempt < UNWRITTEN_ATTEMPTS {
+                sleep(UNWRITTEN_WAIT).await;
+            }
+        }
     }
 
     /// Operator's targets that don't take notices, and since when; for health. A tenant's are the tenant's affair.

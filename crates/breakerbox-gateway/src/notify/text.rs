@@ -40,6 +40,15 @@ impl Notice {
                     "What to do: nothing.".into(),
                 ],
             ),
+            News::DatabaseLost { error } => database_lost(error, self),
+            News::DatabaseBack { since } => (
+                "the database takes writes again".into(),
+                vec![
+                    format!("Since: {}. It took none since {since}.", at(self)),
+                    "What happens next: events are accepted and delivered again.".into(),
+                    "What to do: nothing.".into(),
+                ],
+            ),
             News::DeadLetters { count, limit } => dead_letters(tenant, *count, *limit, self),
             News::ReminderStopped(news) => stopped(news, self),
             News::Test {} => (
@@ -229,6 +238,16 @@ fn store_lost(error: &str, notice: &Notice) -> (String, Vec<String>) {
         "What to do: look at the disk or the server of the store, and at GET /readyz. There will be another notice when it answers.".into(),
     ];
     ("the store of circuits does not answer".into(), lines)
+}
+
+fn database_lost(error: &str, notice: &Notice) -> (String, Vec<String>) {
+    let lines = vec![
+        format!("Since: {}.", at(notice)),
+        format!("Why: {error}."),
+        "What happens next: requests that write are refused, and no delivery is begun. What was accepted before is kept. The gateway tries to write every few seconds.".into(),
+        "What to do: look at the disk and the data folder, and at GET /readyz. Another notification follows when writes succeed.".into(),
+    ];
+    ("the database takes no writes".into(), lines)
 }
 
 fn dead_letters(tenant: &str, count: u64, limit: u64, notice: &Notice) -> (String, Vec<String>) {

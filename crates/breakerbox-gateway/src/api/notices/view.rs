@@ -18,6 +18,8 @@ pub(in crate::api) enum KindName {
     DisableWarning,
     StoreLost,
     StoreBack,
+    DatabaseLost,
+    DatabaseBack,
     DeadLetters,
     ReminderStopped,
 }
@@ -31,6 +33,8 @@ impl From<KindName> for Kind {
             KindName::DisableWarning => Self::DisableWarning,
             KindName::StoreLost => Self::StoreLost,
             KindName::StoreBack => Self::StoreBack,
+            KindName::DatabaseLost => Self::DatabaseLost,
+            KindName::DatabaseBack => Self::DatabaseBack,
             KindName::DeadLetters => Self::DeadLetters,
             KindName::ReminderStopped => Self::ReminderStopped,
         }
@@ -45,6 +49,8 @@ impl From<Kind> for KindName {
             Kind::DisableWarning => Self::DisableWarning,
             Kind::StoreLost => Self::StoreLost,
             Kind::StoreBack => Self::StoreBack,
+            Kind::DatabaseLost => Self::DatabaseLost,
+            Kind::DatabaseBack => Self::DatabaseBack,
             Kind::DeadLetters => Self::DeadLetters,
             Kind::ReminderStopped => Self::ReminderStopped,
             // A test is never kept, so it is never shown.

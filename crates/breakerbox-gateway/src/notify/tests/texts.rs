@@ -218,6 +218,25 @@ fn the_store_dead_letters_and_reminders() {
         ],
     );
     says(
+        &Notice::database_lost("the disk is full", at(0)),
+        "the gateway: the database takes no writes",
+        &[
+            "Since: 2026-01-31T12:00:00.000Z.",
+            "Why: the disk is full.",
+            "What happens next: requests that write are refused, and no delivery is begun. What was accepted before is kept. The gateway tries to write every few seconds.",
+            "What to do: look at the disk and the data folder, and at GET /readyz. Another notification follows when writes succeed.",
+        ],
+    );
+    says(
+        &Notice::database_back(at(0), at(60)),
+        "the gateway: the database takes writes again",
+        &[
+            "Since: 2026-01-31T12:01:00.000Z. It took none since 2026-01-31T12:00:00.000Z.",
+            "What happens next: events are accepted and delivered again.",
+            "What to do: nothing.",
+        ],
+    );
+    says(
         &Notice::dead_letters(acme(), 123, 100, at(0)),
         "acme: 123 deliveries failed for good within an hour",
         &[

@@ -32,7 +32,7 @@ async fn targets_are_made_kept_changed_and_taken_away() {
         (&shown["notices"][0]["to"], &shown["notices"][1]["on"], &shown["notices"][2]["to"]),
         (&json!("https://hooks.example.com/..."), &json!(["trip", "recovery"]), &json!("ops@example.com"))
     );
-    assert_eq!(shown["notices"][0]["on"].as_array().unwrap().len(), 8, "all kinds");
+    assert_eq!(shown["notices"][0]["on"].as_array().unwrap().len(), 10, "all kinds");
     let secrets = site.get("/v1/tenants/acme/notices/secrets", &key).await.expect(200).json();
     assert_eq!(secrets, json!({ "secrets": [{ "target": ids[0], "secret": secret }] }));
 

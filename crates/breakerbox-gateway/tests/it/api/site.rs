@@ -157,7 +157,7 @@ impl Site {
             queue: Arc::clone(&queue),
             refusal: Mutex::default(),
             batches: Mutex::default(),
-            health: Mutex::new(HealthReport { ready: true, degraded: Vec::new() }),
+            health: Mutex::new(HealthReport { alive: true, ready: true, degraded: Vec::new() }),
             tested: Mutex::default(),
         });
         let metrics = Arc::new(Metrics::new());

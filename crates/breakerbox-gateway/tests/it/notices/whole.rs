@@ -21,19 +21,19 @@ const LONG: Duration = Duration::from_secs(60);
 type Kept = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
 /// A gateway in this process, and a receiver of everything.
-struct Site {
-    runtime: Runtime,
-    gateway: Option<Gateway>,
-    config: Config,
+pub(super) struct Site {
+    pub(super) runtime: Runtime,
+    pub(super) gateway: Option<Gateway>,
+    pub(super) config: Config,
     key: String,
-    receiver: Receiver,
+    pub(super) receiver: Receiver,
     kept: Kept,
     _folder: tempfile::TempDir,
 }
 
 impl Site {
     /// The operator is told at `/operator`, unless `change` says otherwise.
-    fn start(change: impl FnOnce(&mut Config)) -> Self {
+    pub(super) fn start(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::default();
         let keeps = Arc::clone(&kept);
@@ -51,7 +51,7 @@ impl Site {
         Self { runtime, gateway: Some(gateway), config, key, receiver, kept, _folder: folder }
     }
 
-    fn api(&self) -> Api {
+    pub(super) fn api(&self) -> Api {
         Api::new(self.gateway.as_ref().unwrap().address(), &self.key)
     }
 
@@ -65,7 +65,7 @@ impl Site {
     }
 
     /// The kinds of notices that came to a path, digests taken apart.
-    fn told(&self, path: &str) -> Vec<String> {
+    pub(super) fn told(&self, path: &str) -> Vec<String> {
         let kept = self.kept.lock().unwrap();
         let mut kinds = Vec::new();
         for body in kept.get(path).into_iter().flatten() {
@@ -84,7 +84,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub(super) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let give_up_at = Instant::now() + LONG;
         while !is_so() {
             assert!(Instant::now() < give_up_at, "{what}: {:?}", self.kept.lock().unwrap());

@@ -1,0 +1,206 @@
+//! Whether the database takes writes, judged by a small write every few seconds. If it takes none, the gateway is not ready, and
+//! the operator is notified. A notification that can't be written is sent from memory.
+//!
+//! What the outcomes mean is decided by [`WriteHealth`], which is pure; [`WriteWatcher`] makes the writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{error, info, warn};
+
+use super::health::Report;
+use crate::notify::{Notice, Notifier};
+use crate::objects::Moment;
+use crate::queue::QueueError;
+use crate::queue::records::Notices;
+use crate::queue::sqlite::Database;
+
+/// How often a write is made. Each costs one sync of the disk if nothing else is written.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// A write that takes longer counts as failed, until it has ended.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The operator is notified once writes have failed for so long, so that a blip sends no notification.
+const NOTIFY_AFTER: Duration = Duration::from_secs(10);
+
+/// At most one notification in this time.
+const NOTIFY_EVERY: Duration = Duration::from_secs(300);
+
+/// What the outcomes of writes say. Pure: time is an argument.
+#[derive(Debug, Default)]
+pub(super) struct WriteHealth {
+    /// Since when writes fail, and whether the operator was notified of that.
+    failing: Option<(Timestamp, bool)>,
+    notified_at: Option<Timestamp>,
+}
+
+/// What follows from an outcome.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Follows {
+    /// Nothing.
+    Nothing,
+    /// The database takes no writes: send this now, from memory.
+    SendUnwritten(Notice),
+    /// It takes writes again: write this, and have it sent.
+    Write(Notice),
+}
+
+impl WriteHealth {
+    /// A write succeeded, or failed for this reason.
+    pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> Follows {
+        let Err(error) = outcome else {
+            return match self.failing.take() {
+                Some((since, true)) => Follows::Write(Notice::database_back(since, now)),
+                _ => Follows::Nothing,
+            };
+        };
+        let (since, notified) = self.failing.get_or_insert((now, false));
+        let is_due = !*notified && now.since(*since) >= NOTIFY_AFTER;
+        if !is_due || self.notified_at.is_some_and(|at| now.since(at) < NOTIFY_EVERY) {
+            return Follows::Nothing;
+        }
+        *notified = true;
+        self.notified_at = Some(now);
+        Follows::SendUnwritten(Notice::database_lost(error, *since))
+    }
+
+    /// Since when writes fail.
+    pub(super) fn failing_since(&self) -> Option<Timestamp> {
+        self.failing.map(|(since, _)| since)
+    }
+}
+
+/// Makes the writes.
+pub(super) struct WriteWatcher {
+    pub(super) database: Database,
+    pub(super) records: Arc<dyn Notices>,
+    pub(super) notifier: Arc<Notifier>,
+    pub(super) report: Arc<Report>,
+}
+
+impl WriteWatcher {
+    /// Until the task is dropped.
+    pub(super) async fn run(self) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut health = WriteHealth::default();
+        loop {
+            ticks.tick().await;
+            let mut write = std::pin::pin!(self.database.check_write());
+            // One write at a time: one that hangs is waited for, and no other is begun.
+            loop {
+                match timeout(LIMIT, &mut write).await {
+                    Ok(ended) => {
+                        let is_dead = matches!(ended, Err(QueueError::Closed));
+                        self.observed(&mut health, &ended.map_err(|error| with_source(&error)), is_dead)
+                            .await;
+                        break;
+                    }
+                    Err(_) => {
+                        let late = Err(format!("no write has ended within {LIMIT:?}"));
+                        self.observed(&mut health, &late, false).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn observed(&self, health: &mut WriteHealth, outcome: &Result<(), String>, is_dead: bool) {
+        let was_failing = health.failing_since().is_some();
+        let follows = health.observe(outcome, self.database.now());
+        let reason = outcome.as_ref().err().zip(health.failing_since());
+        match (was_failing, &reason) {
+            (false, Some((error, _))) => error!(%error, "the database takes no writes; not ready"),
+            (true, None) => info!("the database takes writes again"),
+            _ => {}
+        }
+        let reason = reason
+            .map(|(error, since)| format!("database: takes no writes since {}: {error}", Moment(since)));
+        self.report.writes_fail(reason, is_dead);
+        match follows {
+            Follows::Nothing => {}
+            Follows::SendUnwritten(notice) => {
+                let notifier = Arc::clone(&self.notifier);
+                tokio::spawn(async move { notifier.send_unwritten(&notice).await });
+            }
+            Follows::Write(notice) => {
+                if let Err(error) = self.records.tell(notice).await {
+                    warn!(%error, "the operator can't be notified that the database takes writes again");
+                }
+            }
+        }
+    }
+}
+
+fn with_source(error: &QueueError) -> String {
+    match error {
+        QueueError::Database(source) => format!("{error}: {source}"),
+        QueueError::Closed => "the writer has ended; restart the gateway".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis((1_000_000 + seconds) * 1_000)
+    }
+
+    #[test]
+    fn the_operator_is_notified_once_for_an_outage_that_lasts() {
+        let mut health = WriteHealth::default();
+        let failed = Err("the disk is full".to_owned());
+        assert_eq!(health.observe(&Ok(()), at(0)), Follows::Nothing);
+        assert_eq!(health.observe(&failed, at(5)), Follows::Nothing, "it may be a blip");
+        assert_eq!(health.failing_since(), Some(at(5)));
+        assert_eq!(health.observe(&failed, at(10)), Follows::Nothing);
+        let lost = Notice::database_lost("the disk is full", at(5));
+        assert_eq!(health.observe(&failed, at(15)), Follows::SendUnwritten(lost));
+        assert_eq!(health.observe(&failed, at(600)), Follows::Nothing, "once");
+        let back = Notice::database_back(at(5), at(605));
+        assert_eq!(health.observe(&Ok(()), at(605)), Follows::Write(back));
+        assert_eq!(health.failing_since(), None);
+        assert_eq!(health.observe(&Ok(()), at(610)), Follows::Nothing);
+    }
+
+    #[test]
+    fn a_blip_and_an_outage_soon_after_another_send_nothing() {
+        let mut health = WriteHealth::default();
+        let failed = Err("it fails".to_owned());
+        assert_eq!(health.observe(&failed, at(0)), Follows::Nothing);
+        assert_eq!(health.observe(&Ok(()), at(5)), Follows::Nothing, "a blip");
+        assert_eq!(health.observe(&failed, at(10)), Follows::Nothing);
+        assert!(matches!(health.observe(&failed, at(20)), Follows::SendUnwritten(_)));
+        assert!(matches!(health.observe(&Ok(()), at(25)), Follows::Write(_)));
+        assert_eq!(health.observe(&failed, at(30)), Follows::Nothing);
+        assert_eq!(health.observe(&failed, at(60)), Follows::Nothing, "one in five minutes");
+        assert_eq!(health.observe(&Ok(()), at(65)), Follows::Nothing, "as its beginning was not");
+        assert_eq!(health.observe(&failed, at(400)), Follows::Nothing);
+        assert!(matches!(health.observe(&failed, at(410)), Follows::SendUnwritten(_)));
+    }
+
+    #[tokio::test]
+    async fn a_dead_writer_is_neither_ready_nor_alive() {
+        use crate::api::Health;
+        let folder = tempfile::tempdir().expect("there is room");
+        let options = crate::queue::sqlite::Options::default();
+        let database = Database::open(folder.path(), options).expect("it opens");
+        database.check_write().await.expect("it takes writes");
+        database.clone().close().await;
+        let error = database.check_write().await.expect_err("there is no writer");
+        assert!(matches!(error, QueueError::Closed));
+        let report = Report::default();
+        assert!(report.report().ready);
+        report.writes_fail(Some(with_source(&error)), true);
+        let seen = report.report();
+        assert!(!seen.ready && !seen.alive, "{seen:?}");
+        assert!(seen.degraded[0].contains("restart the gateway"), "{seen:?}");
+        report.stopping();
+        assert!(report.report().alive, "a gateway that stops closes its database by itself");
+    }
+}
