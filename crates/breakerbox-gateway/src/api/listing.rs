@@ -93,6 +93,7 @@ impl From<RecordsError> for Problem {
             RecordsError::InUse(_) | RecordsError::State { .. } | RecordsError::ReminderState { .. } => {
                 Self::new(Code::WrongState, error.to_string())
             }
+            RecordsError::Unreadable { .. } => Self::new(Code::Internal, error.to_string()),
             RecordsError::BacklogFull { .. } => Self::new(Code::BacklogFull, error.to_string()),
             RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),

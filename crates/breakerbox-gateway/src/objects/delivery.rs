@@ -148,6 +148,8 @@ pub enum FailReason {
     Gone,
     /// It waited for too long.
     Expired,
+    /// The stored delivery can't be read.
+    Unreadable,
 }
 
 /// One request of a delivery.

@@ -43,6 +43,8 @@ pub enum StopReason {
     Gone,
     /// A run failed, and all its retries, or it came too late.
     Failed,
+    /// The stored reminder can't be read, so it can't run.
+    Unreadable,
 }
 
 /// How a run has ended.
@@ -230,7 +232,7 @@ impl Standing {
 
 impl StopReason {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Rejected, Self::Gone, Self::Failed];
+    pub const ALL: [Self; 4] = [Self::Rejected, Self::Gone, Self::Failed, Self::Unreadable];
 
     /// Its name, in the API, the database and metrics.
     #[must_use]
@@ -239,6 +241,7 @@ impl StopReason {
             Self::Rejected => "rejected",
             Self::Gone => "gone",
             Self::Failed => "failed",
+            Self::Unreadable => "unreadable",
         }
     }
 
@@ -249,6 +252,7 @@ impl StopReason {
             Self::Rejected => "the receiver refused the callback, so it is not called again",
             Self::Gone => "the receiver said that it is gone for good",
             Self::Failed => "a run failed, and its retries too, or it could not be sent in time",
+            Self::Unreadable => "the stored reminder can't be read; create it again",
         }
     }
 }
@@ -310,5 +314,5 @@ macro_rules! named {
 named! {
     CatchUp: "all or latest";
     WhenFailed: "stop or next_run";
-    StopReason: "rejected, gone or failed";
+    StopReason: "rejected, gone, failed or unreadable";
 }

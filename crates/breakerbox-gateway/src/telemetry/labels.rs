@@ -80,6 +80,8 @@ labels! {
         Gone "gone",
         /// Failed: it waited for too long.
         Expired "expired",
+        /// Failed: the stored delivery can't be read.
+        Unreadable "unreadable",
         /// Its endpoint was deleted, or its owner said so.
         Cancelled "cancelled",
     }
@@ -289,6 +291,7 @@ impl From<FailReason> for Outcome {
             FailReason::Exhausted => Self::Exhausted,
             FailReason::Gone => Self::Gone,
             FailReason::Expired => Self::Expired,
+            FailReason::Unreadable => Self::Unreadable,
         }
     }
 }

@@ -27,6 +27,14 @@ const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(1);
 /// How long to wait when something failed.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
+/// When to look at reminders again.
+struct Next {
+    /// The earliest that is to be looked at; none: there is none.
+    at: Option<Timestamp>,
+    /// It is due already, and was left alone.
+    is_due: bool,
+}
+
 /// Fires reminders.
 pub struct Scheduler {
     calendar: Arc<dyn Calendar>,
@@ -57,7 +65,9 @@ impl Scheduler {
             // Before looking: what happens meanwhile is not missed.
             let rung = self.bell.notified();
             match self.look().await {
-                Ok(next) => self.wait(next, rung).await,
+                Ok(Next { at, is_due: false }) => self.wait(at, rung).await,
+                // What is due was not to be had: the gateway stops. Looking again at once would only burn time.
+                Ok(Next { is_due: true, .. }) => _ = timeout(AFTER_A_FAULT, rung).await,
                 Err(error) => {
                     warn!(%error, "can't look at reminders; trying again");
                     sleep(AFTER_A_FAULT).await;
@@ -83,13 +93,14 @@ impl Scheduler {
     }
 
     /// Deals with everything that is to be looked at now. Answers when to look again.
-    async fn look(&self) -> Result<Option<Timestamp>, StepError> {
+    async fn look(&self) -> Result<Next, StepError> {
         loop {
             let began = Instant::now();
             let now = (self.wall)();
             let looked = self.calendar.to_look_at(now, PIECE).await?;
             if looked.is_empty() || self.dispatch.is_stopping() {
-                return Ok(self.calendar.next_look().await?);
+                let at = self.calendar.next_look().await?;
+                return Ok(Next { at, is_due: at.is_some_and(|at| at <= now) });
             }
             let decided: Vec<Decided> = looked.iter().map(|looked| self.decide(looked, now)).collect();
             self.take_steps(decided, now).await?;

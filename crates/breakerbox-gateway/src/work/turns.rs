@@ -13,7 +13,7 @@ use super::destination::Destination;
 use super::dispatch::Dispatch;
 use super::gates::{self, Pass, Refused, Said};
 use crate::delivery::lanes::{Sleep, Turn};
-use crate::objects::{LaneId, Priority};
+use crate::objects::{FailReason, LaneId, Priority};
 use crate::queue::{Claim, Claimed, Leased, QueueError};
 
 /// How many turns go into one claim at the most, so that a commit stays short.
@@ -191,6 +191,8 @@ impl Dispatch {
     ) {
         let now = self.now();
         let next_due = claimed.last().map_or([None; 4], |claimed| claimed.next_due);
+        let unreadable = claimed.iter().map(|claimed| claimed.unreadable).sum();
+        self.metrics.deliveries.of(FailReason::Unreadable).inc_by(unreadable);
         let deliveries: Vec<Leased> = claimed.into_iter().flat_map(|claimed| claimed.deliveries).collect();
         let mut found = [0; 4];
         deliveries.iter().for_each(|leased| found[leased.priority.index()] += 1);

@@ -39,7 +39,7 @@ pub(in crate::api) struct DeliveryView {
     #[schema(value_type = StateNameView, inline)]
     pub(in crate::api) state: &'static str,
     /// Why it failed: `rejected` (that payload is refused), `exhausted` (no attempts are left), `gone` (the endpoint answered
-    /// 410) or `expired`.
+    /// 410), `expired` or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
     /// Whether it waits behind something that does not let it through: a circuit, or a switch that is off.
@@ -82,6 +82,7 @@ pub(in crate::api) enum FailReasonView {
     Exhausted,
     Gone,
     Expired,
+    Unreadable,
 }
 
 impl DeliveryView {
@@ -118,6 +119,7 @@ const fn reason_name(reason: FailReason) -> &'static str {
         FailReason::Exhausted => "exhausted",
         FailReason::Gone => "gone",
         FailReason::Expired => "expired",
+        FailReason::Unreadable => "unreadable",
     }
 }
 

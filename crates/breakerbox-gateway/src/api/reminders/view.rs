@@ -57,7 +57,8 @@ pub(super) struct ReminderView {
     /// What has become of it.
     #[schema(value_type = ReminderStateView, inline)]
     state: &'static str,
-    /// Why it stopped: `rejected` (the receiver answered 400), `gone` (410) or `failed` (no retries are left, or it expired).
+    /// Why it stopped: `rejected` (the receiver answered 400), `gone` (410), `failed` (no retries are left, or it expired)
+    /// or `unreadable` (the stored reminder can't be read).
     #[schema(value_type = Option<StopReasonView>, inline)]
     stopped_because: Option<&'static str>,
     /// Runs that were fired.
@@ -115,6 +116,7 @@ enum StopReasonView {
     Rejected,
     Gone,
     Failed,
+    Unreadable,
 }
 
 /// What a reminder's view depends on besides it.

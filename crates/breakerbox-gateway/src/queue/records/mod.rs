@@ -79,6 +79,14 @@ pub enum RecordsError {
         /// Its name.
         name: String,
     },
+    /// What is stored of it can't be read.
+    #[error("the stored {what} {name} can't be read: a newer version wrote it, or the file is damaged")]
+    Unreadable {
+        /// What, in a word.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// Somebody else was faster.
     #[error("the {what} {name} was changed by somebody else; read it again")]
     Changed {

@@ -10,12 +10,14 @@ use breakerbox_core::{Epoch, Timestamp};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::columns::{LEASED, content_type_of, id, level, micros, number, parsed, priority, time};
+use super::columns::{
+    LEASED, content_type_of, id, is_unreadable, level, micros, number, parsed, priority, time,
+};
 use super::job::Command;
 use super::lanes;
 use super::ledger::Held;
 use super::reminders::kept::Kept;
-use super::settle::give_up_expired;
+use super::settle::{give_up_expired, give_up_unreadable};
 use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
@@ -70,13 +72,14 @@ fn claim_one(writing: &mut Writing<'_>, claim: Claim) -> rusqlite::Result<Claime
     let (Claim::Due { lane, .. } | Claim::Probe { lane, .. }) = claim;
     let lane = lane.number();
     if writing.ledger.is_closed(lane) {
-        return Ok(Claimed { deliveries: Vec::new(), next_due: [None; 4] });
+        return Ok(Claimed::default());
     }
-    let deliveries = match claim {
+    let mut claimed = match claim {
         Claim::Due { priority, limit, lease, .. } => due(writing, lane, level(priority), limit, lease)?,
         Claim::Probe { outage, lease, .. } => probe(writing, lane, outage, lease)?,
     };
-    Ok(Claimed { deliveries, next_due: lanes::next_due(writing.connection, lane)? })
+    claimed.next_due = lanes::next_due(writing.connection, lane)?;
+    Ok(claimed)
 }
 
 fn due(
@@ -85,11 +88,11 @@ fn due(
     level: i64,
     limit: u32,
     lease: Duration,
-) -> rusqlite::Result<Vec<Leased>> {
+) -> rusqlite::Result<Claimed> {
     let now = writing.now;
-    let mut leased = Vec::new();
+    let mut claimed = Claimed::default();
     for _ in 0..ROUNDS {
-        let wanted = limit as usize - leased.len();
+        let wanted = limit as usize - claimed.deliveries.len();
         let mut statement = writing.connection.prepare_cached(DUE)?;
         let found = statement
             .query_map(params![lane, level, micros(now), number(wanted as u64)], |row| {
@@ -101,14 +104,24 @@ fn due(
             if has_expired(expires_at, now) {
                 give_up_expired(writing, delivery)?;
             } else {
-                leased.extend(take(writing, delivery, lease, None)?);
+                claimed.add(take(writing, delivery, lease, None)?);
             }
         }
-        if is_last || leased.len() >= limit as usize {
+        if is_last || claimed.deliveries.len() >= limit as usize {
             break;
         }
     }
-    Ok(leased)
+    Ok(claimed)
+}
+
+impl Claimed {
+    /// A delivery that was leased; or one that can't be read.
+    fn add(&mut self, taken: Option<Leased>) {
+        match taken {
+            Some(leased) => self.deliveries.push(leased),
+            None => self.unreadable += 1,
+        }
+    }
 }
 
 /// What can be probed with.
@@ -124,29 +137,23 @@ impl Candidate {
     }
 }
 
-fn probe(
-    writing: &mut Writing<'_>,
-    lane: i64,
-    outage: Epoch,
-    lease: Duration,
-) -> rusqlite::Result<Vec<Leased>> {
+fn probe(writing: &mut Writing<'_>, lane: i64, outage: Epoch, lease: Duration) -> rusqlite::Result<Claimed> {
     let now = writing.now;
+    let mut claimed = Claimed::default();
     let mut looked = 0;
     while let Some(found) = candidate(writing.connection, lane, outage, now)? {
         if has_expired(found.expires_at, now) {
             give_up_expired(writing, found.delivery)?;
-            looked += 1;
-            if looked > 16 * ROUNDS {
-                break;
-            }
-            continue;
+        } else {
+            let due_at = time(found.due_at);
+            claimed.add(take(writing, found.delivery, lease, (due_at > now).then_some(due_at))?);
         }
-        let due_at = time(found.due_at);
-        return Ok(take(writing, found.delivery, lease, (due_at > now).then_some(due_at))?
-            .into_iter()
-            .collect());
+        looked += 1;
+        if !claimed.deliveries.is_empty() || looked > 16 * ROUNDS {
+            break;
+        }
     }
-    Ok(Vec::new())
+    Ok(claimed)
 }
 
 /// In this order: due and without a failed probe in this outage; later, and without one; whatever is due first.
@@ -189,12 +196,13 @@ fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
     // Once it was sent, it stands for what it stood for then.
     let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
-    let latest_of = schedule.map(|text| Kept::read(14, text)).transpose()?;
+    // A schedule that can't be read stops its reminder; the run goes on, for the time that it was fired for.
+    let latest_of = schedule.and_then(|text| Kept::read(14, text).ok());
     let latest_of = latest_of.map(|kept| Arc::new(kept.schedule));
     Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }
 
-/// Leases one delivery.
+/// Leases one delivery. None: it can't be read, and was given up.
 fn take(
     writing: &mut Writing<'_>,
     delivery: i64,
@@ -237,10 +245,18 @@ fn take(
                 expires_at: row.get::<_, Option<i64>>(6)?.map(time),
             })
         })
-        .optional()?;
-    let Some(mut leased) = leased else {
-        tracing::error!(delivery, "a delivery has no event; it is left alone");
-        return Ok(None);
+        .optional();
+    let mut leased = match leased {
+        Ok(Some(leased)) => leased,
+        Ok(None) => {
+            give_up_unreadable(writing, delivery, "its event or its payload is missing")?;
+            return Ok(None);
+        }
+        Err(error) if is_unreadable(&error) => {
+            give_up_unreadable(writing, delivery, &error.to_string())?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
     };
     connection
         .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?

@@ -52,6 +52,7 @@ pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryS
             Some(0) => FailReason::Rejected,
             Some(2) => FailReason::Gone,
             Some(3) => FailReason::Expired,
+            Some(4) => FailReason::Unreadable,
             _ => FailReason::Exhausted,
         }),
         _ => DeliveryState::Cancelled,
@@ -66,6 +67,7 @@ pub(crate) const fn reason(reason: FailReason) -> i64 {
         FailReason::Exhausted => 1,
         FailReason::Gone => 2,
         FailReason::Expired => 3,
+        FailReason::Unreadable => 4,
     }
 }
 
@@ -111,6 +113,17 @@ where
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
+/// Whether an error is about the values of one row: the row can't be read, and the database is well.
+pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
+}
+
 /// An id, as it was kept.
 pub(crate) fn id(number: i64) -> Id {
     Id::from_number(number).unwrap_or_else(|| Id::first_at(Timestamp::ZERO))
@@ -122,7 +135,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_back() {
-        for wanted in [FailReason::Rejected, FailReason::Exhausted, FailReason::Gone, FailReason::Expired] {
+        for wanted in [
+            FailReason::Rejected,
+            FailReason::Exhausted,
+            FailReason::Gone,
+            FailReason::Expired,
+            FailReason::Unreadable,
+        ] {
             assert_eq!(state(FAILED, Some(reason(wanted)), 1), DeliveryState::Failed(wanted));
         }
         for wanted in Priority::ALL {

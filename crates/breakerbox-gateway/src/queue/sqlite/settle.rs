@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, micros, number, reason, whole};
+use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, id, micros, number, reason, whole};
 use super::job::Command;
 use super::ledger::Held;
 use super::reminders::runs;
@@ -97,6 +97,17 @@ pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusql
     stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired))
 }
 
+/// Gives up a waiting delivery whose row, event or payload can't be read: it would be due for ever, and in the way of others.
+pub(super) fn give_up_unreadable(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    error: &str,
+) -> rusqlite::Result<()> {
+    let id = DeliveryId(id(delivery));
+    tracing::error!(delivery = %id, error, "a delivery can't be read; it has failed");
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable))
+}
+
 /// Ends a waiting delivery without an attempt.
 pub(super) fn stop_waiting(
     writing: &mut Writing<'_>,
@@ -107,8 +118,8 @@ pub(super) fn stop_waiting(
     let (tenant, lane, size, reminder) = writing
         .connection
         .prepare_cached(
-            "SELECT d.tenant, d.lane, e.size, e.reminder FROM deliveries d JOIN events e ON e.id = d.event
-             WHERE d.id = ?1",
+            "SELECT d.tenant, d.lane, coalesce(e.size, 0), e.reminder
+             FROM deliveries d LEFT JOIN events e ON e.id = d.event WHERE d.id = ?1",
         )?
         .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     stop(writing, Stopped { delivery, tenant, lane, bytes: whole(size), reminder }, state, why)

@@ -67,6 +67,8 @@ struct Page {
     /// For when each run was scheduled, and when it was fired, by the wall clock.
     fired: Vec<(Timestamp, Timestamp)>,
     looks: u32,
+    /// What is due is not handed out.
+    hides: bool,
 }
 
 #[async_trait]
@@ -78,7 +80,7 @@ impl Calendar for Diary {
     async fn to_look_at(&self, until: Timestamp, _: usize) -> Result<Vec<Looked>, QueueError> {
         let mut page = self.page.lock().unwrap();
         page.looks += 1;
-        let is_due = page.look_at.is_some_and(|at| at <= until);
+        let is_due = !page.hides && page.look_at.is_some_and(|at| at <= until);
         Ok(is_due.then(|| page.looked.clone()).into_iter().collect())
     }
 
@@ -130,7 +132,7 @@ impl Rig {
             asked: None,
             run: OpenRun::None,
         };
-        let page = Mutex::new(Page { looked, look_at, fired: Vec::new(), looks: 0 });
+        let page = Mutex::new(Page { looked, look_at, fired: Vec::new(), looks: 0, hides: false });
         let diary = Arc::new(Diary { wall: wall.clone(), page });
         let clock: WallClock = {
             let wall = wall.clone();
@@ -234,5 +236,18 @@ async fn a_bell_is_enough_to_look() {
     rig.diary.page.lock().unwrap().look_at = Some(Timestamp::ZERO);
     rig.site.directory.reminders_changed();
     tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(rig.fired().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_and_not_to_be_had_is_not_looked_for_all_the_time() {
+    let wall = Wall::new("2026-03-01T12:00:00Z");
+    let rig = Rig::new(wall.clone(), every(10, wall.at + MINUTE), CatchUp::All);
+    rig.diary.page.lock().unwrap().hides = true;
+    tokio::time::sleep(2 * MINUTE).await;
+    let looks = rig.diary.page.lock().unwrap().looks;
+    assert!(looks <= 70, "{looks} looks in a minute");
+    rig.diary.page.lock().unwrap().hides = false;
+    tokio::time::sleep(2 * SECOND).await;
     assert_eq!(rig.fired().len(), 1);
 }

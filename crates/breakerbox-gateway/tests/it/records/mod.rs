@@ -14,6 +14,7 @@ mod resends;
 mod sealed;
 mod tenants;
 mod tombstones;
+mod unreadable;
 mod world;
 
 use world::World;
@@ -101,5 +102,12 @@ mod on_sqlite {
             changes_are_listed_by_time_and_forgotten
             changes_are_found_by_all_that_can_be_said
             a_page_of_changes_looks_at_its_share;
+        unreadable:
+            unreadable_reminders_stop_and_keep_no_other_waiting
+            a_reminder_without_its_payload_stops
+            an_unreadable_delivery_fails_and_keeps_no_other_waiting
+            a_delivery_without_its_event_expires_with_the_others
+            a_parked_run_goes_on_though_its_schedule_is_unreadable
+            an_unreadable_resend_ends_and_keeps_no_other_waiting;
     }
 }

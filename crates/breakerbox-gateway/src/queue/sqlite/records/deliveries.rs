@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::SqliteRecords;
 use super::cursors::{Place, page, place};
 use super::scan::{Order, Scan};
+use super::{SqliteRecords, listed, readable};
 use crate::delivery::Fault;
 use crate::objects::{
     Attempt, Backlog, Delivery, DeliveryId, EndpointId, Event, EventId, Id, NewEvent, ReminderId, RunId,
@@ -104,17 +104,15 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<(u64, Attempt)> {
 #[async_trait]
 impl Deliveries for SqliteRecords {
     async fn event(&self, wanted: EventId) -> Result<Event, RecordsError> {
-        let found = self
-            .database
+        self.database
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
                     "SELECT e.id, t.id, e.kind, p.payload, e.content_type, e.priority, e.not_before, e.expires_at, e.url
                      FROM events e JOIN payloads p ON p.event = e.id JOIN tenants t ON t.row = e.tenant WHERE e.id = ?1",
                 )?;
-                Ok::<_, RecordsError>(statement.query_row([wanted.number()], event).optional()?)
+                readable(statement.query_row([wanted.number()], event).optional(), "event", wanted)
             })
-            .await?;
-        found.ok_or_else(|| RecordsError::missing("event", wanted))
+            .await
     }
 
     async fn deliveries(&self, filter: &DeliveryFilter, of: &PageOf) -> Result<Page<Delivery>, RecordsError> {
@@ -127,8 +125,10 @@ impl Deliveries for SqliteRecords {
                 };
                 let found = scan.run(connection, Order::NewestFirst, after, size, LOOKS)?;
                 let mut items = Vec::with_capacity(found.ids.len());
-                for id in found.ids {
-                    items.extend(show(connection, id)?);
+                for found in found.ids {
+                    let shown = show(connection, found).transpose();
+                    let shown = shown.map(|shown| listed(shown, DELIVERY, DeliveryId(id(found))));
+                    items.extend(shown.transpose()?.flatten());
                 }
                 Ok(Page { items, next: found.stopped_at.map(|at| Cursor(id(at).write())) })
             })
@@ -136,11 +136,9 @@ impl Deliveries for SqliteRecords {
     }
 
     async fn delivery(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
-        let found = self
-            .database
-            .read(move |connection| Ok::<_, RecordsError>(show(connection, wanted.number())?))
-            .await?;
-        found.ok_or_else(|| RecordsError::missing(DELIVERY, wanted))
+        self.database
+            .read(move |connection| readable(show(connection, wanted.number()), DELIVERY, wanted))
+            .await
     }
 
     async fn attempts(&self, wanted: DeliveryId, of: &PageOf) -> Result<Page<Attempt>, RecordsError> {

@@ -7,8 +7,8 @@ use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::SqliteRecords;
 use super::cursors::{Place, page, place};
+use super::{SqliteRecords, listed};
 use crate::objects::{CircuitOwner, PastChange};
 use crate::queue::records::{ChangeFilter, Cursor, Heard, History, Page, PageOf};
 use crate::queue::sqlite::columns::{micros, number, time, whole};
@@ -83,9 +83,9 @@ fn scan(
             page.next = last;
             break;
         }
-        let past = past_change(row)?;
-        let place = (past.change.at.as_micros(), past.change.epoch.0, past.key.to_string());
-        last = Some(Cursor(place.write()));
+        let (key, epoch, at) = (row.get::<_, String>(0)?, whole(row.get(1)?), time(row.get(2)?));
+        last = Some(Cursor((at.as_micros(), epoch, key.clone()).write()));
+        let Some(past) = listed(past_change(row), "change of the circuit", key)? else { continue };
         // A circuit is asked for by its key alone, which may be another's.
         let is_theirs = filter.tenant.as_ref().is_none_or(|tenant| tenant.as_str() == owner(&past.key));
         if is_theirs && filter.to.is_none_or(|to| past.change.to == to) {

@@ -41,6 +41,7 @@ use std::sync::atomic::AtomicI64;
 pub use self::load::LoadError;
 pub use self::reseal::Resealed;
 use super::Database;
+use super::columns::is_unreadable;
 use crate::objects::Revision;
 use crate::queue::{Defaults, Directory, QueueError, RecordsError};
 use crate::secrets::Keyring;
@@ -92,6 +93,36 @@ impl SqliteRecords {
 impl From<rusqlite::Error> for RecordsError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Queue(error.into())
+    }
+}
+
+/// What a query for one row found. A row that can't be read is told apart from a database that fails.
+fn readable<T>(
+    found: rusqlite::Result<Option<T>>,
+    what: &'static str,
+    name: impl ToString,
+) -> Result<T, RecordsError> {
+    match found {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => Err(RecordsError::missing(what, name)),
+        Err(error) if is_unreadable(&error) => {
+            let name = name.to_string();
+            tracing::error!(what, name, %error, "a stored row can't be read");
+            Err(RecordsError::Unreadable { what, name })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A row of a listing. One that can't be read is left out, so that the others are shown.
+fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) -> rusqlite::Result<Option<T>> {
+    match row {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_unreadable(&error) => {
+            tracing::error!(what, id = id.to_string(), %error, "a stored row can't be read; it is left out of a listing");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

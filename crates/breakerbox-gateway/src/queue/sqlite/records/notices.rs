@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::SqliteRecords;
 use super::cursors::place;
+use super::{SqliteRecords, listed, readable};
 use crate::notify::{COUNTED, Headline, Kind, News, Notice};
 use crate::objects::{Id, NoticeId, TenantId};
 use crate::queue::records::{
@@ -109,8 +109,9 @@ fn list(
             return Ok(Page { items, next: last.map(|last: NoticeId| Cursor(last.0.to_string())) });
         }
         looked += 1;
-        let (id, notice) = notice(row)?;
+        let id = NoticeId(id(row.get(0)?));
         last = Some(id);
+        let Some((_, notice)) = listed(notice(row), "notice", id)? else { continue };
         if filter.kind.is_some_and(|kind| notice.kind() != kind) {
             continue;
         }
@@ -148,8 +149,8 @@ impl Notices for SqliteRecords {
                 let found = connection
                     .prepare_cached(&format!("SELECT {COLUMNS} WHERE n.id = ?1"))?
                     .query_row([id.number()], notice)
-                    .optional()?;
-                let (id, notice) = found.ok_or_else(|| RecordsError::missing("notice", id))?;
+                    .optional();
+                let (id, notice) = readable(found, "notice", id)?;
                 Ok(PastNotice { id, notice, sends: sends(connection, id)? })
             })
             .await

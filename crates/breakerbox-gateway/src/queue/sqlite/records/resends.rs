@@ -10,10 +10,10 @@ use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::SqliteRecords;
 use super::cursors::{page, place};
 use super::finished::{Resent, resend};
 use super::scan::{Found, Order, Scan};
+use super::{SqliteRecords, listed, readable};
 use crate::objects::{
     ApiKeyId, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState, StateName,
     TenantId,
@@ -104,11 +104,11 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
 }
 
 fn show(connection: &Connection, wanted: JobId) -> Result<Resend, RecordsError> {
-    connection
+    let found = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND kind = '{KIND}'"))?
         .query_row([wanted.number()], job)
-        .optional()?
-        .ok_or_else(|| RecordsError::missing(JOB, wanted))
+        .optional();
+    readable(found, JOB, wanted)
 }
 
 /// A job whose turn it is, and what it found.
@@ -124,17 +124,25 @@ fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<O
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
          WHERE finished_at IS NULL AND kind = '{KIND}' AND id > ?1 ORDER BY id LIMIT 1"
     ))?;
-    let mut after_this =
-        |after: i64| next.query_row([after], |row| Ok((job(row)?, row.get::<_, Option<i64>>(3)?))).optional();
-    let Some((job, position)) = after_this(after)?.map_or_else(|| after_this(-1), |found| Ok(Some(found)))?
+    let mut after_this = |after: i64| {
+        let found = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(3)?, job(row)));
+        next.query_row([after], found).optional()
+    };
+    let Some((id, position, job)) =
+        after_this(after)?.map_or_else(|| after_this(-1), |found| Ok(Some(found)))?
     else {
         return Ok(None);
     };
-    let found = match Scan::new(&job.filter, connection)? {
-        Some(scan) => scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?,
-        None => Found { ids: Vec::new(), stopped_at: None },
+    let nothing = Found { ids: Vec::new(), stopped_at: None };
+    // One that can't be read ends here: the others must not wait for it.
+    let found = match listed(job, JOB, JobId(self::id(id)))? {
+        None => nothing,
+        Some(job) => match Scan::new(&job.filter, connection)? {
+            Some(scan) => scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?,
+            None => nothing,
+        },
     };
-    Ok(Some(Turn { job: job.id.number(), position, found }))
+    Ok(Some(Turn { job: id, position, found }))
 }
 
 impl SqliteRecords {
@@ -279,8 +287,12 @@ impl Resends for SqliteRecords {
                     "SELECT {COLUMNS} FROM jobs {index}
                      WHERE {condition} AND id < ?2 AND kind = '{KIND}' ORDER BY id DESC LIMIT ?3"
                 ))?;
-                let rows = statement.query_map(params![tenant, before, number(size as u64 + 1)], job)?;
-                Ok(page(rows.collect::<Result<_, _>>()?, size, |resend: &Resend| resend.id.0))
+                let mut rows = statement.query(params![tenant, before, number(size as u64 + 1)])?;
+                let mut found = Vec::new();
+                while let Some(row) = rows.next()? {
+                    found.extend(listed(job(row), JOB, JobId(id(row.get(0)?)))?);
+                }
+                Ok(page(found, size, |resend: &Resend| resend.id.0))
             })
             .await
     }

@@ -92,6 +92,7 @@ pub(in crate::queue::sqlite) const fn reason(reason: StopReason) -> i64 {
         StopReason::Rejected => 0,
         StopReason::Gone => 1,
         StopReason::Failed => 2,
+        StopReason::Unreadable => 3,
     }
 }
 
@@ -103,6 +104,7 @@ fn state(state: i64, reason: Option<i64>) -> ReminderState {
         STOPPED => ReminderState::Stopped(match reason {
             Some(0) => StopReason::Rejected,
             Some(1) => StopReason::Gone,
+            Some(3) => StopReason::Unreadable,
             _ => StopReason::Failed,
         }),
         FINISHED => ReminderState::Finished,

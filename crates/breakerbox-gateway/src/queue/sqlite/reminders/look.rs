@@ -4,8 +4,9 @@ use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::kept::{ACTIVE, Kept, TO_RESUME, TO_RUN_NOW};
+use super::unreadable::Unreadable;
 use crate::objects::{DeliveryState, FailReason, ReminderId};
-use crate::queue::sqlite::columns::{id, micros, number, parsed, state, time};
+use crate::queue::sqlite::columns::{id, is_unreadable, micros, number, parsed, state, time};
 use crate::queue::{Asked, Looked, OpenRun, SeenTurn};
 use crate::reminder::Ended;
 
@@ -16,32 +17,42 @@ pub(in crate::queue::sqlite) const NEXT: &str =
 pub(in crate::queue::sqlite) const UNTIL: &str = "SELECT r.id, t.id, r.turn, r.state, r.settings, r.runs, r.last_at, r.asked, r.open_run,
         d.state, d.reason, d.attempts, (SELECT started_at FROM attempts WHERE delivery = r.open_run AND number = 1)
     FROM reminders r INDEXED BY reminders_to_look_at
-        JOIN tenants t ON t.row = r.tenant LEFT JOIN deliveries d ON d.id = r.open_run
+        LEFT JOIN tenants t ON t.row = r.tenant LEFT JOIN deliveries d ON d.id = r.open_run
     WHERE r.look_at <= ?1 ORDER BY r.look_at LIMIT ?2";
 
 pub(super) fn next(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     connection.prepare_cached(NEXT)?.query_row([], |row| row.get(0).map(time)).optional()
 }
 
+/// Reminders that are due.
+pub(super) struct DueReminders {
+    pub(super) readable: Vec<Looked>,
+    /// Those whose row can't be read: the others must not wait for them.
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
 pub(super) fn until(
     connection: &Connection,
     until: Timestamp,
     limit: usize,
-) -> rusqlite::Result<Vec<Looked>> {
+) -> rusqlite::Result<DueReminders> {
     let mut statement = connection.prepare_cached(UNTIL)?;
     let mut rows = statement.query(params![micros(until), number(limit as u64)])?;
-    let mut found = Vec::new();
+    let mut due = DueReminders { readable: Vec::new(), unreadable: Vec::new() };
     while let Some(row) = rows.next()? {
         match looked(row) {
-            Ok(looked) => found.push(looked),
-            // The others must not wait for it.
-            Err(error) => {
-                let reminder: i64 = row.get(0)?;
-                tracing::error!(reminder = %ReminderId(id(reminder)), %error, "a reminder can't be read");
+            Ok(looked) => due.readable.push(looked),
+            Err(error) if is_unreadable(&error) => {
+                due.unreadable.push(Unreadable {
+                    id: row.get(0)?,
+                    turn: row.get(2)?,
+                    error: error.to_string(),
+                });
             }
+            Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok(due)
 }
 
 fn looked(row: &Row<'_>) -> rusqlite::Result<Looked> {
@@ -75,7 +86,7 @@ fn open_run(row: &Row<'_>) -> rusqlite::Result<OpenRun> {
             DeliveryState::Delivered => Ended::Delivered,
             DeliveryState::Failed(FailReason::Rejected) => Ended::Rejected,
             DeliveryState::Failed(FailReason::Gone) => Ended::Gone,
-            DeliveryState::Failed(FailReason::Exhausted) => Ended::Exhausted,
+            DeliveryState::Failed(FailReason::Exhausted | FailReason::Unreadable) => Ended::Exhausted,
             DeliveryState::Failed(FailReason::Expired) => Ended::Expired,
             DeliveryState::Cancelled => Ended::Cancelled,
             DeliveryState::Pending | DeliveryState::InFlight | DeliveryState::Retrying => {

@@ -8,6 +8,7 @@
 //! | `prune` | forgets those that have ended |
 //! | `runs` | what the end of a run means for its reminder; withdraws one |
 //! | `totals` | how many reminders a tenant has |
+//! | `unreadable` | stops those whose row can't be read |
 //!
 //! What people do to reminders is in [`records`](super::records).
 
@@ -17,11 +18,14 @@ pub(super) mod prune;
 pub(super) mod runs;
 mod steps;
 pub(super) mod totals;
+pub(super) mod unreadable;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use rusqlite::Connection;
 
 use self::steps::TakeSteps;
+use self::unreadable::StopUnreadable;
 use super::line::Urgency;
 use super::queue::SqliteQueue;
 use crate::queue::{Calendar, Decided, Looked, QueueError, StepError, Stepped};
@@ -33,7 +37,21 @@ impl Calendar for SqliteQueue {
     }
 
     async fn to_look_at(&self, until: Timestamp, limit: usize) -> Result<Vec<Looked>, QueueError> {
-        self.database().read(move |connection| Ok(look::until(connection, until, limit)?)).await
+        loop {
+            let look =
+                move |connection: &Connection| Ok::<_, QueueError>(look::until(connection, until, limit)?);
+            let due = self.database().read(look).await?;
+            if due.unreadable.is_empty() {
+                return Ok(due.readable);
+            }
+            let (routes, _, _) = self.shared();
+            let stop = StopUnreadable { reminders: due.unreadable, routes };
+            self.database().ask(stop, Urgency::Urgent).await?;
+            // Behind those that can't be read there may be others that are due.
+            if !due.readable.is_empty() {
+                return Ok(due.readable);
+            }
+        }
     }
 
     async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError> {

@@ -3,12 +3,13 @@
 use breakerbox_core::Timestamp;
 use rusqlite::params;
 
-use super::kept::STOPPED;
+use super::kept::{STOPPED, reason};
 use super::totals;
 use crate::queue::QueueError;
 use crate::queue::sqlite::columns::{micros, number, whole};
 use crate::queue::sqlite::job::Command;
 use crate::queue::sqlite::writer::Writing;
+use crate::reminder::StopReason;
 
 /// Forgets reminders that have ended.
 pub(in crate::queue::sqlite) struct Prune {
@@ -23,19 +24,27 @@ impl Command for Prune {
         let connection = writing.connection;
         let ended = connection
             .prepare_cached(
-                "SELECT id, tenant, size, state FROM reminders INDEXED BY ended_reminders
+                "SELECT id, tenant, size, state = ?3 AND reason <> ?4 FROM reminders INDEXED BY ended_reminders
                  WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2",
             )?
-            .query_map(params![micros(self.before), number(self.limit as u64)], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, whole(row.get(2)?), row.get::<_, i64>(3)?))
-            })?
+            .query_map(
+                params![
+                    micros(self.before),
+                    number(self.limit as u64),
+                    STOPPED,
+                    reason(StopReason::Unreadable)
+                ],
+                |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, whole(row.get(2)?), row.get::<_, bool>(3)?))
+                },
+            )?
             .collect::<Result<Vec<_>, _>>()?;
-        for (reminder, tenant, size, state) in &ended {
+        for (reminder, tenant, size, is_counted) in &ended {
             connection.prepare_cached("DELETE FROM reminders WHERE id = ?1")?.execute([reminder])?;
             connection
                 .prepare_cached("DELETE FROM reminder_payloads WHERE reminder = ?1")?
                 .execute([reminder])?;
-            if *state == STOPPED {
+            if *is_counted {
                 totals::remove(connection, *tenant, *size)?;
             }
         }

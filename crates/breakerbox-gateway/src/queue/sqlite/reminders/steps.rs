@@ -9,6 +9,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::kept::{ACTIVE, FINISHED, Kept, NOTHING_ASKED, STOPPED, reason};
 use super::totals;
+use super::unreadable::{self, Unreadable};
 use crate::notify::Notice;
 use crate::objects::{
     CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
@@ -51,7 +52,8 @@ struct Current {
 /// A reminder's settings as they are kept, and its payload.
 struct Content {
     settings: String,
-    payload: Vec<u8>,
+    /// None: it is missing.
+    payload: Option<Vec<u8>>,
 }
 
 /// What a run needs to be fired.
@@ -76,7 +78,8 @@ impl<'f> Firing<'f> {
         let settings = Kept::read(SETTINGS, &content.settings)?.settings(SETTINGS, None)?;
         let owner = CircuitOwner::of_reminders(tenant.clone());
         let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by())?;
-        let (key, payload) = (key.text().into(), content.payload.into());
+        let payload = content.payload.ok_or("its payload is missing")?;
+        let (key, payload) = (key.text().into(), payload.into());
         Ok(Self { tenant, row: routes.row(), settings, key, payload, run })
     }
 }
@@ -154,7 +157,9 @@ impl TakeSteps {
         stepped: &mut Stepped,
     ) -> Result<bool, QueueError> {
         let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
-        let (Some(routes), Some(content)) = (self.routes.tenant(&tenant), found.content.take()) else {
+        // A tenant of the same name may have come since.
+        let routes = self.routes.tenant(&tenant).filter(|routes| routes.row() == found.tenant);
+        let (Some(routes), Some(content)) = (routes, found.content.take()) else {
             look_again(writing, found, decided, None)?;
             return Ok(false);
         };
@@ -162,8 +167,9 @@ impl TakeSteps {
             Ok(firing) => firing,
             // It was checked when it was written. The others must not wait for it.
             Err(error) => {
-                tracing::error!(reminder = %decided.id, %error, "a reminder can't be read; it is left alone");
-                look_again(writing, found, decided, None)?;
+                let (id, turn, error) = (found.id, decided.turn.0, error.to_string());
+                unreadable::stop(writing, &Unreadable { id, turn, error }, &*self.routes)?;
+                stepped.stopped += 1;
                 return Ok(false);
             }
         };
@@ -280,7 +286,7 @@ fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Cur
     let fires = matches!(decided.act, Act::Step(Step::Fire { .. }));
     let question = if fires {
         "SELECT r.tenant, r.size, r.numbered, r.settings, p.payload
-         FROM reminders r JOIN reminder_payloads p ON p.reminder = r.id WHERE r.id = ?1 AND r.turn = ?2"
+         FROM reminders r LEFT JOIN reminder_payloads p ON p.reminder = r.id WHERE r.id = ?1 AND r.turn = ?2"
     } else {
         "SELECT tenant, size, numbered FROM reminders WHERE id = ?1 AND turn = ?2"
     };
@@ -293,7 +299,7 @@ fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Cur
             id: reminder,
             tenant: row.get(0)?,
             size: whole(row.get(1)?),
-            numbered: row.get(2)?,
+            numbered: u32::try_from(row.get::<_, i64>(2)?).unwrap_or(u32::MAX),
             content: fires.then_some(()).map(content).transpose()?,
         })
     });

@@ -5,8 +5,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::super::cursors::{Place, page};
-use super::super::deliveries;
-use crate::objects::{Reminder, ReminderId, Run, RunId};
+use super::super::{deliveries, listed};
+use super::REMINDER;
+use crate::objects::{DeliveryId, Reminder, ReminderId, Run, RunId};
 use crate::queue::records::{Cursor, Page, ReminderFilter};
 use crate::queue::sqlite::columns::{id, number, time};
 use crate::queue::sqlite::reminders::kept::{COLUMNS, reminder, state_number};
@@ -61,7 +62,7 @@ pub(super) fn list(
             wanted.is_none_or(|wanted| row.get_ref(3).is_ok_and(|found| found.as_str() == Ok(wanted)))
         };
         if is_in_state() && has_name() {
-            items.push(reminder(row)?);
+            items.extend(listed(reminder(row), REMINDER, ReminderId(id(row.get(0)?)))?);
         }
     }
     let next = last.filter(|_| looked == looks).map(|last| Cursor(id(last).write()));
@@ -92,7 +93,10 @@ pub(super) fn runs(
     let rows = page(rows.collect::<Result<Vec<_>, _>>()?, size, |row: &RunRow| id(row.event));
     let mut items = Vec::with_capacity(rows.items.len());
     for row in rows.items {
-        let Some(delivery) = deliveries::show(connection, row.event + 1)? else { continue };
+        let run = DeliveryId(id(row.event + 1));
+        let shown = deliveries::show(connection, run.number()).transpose();
+        let shown = shown.map(|shown| listed(shown, deliveries::DELIVERY, run)).transpose()?;
+        let Some(delivery) = shown.flatten() else { continue };
         items.push(Run {
             id: RunId { reminder: wanted, number: row.run },
             scheduled_at: row.scheduled_at,

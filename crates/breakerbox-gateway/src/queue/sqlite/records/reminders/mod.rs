@@ -20,7 +20,7 @@ use self::create::admit;
 use super::SqliteRecords;
 use super::cursors::place;
 use super::kept::TENANT;
-use super::unchanged;
+use super::{readable, unchanged};
 use crate::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
 use crate::queue::records::{NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders};
 use crate::queue::sqlite::Writing;
@@ -209,7 +209,7 @@ impl Reminders for SqliteRecords {
 }
 
 fn found(connection: &Connection, wanted: ReminderId) -> Result<Reminder, RecordsError> {
-    show(connection, wanted.number())?.ok_or_else(|| RecordsError::missing(REMINDER, wanted))
+    readable(show(connection, wanted.number()), REMINDER, wanted)
 }
 
 fn refused(found: &Reminder, verb: &'static str) -> RecordsError {
