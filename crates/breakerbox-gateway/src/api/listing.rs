@@ -95,6 +95,7 @@ impl From<RecordsError> for Problem {
             }
             RecordsError::Unreadable { .. } => Self::new(Code::Internal, error.to_string()),
             RecordsError::BacklogFull { .. } => Self::new(Code::BacklogFull, error.to_string()),
+            RecordsError::EndpointsFull { .. } => Self::new(Code::EndpointsFull, error.to_string()),
             RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
             RecordsError::OneOf { place, error } => Self::from(*error).within(&format!("reminders[{place}]")),

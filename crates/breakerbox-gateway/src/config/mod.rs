@@ -185,6 +185,8 @@ pub struct Limits {
     pub auth_failures: u32,
     /// How much of one tenant's work may wait.
     pub backlog: Backlog,
+    /// How many endpoints one tenant may have.
+    pub endpoints: u32,
     /// Free disk space below which nothing more is accepted, in bytes.
     pub reserve: u64,
 }
@@ -201,6 +203,7 @@ impl Default for Limits {
             connections: 4_096,
             auth_failures: 30,
             backlog: Backlog::default(),
+            endpoints: 10_000,
             reserve: 512 << 20,
         }
     }

@@ -216,6 +216,12 @@ pub static SETTINGS: &[Setting] = &[
         "How many bytes of payload of one tenant may wait. A tenant may have its own."
     ),
     setting!(
+        "limits.endpoints",
+        limits.endpoints,
+        count(1, 10_000_000),
+        "How many endpoints one tenant may have; more are answered 429."
+    ),
+    setting!(
         "limits.reserve",
         limits.reserve,
         bytes(0, 1024 * TIB),

@@ -44,6 +44,7 @@ pub(super) fn defaults(config: &Config) -> Defaults {
         retry: delivery.retry.clone(),
         expires_after: delivery.expires_after,
         backlog: config.limits.backlog,
+        endpoints: config.limits.endpoints,
         policy: Some(config.policy.said()),
         built_in_policy: Some(config.policy.built_in()),
         notices: config.notify.targets(),

@@ -24,6 +24,8 @@ pub struct Defaults {
     pub expires_after: Option<Duration>,
     /// How much of a tenant's work may wait.
     pub backlog: Backlog,
+    /// How many endpoints a tenant may have.
+    pub endpoints: u32,
     /// What the gateway was told about the policy of all circuits, as JSON with the names of the policy file.
     pub policy: Option<Value>,
     /// What it has of its own where it was told nothing.
@@ -40,6 +42,7 @@ impl Default for Defaults {
             retry: RetrySchedule::default(),
             expires_after: None,
             backlog: Backlog::default(),
+            endpoints: 10_000,
             policy: None,
             built_in_policy: None,
             notices: Arc::default(),

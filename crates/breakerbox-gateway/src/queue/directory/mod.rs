@@ -125,6 +125,12 @@ impl Directory {
         Some(self.household(tenant)?.for_type(kind))
     }
 
+    /// How many endpoints a tenant has.
+    #[must_use]
+    pub fn endpoint_count(&self, tenant: &TenantId) -> usize {
+        self.household(tenant).map_or(0, |household| household.endpoint_count())
+    }
+
     /// The endpoints of a tenant, the oldest first.
     #[must_use]
     pub fn endpoints_of(&self, tenant: &TenantId) -> Vec<Arc<EndpointEntry>> {

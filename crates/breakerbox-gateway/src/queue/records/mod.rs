@@ -121,6 +121,14 @@ pub enum RecordsError {
         /// What was asked, such as `paused`.
         verb: &'static str,
     },
+    /// The tenant has as many endpoints as it may have.
+    #[error("{tenant} has {limit} endpoints, and may not have more; delete some, or raise limits.endpoints")]
+    EndpointsFull {
+        /// Whose.
+        tenant: TenantId,
+        /// How many there may be.
+        limit: u32,
+    },
     /// The tenant has as many reminders as it may have.
     #[error(
         "{tenant} has {count} reminders with {bytes} bytes of payload, and may not have more; cancel some, or raise its limit"
