@@ -44,10 +44,11 @@ impl SqliteRecords {
     pub(super) async fn cancel_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
         self.database
             .write(move |writing| {
-                if writing.cancel(wanted)? {
+                let state = shown(writing, wanted)?.state;
+                if !state.is_finished() && writing.cancel(wanted)? {
                     return shown(writing, wanted);
                 }
-                let state = shown(writing, wanted)?.state.name();
+                let state = state.name();
                 Err(RecordsError::State { id: wanted, state, verb: "cancelled" })
             })
             .await
@@ -81,7 +82,8 @@ pub(super) fn resend(
     priority: Option<Priority>,
 ) -> Result<Resent, RecordsError> {
     let Some(moved) = find(writing, wanted)? else { return Ok(Resent::Missing) };
-    if !moved.state.is_finished() {
+    // What waits in a closed lane is cancelled, and its endpoint is gone.
+    if !moved.state.is_finished() && !writing.ledger.is_closed(moved.lane) {
         return Ok(Resent::Unfinished(moved.state));
     }
     let name = writing.ledger.tenant(writing.connection, moved.tenant)?;

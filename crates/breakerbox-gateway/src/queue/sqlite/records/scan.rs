@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use crate::objects::{EndpointId, Id, StateName};
 use crate::queue::records::DeliveryFilter;
-use crate::queue::sqlite::columns::state;
+use crate::queue::sqlite::columns::{CANCELLED, WAITING, state};
 
 /// In which order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +90,8 @@ impl Scan {
         let mut statement = connection.prepare_cached(&self.question(order))?;
         let values = [Some(from), Some(until), self.tenant.filter(|_| self.state == Some(StateName::Failed))];
         let mut rows = statement.query(params_from_iter(values.into_iter().flatten()))?;
+        let any_closed = connection.prepare_cached("SELECT 1 FROM closed_lanes LIMIT 1")?.exists([])?;
+        let mut is_closed = connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?;
         let mut kind_of = connection.prepare_cached("SELECT kind FROM events WHERE id = ?1")?;
         let mut ids = Vec::new();
         let mut last = None;
@@ -105,10 +107,15 @@ impl Scan {
             {
                 continue;
             }
-            if let Some(wanted) = self.state
-                && state(row.get(4)?, None, row.get(5)?).name() != wanted
-            {
-                continue;
+            if let Some(wanted) = self.state {
+                let kept = row.get(4)?;
+                // What waits in a closed lane is cancelled, though its row may say so a little later.
+                let is_cancelled =
+                    kept == WAITING && any_closed && is_closed.exists([row.get::<_, i64>(3)?])?;
+                let kept = if is_cancelled { CANCELLED } else { kept };
+                if state(kept, None, row.get(5)?).name() != wanted {
+                    continue;
+                }
             }
             if let Some(wanted) = &self.kind {
                 let kind: Option<String> =
