@@ -165,9 +165,11 @@ impl Watcher {
         match waiting {
             Ok(waiting) => {
                 let (count, bytes) = (waiting.backlog.count, waiting.backlog.bytes);
-                let parked = parked.min(count);
+                let fanning_out = waiting.fanning_out.min(count);
+                let parked = parked.min(count - fanning_out);
                 self.metrics.backlog_bytes.set(number(bytes));
-                self.metrics.backlog.of(Waiting::Moving).set(number(count - parked));
+                self.metrics.backlog.of(Waiting::FanningOut).set(number(fanning_out));
+                self.metrics.backlog.of(Waiting::Moving).set(number(count - fanning_out - parked));
                 self.metrics.backlog.of(Waiting::Parked).set(number(parked));
             }
             Err(error) => degraded.push(format!("database: {error}")),

@@ -148,6 +148,10 @@ pub struct Event {
     pub submitted: NewEvent,
     /// When.
     pub accepted_at: Timestamp,
+    /// How many deliveries it has.
+    pub deliveries: u32,
+    /// How many of them are still to be written, because its fan-out is under way.
+    pub fanning_out: u32,
 }
 
 #[cfg(test)]

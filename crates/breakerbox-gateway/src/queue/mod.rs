@@ -12,7 +12,8 @@
 //! | [`sqlite`] | all of it in one file |
 //!
 //! **Durability.** When a method returns `Ok`, what it did survives a power cut. Accepting is one transaction: the events, a
-//! delivery for each endpoint, the idempotency key.
+//! delivery for each endpoint, the idempotency key. Of a large fan-out that transaction writes a bounded part, and a durable
+//! job for the rest.
 //!
 //! **Leases.** A delivery that is claimed belongs to its claimer until the lease has ended and was reclaimed. Whoever settles
 //! shows the lease; if it is not current any more, nothing is changed ([`Settled::Fenced`]). Leases of an earlier start of the
@@ -94,6 +95,13 @@ pub trait Queue: Send + Sync + 'static {
     /// If the database fails.
     async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError>;
 
+    /// Writes deliveries of large fan-outs that were not written when their event was accepted, at most so many and of one
+    /// tenant at a time.
+    ///
+    /// # Errors
+    /// If the database fails; nothing was written.
+    async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError>;
+
     /// Gives up waiting deliveries whose time is over: failed, [`FailReason::Expired`].
     ///
     /// # Errors
@@ -134,6 +142,8 @@ pub struct Accepted {
     pub taken: Vec<Leased>,
     /// What waits now that was not taken: for each lane and priority how much more, and when the earliest of it is due.
     pub woken: Vec<WaitingLane>,
+    /// How many deliveries have no row yet: [`fan_out`](Queue::fan_out) writes them.
+    pub deferred: u64,
 }
 
 /// One event of a batch.

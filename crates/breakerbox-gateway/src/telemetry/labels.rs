@@ -150,6 +150,8 @@ labels! {
         Moving "moving",
         /// In a lane that a gate refuses.
         Parked "parked",
+        /// Accepted, and still to be written to its lane by a large fan-out.
+        FanningOut "fanning_out",
     }
 
     /// Which gate refused a lane.

@@ -72,6 +72,8 @@ pub struct Dispatch {
     /// Circuits of endpoints that were deleted.
     pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
+    /// Notified when an event was accepted whose deliveries are not all written.
+    pub(super) deferred: Notify,
     /// Rung when there is something to decide about a reminder.
     bell: Arc<Notify>,
     pub(super) unsettled: Semaphore,
@@ -113,6 +115,7 @@ impl Dispatch {
             dynamic: Mutex::default(),
             orphans: Mutex::default(),
             woken: Notify::new(),
+            deferred: Notify::new(),
             bell: Arc::default(),
             unsettled: Semaphore::new(settings.max_unsettled),
             stopping: AtomicBool::new(false),

@@ -29,6 +29,9 @@ impl Intake for Arc<Dispatch> {
         if !accepted.repeated {
             self.metrics.events_accepted.inc_by(events);
         }
+        if accepted.deferred > 0 {
+            self.deferred.notify_one();
+        }
         self.fired(std::mem::take(&mut accepted.taken), &accepted.woken);
         Ok(accepted)
     }

@@ -1,11 +1,12 @@
 //! Upkeep: what is done now and then, in bounded pieces. Leases that ended are reclaimed, what waited for too long is given
-//! up, finished work is pruned, resends go on behind live traffic, and lanes are looked for that nobody knows of.
+//! up, finished work is pruned, large fan-outs and resends go on behind live traffic, and lanes are looked for that nobody
+//! knows of.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Attribution, Command, Mode, Status};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
@@ -21,6 +22,13 @@ const LANES: usize = 1_000;
 
 /// A pause between two pieces, so that live traffic comes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
+
+/// How many deliveries of large fan-outs are written at once: about 2 ms.
+const FAN_OUT_PIECE: u32 = 250;
+
+/// The shortest pause between two of those. Each pause is at least as long as the piece before it took, so that fan-outs have
+/// at most half of the writer's time.
+const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
 
 /// How often leases and expiries are looked at.
 const SHORT: Duration = Duration::from_secs(1);
@@ -51,7 +59,7 @@ impl Dispatch {
     /// Keeps house until the task is dropped.
     pub async fn keep_house(self: Arc<Self>, retention: Retention, history: Duration) {
         let (short, long) = (self.clone().often(), self.clone().seldom(retention, history));
-        tokio::join!(short, long, self.resend());
+        tokio::join!(short, long, self.clone().fan_out(), self.resend());
     }
 
     async fn often(self: Arc<Self>) {
@@ -103,6 +111,29 @@ impl Dispatch {
             let known = self.lanes().known();
             self.destinations.tidy(|lane| known.contains(&lane));
             self.breakers.tidy();
+        }
+    }
+
+    /// Writes the deliveries of large fan-outs, piece by piece.
+    async fn fan_out(self: Arc<Self>) {
+        loop {
+            let began = Instant::now();
+            let more = match self.queue.fan_out(FAN_OUT_PIECE).await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    batch.more
+                }
+                Err(error) => {
+                    warn!(%error, "can't write the deliveries of a fan-out; trying again");
+                    false
+                }
+            };
+            if more {
+                sleep(began.elapsed().clamp(FAN_OUT_PAUSE, SHORT)).await;
+            } else {
+                // An accept whose caller went away notifies nobody.
+                let _ = timeout(SHORT, self.deferred.notified()).await;
+            }
         }
     }
 

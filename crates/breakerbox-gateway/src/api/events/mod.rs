@@ -48,7 +48,8 @@ struct AcceptedView {
     /// Its name, and the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
     id: String,
-    /// To how many endpoints it goes.
+    /// How many deliveries it has: to how many endpoints it goes. If those are more than 1,000, the rest is written after this
+    /// answer; the event shows how many are to come.
     deliveries: u32,
 }
 

@@ -43,6 +43,11 @@ pub(super) struct EventView {
     /// When it was accepted.
     #[schema(value_type = String, format = "date-time")]
     accepted_at: Moment,
+    /// How many deliveries it has.
+    deliveries: u32,
+    /// How many of them are not listed yet. Of an event with more than 1,000 deliveries the gateway writes the rest after it has
+    /// answered; 0: all of them are there.
+    fanning_out: u32,
 }
 
 impl From<Event> for EventView {
@@ -63,6 +68,8 @@ impl From<Event> for EventView {
             not_before: submitted.not_before.map(Moment),
             expires_at: submitted.expires_at.map(Moment),
             accepted_at: Moment(event.accepted_at),
+            deliveries: event.deliveries,
+            fanning_out: event.fanning_out,
         }
     }
 }

@@ -48,6 +48,18 @@ impl Household {
         endpoints
     }
 
+    /// Whether it has this endpoint.
+    #[must_use]
+    pub fn has(&self, id: EndpointId) -> bool {
+        self.endpoints.binary_search_by_key(&id, |endpoint| endpoint.id).is_ok()
+    }
+
+    /// How many endpoints it has.
+    #[must_use]
+    pub fn endpoint_count(&self) -> usize {
+        self.endpoints.len()
+    }
+
     /// The same to be changed: itself if nobody else looks at it, else a copy.
     pub(super) fn change(shared: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(shared).is_none() {

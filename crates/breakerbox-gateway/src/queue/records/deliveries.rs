@@ -34,6 +34,8 @@ pub struct Waiting {
     pub backlog: Backlog,
     /// How many tenants have any of it.
     pub tenants: u64,
+    /// How many deliveries of the backlog are still to be written, because a fan-out is under way.
+    pub fanning_out: u64,
 }
 
 /// Events, deliveries and attempts.

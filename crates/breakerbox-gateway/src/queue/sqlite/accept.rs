@@ -1,5 +1,8 @@
 //! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
 //!
+//! A transaction holds a bounded number of deliveries for one tenant. The rest is written by a durable job over the endpoints
+//! matched here ([`fan_out`](super::fan_out)); limits count all of it at once.
+//!
 //! Everything that can be refused is refused before the first row is written. The answer to a repetition comes before the
 //! limits: it writes nothing.
 
@@ -9,8 +12,9 @@ use std::time::Duration;
 use breakerbox_core::{Key, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::columns::id;
+use super::columns::{LEASED, WAITING, id};
 use super::disk::BelowReserve;
+use super::fan_out::{self, Audience, NewFanOut};
 use super::insert::{self, NewDeliveryRow, NewEventRow};
 use super::job::Command;
 use super::lanes::{self, OneWaiting};
@@ -23,8 +27,10 @@ use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased
 
 /// How long an idempotency key is remembered.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
+/// The most deliveries that one accept writes itself.
+pub(super) const WRITTEN_AT_ACCEPT: u32 = 1_000;
 /// About what a delivery takes on the disk, its payload, its attempt and the log included.
-const BYTES_EACH: u64 = 1_024;
+const BYTES_EACH: u32 = 1_024;
 
 /// The lowest id of what is remembered.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
@@ -70,11 +76,11 @@ impl Command for Accept {
                 Err(error) => return Ok(Err(AcceptError::Url(error))),
             }
         }
-        let stops = self.stops(&*tenant, writing.now);
-        if let Err(refused) = admit(writing, &*tenant, &self.batch.events, &stops) {
+        let fan_outs = self.fan_outs(&*tenant);
+        if let Err(refused) = admit(writing, &*tenant, &self.batch.events, &fan_outs) {
             return Ok(Err(refused));
         }
-        Ok(Ok(self.write(writing, &*tenant, &keys, stops)?))
+        Ok(Ok(self.write(writing, &*tenant, &keys, &fan_outs)?))
     }
 
     fn undone(&mut self) {
@@ -90,24 +96,16 @@ impl Command for Accept {
     }
 
     fn bytes(&self) -> usize {
-        self.batch.events.iter().map(|event| event.payload.len()).sum()
+        self.batch.events.iter().map(|event| event.payload.len() + BYTES_EACH as usize).sum()
     }
 }
 
 impl Accept {
-    /// For each event, where it goes. The lane of a dynamic URL is not known yet.
-    fn stops(&self, tenant: &dyn TenantRoutes, now: Timestamp) -> Vec<Vec<Stop>> {
-        let of_event = |event: &NewEvent| {
-            let start = event.not_before.unwrap_or(now).max(now);
-            let expires = |after: Option<Duration>| event.expires_at.or(after.map(|after| start + after));
-            if event.url.is_some() {
-                return vec![Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) }];
-            }
-            let mut stops = Vec::new();
-            tenant.endpoints(&event.kind, &mut |route| {
-                stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
-            });
-            stops
+    /// For each event, how many deliveries it has.
+    fn fan_outs(&self, tenant: &dyn TenantRoutes) -> Vec<u32> {
+        let of_event = |event: &NewEvent| match &event.url {
+            Some(_) => 1,
+            None => u32::try_from(tenant.endpoint_count(&event.kind)).unwrap_or(u32::MAX),
         };
         self.batch.events.iter().map(of_event).collect()
     }
@@ -117,7 +115,7 @@ impl Accept {
         writing: &mut Writing<'_>,
         tenant: &dyn TenantRoutes,
         keys: &[Option<Key>],
-        stops: Vec<Vec<Stop>>,
+        fan_outs: &[u32],
     ) -> Result<Accepted, QueueError> {
         let (connection, now, row) = (writing.connection, writing.now, tenant.row());
         let mut lanes_of_keys = Vec::with_capacity(keys.len());
@@ -127,19 +125,25 @@ impl Accept {
                 None => None,
             });
         }
-        let ids: usize = stops.iter().map(|stops| stops.len() + 1).sum();
-        let first = writing.ledger.next_ids(u32::try_from(ids).unwrap_or(u32::MAX), now).number();
+        let ids = fan_outs.iter().fold(0_u32, |ids, fan_out| ids.saturating_add(*fan_out).saturating_add(1));
+        let first = writing.ledger.next_ids(ids, now).number();
         let mut accepted = Accepted {
-            events: Vec::with_capacity(stops.len()),
+            events: Vec::with_capacity(fan_outs.len()),
             repeated: false,
             taken: Vec::new(),
             woken: Vec::new(),
+            deferred: 0,
         };
         let mut next = first;
-        for (index, stops) in stops.into_iter().enumerate() {
+        let mut room = writing.ledger.room_in_group(row).min(WRITTEN_AT_ACCEPT);
+        for (index, fan_out) in fan_outs.iter().copied().enumerate() {
             let event = &self.batch.events[index];
             let event_id = next;
-            let fan_out = u32::try_from(stops.len()).unwrap_or(u32::MAX);
+            // What goes to one URL is one row, which is no less than a job would be.
+            let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
+            room = room.saturating_sub(written);
+            writing.ledger.wrote_in_group(row, written);
+            let (stops, audience) = stops(tenant, event, written, fan_out, now);
             let size = event.payload.len() as u64;
             let new = NewEventRow {
                 id: event_id,
@@ -172,10 +176,11 @@ impl Accept {
                     event: event_id,
                     tenant: row,
                     lane: lane.number(),
-                    is_leased: lease.is_some(),
+                    state: if lease.is_some() { LEASED } else { WAITING },
                     priority: event.priority,
                     due_at,
                     expires_at: stop.expires_at,
+                    finished_at: None,
                 };
                 insert::delivery(connection, new)?;
                 writing.ledger.begun(row, lane.number(), size);
@@ -211,7 +216,13 @@ impl Accept {
                     expires_at: stop.expires_at,
                 });
             }
-            next += 1;
+            let rest = fan_out - written;
+            if rest > 0 {
+                let new = NewFanOut { tenant: row, event: event_id, audience, written, rest, size, due_at };
+                fan_out::defer(writing, new)?;
+                accepted.deferred += u64::from(rest);
+            }
+            next = event_id + i64::from(fan_out) + 1;
             accepted.events.push(AcceptedEvent { id: EventId(id(event_id)), deliveries: fan_out });
         }
         if let Some(key) = &self.batch.idempotency {
@@ -221,17 +232,46 @@ impl Accept {
     }
 }
 
+/// Where the first `written` deliveries of an event go; and all of them as an audience, if there are more. The lane of a dynamic
+/// URL is not known yet.
+fn stops(
+    tenant: &dyn TenantRoutes,
+    event: &NewEvent,
+    written: u32,
+    fan_out: u32,
+    now: Timestamp,
+) -> (Vec<Stop>, Audience) {
+    let start = event.not_before.unwrap_or(now).max(now);
+    let expires = |after: Option<Duration>| event.expires_at.or(after.map(|after| start + after));
+    let has_rest = written < fan_out;
+    let mut audience = Audience::with_room_for(if has_rest { fan_out } else { 0 });
+    if event.url.is_some() {
+        let stop = Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) };
+        return (vec![stop], audience);
+    }
+    let mut stops = Vec::with_capacity(written as usize);
+    tenant.endpoints(&event.kind, &mut |route| {
+        if stops.len() < written as usize {
+            stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
+        }
+        if has_rest {
+            audience.push(route);
+        }
+    });
+    (stops, audience)
+}
+
 /// Whether limits and disk have room for all of it.
 fn admit(
     writing: &mut Writing<'_>,
     tenant: &dyn TenantRoutes,
     events: &[NewEvent],
-    stops: &[Vec<Stop>],
+    fan_outs: &[u32],
 ) -> Result<(), AcceptError> {
     let (mut count, mut bytes, mut payloads) = (0_u64, 0_u64, 0_u64);
-    for (event, stops) in events.iter().zip(stops) {
-        count += stops.len() as u64;
-        bytes = bytes.saturating_add((event.payload.len() as u64).saturating_mul(stops.len() as u64));
+    for (event, fan_out) in events.iter().zip(fan_outs) {
+        count += u64::from(*fan_out);
+        bytes = bytes.saturating_add((event.payload.len() as u64).saturating_mul(u64::from(*fan_out)));
         payloads += event.payload.len() as u64;
     }
     let limit = tenant.backlog();
@@ -248,7 +288,7 @@ fn admit(
 /// Whether the disk has room for so many deliveries with so many bytes.
 pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -> Result<(), BelowReserve> {
     // Each byte is written twice: to the log, and from there to the database.
-    let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH));
+    let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH.into()));
     writing.ledger.disk.admits(wanted)
 }
 
@@ -279,7 +319,7 @@ fn earlier(
         event
     });
     let events = events.collect();
-    Ok(Some(Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new() })))
+    Ok(Some(Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new(), deferred: 0 })))
 }
 
 /// Remembers what was answered. Ids are consecutive, so the numbers of deliveries say all of them.

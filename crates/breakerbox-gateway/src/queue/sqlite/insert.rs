@@ -3,7 +3,7 @@
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::columns::{LEASED, WAITING, content_type, level, micros, number};
+use super::columns::{content_type, level, micros, number};
 use crate::objects::{Priority, RunId};
 
 /// An event to be.
@@ -69,10 +69,13 @@ pub(super) struct NewDeliveryRow {
     pub(super) event: i64,
     pub(super) tenant: i64,
     pub(super) lane: i64,
-    pub(super) is_leased: bool,
+    /// As the column has it.
+    pub(super) state: i64,
     pub(super) priority: Priority,
     pub(super) due_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
+    /// When it ended, if that was before it had a row.
+    pub(super) finished_at: Option<Timestamp>,
 }
 
 /// Writes a delivery.
@@ -80,18 +83,19 @@ pub(super) fn delivery(connection: &Connection, row: NewDeliveryRow) -> rusqlite
     connection
         .prepare_cached(
             "INSERT INTO deliveries
-                 (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, ?8)",
+                 (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at, finished_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, ?8, ?9)",
         )?
         .execute(params![
             row.id,
             row.event,
             row.tenant,
             row.lane,
-            if row.is_leased { LEASED } else { WAITING },
+            row.state,
             level(row.priority),
             micros(row.due_at),
             row.expires_at.map(micros),
+            row.finished_at.map(micros),
         ])?;
     Ok(())
 }

@@ -9,13 +9,17 @@ use std::collections::{BTreeSet, HashMap};
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::columns::{number, whole};
+use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use crate::objects::{Id, TenantId};
 use crate::queue::Lease;
 
 /// Numbers of leases: which start of the file, and which of that start's.
 const STARTS_SHIFT: u32 = 32;
+
+/// The most deliveries that accepts of one tenant write in one group of jobs: about 15 ms. The rest is written by fan-out jobs,
+/// so that no tenant makes the others in the group wait longer.
+const ROWS_IN_GROUP: u32 = 2_000;
 
 /// A delivery that somebody holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +63,7 @@ enum Undo {
     Held(i64),
     Released(i64, Held),
     Backlog { lane: i64, was: Unfinished, tenant: i64, of_tenant: Unfinished },
+    Deferred { tenant: i64, was: Unfinished, of_tenant: Unfinished },
     Closed(i64),
     Opened(i64),
 }
@@ -66,7 +71,14 @@ enum Undo {
 pub(super) struct Ledger {
     held: HashMap<i64, Held>,
     lanes: HashMap<i64, InLane>,
+    /// Of each tenant, what has no row yet included.
     backlogs: HashMap<i64, Unfinished>,
+    /// Of each tenant: deliveries that have no row yet, because their fan-out is under way.
+    deferred: HashMap<i64, Unfinished>,
+    /// The audience that was written last for each tenant with a fan-out under way.
+    audiences: HashMap<i64, (i64, Vec<u8>)>,
+    /// How many deliveries accepts of each tenant wrote in this group of jobs.
+    in_group: HashMap<i64, u32>,
     closed: BTreeSet<i64>,
     names: HashMap<i64, TenantId>,
     last_id: Id,
@@ -96,10 +108,20 @@ impl Ledger {
                 connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| row.get(0))?;
             last_id = last_id.max(highest.unwrap_or(0));
         }
+        // Ids of deliveries that have no row yet are taken all the same.
+        let reserved: Option<i64> = connection.query_row(
+            "SELECT max(f.event + e.fan_out) FROM fan_outs f JOIN events e ON e.id = f.event",
+            [],
+            |row| row.get(0),
+        )?;
+        last_id = last_id.max(reserved.unwrap_or(0));
         let mut ledger = Self {
             held: HashMap::new(),
             lanes: HashMap::new(),
             backlogs: HashMap::new(),
+            deferred: HashMap::new(),
+            audiences: HashMap::new(),
+            in_group: HashMap::new(),
             closed: BTreeSet::new(),
             names: HashMap::new(),
             last_id: Id::from_number(last_id).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)),
@@ -118,6 +140,14 @@ impl Ledger {
             total.count = total.count.saturating_add(unfinished.count);
             total.bytes = total.bytes.saturating_add(unfinished.bytes);
         }
+        let mut statement = connection.prepare(
+            "SELECT f.tenant, e.fan_out - f.position, e.size FROM fan_outs f JOIN events e ON e.id = f.event",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            ledger.deferred(row.get(0)?, whole(row.get(1)?), whole(row.get(2)?));
+        }
+        ledger.undo.clear();
         let mut statement = connection.prepare("SELECT lane FROM closed_lanes")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -223,6 +253,63 @@ impl Ledger {
         }
     }
 
+    /// So many deliveries were accepted, each of so many bytes, whose rows are written later.
+    pub(super) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change_deferred(tenant, |was| Unfinished {
+            count: was.count.saturating_add(count),
+            bytes: was.bytes.saturating_add(count.saturating_mul(bytes)),
+        });
+    }
+
+    /// So many of those have their rows now, and count [by lane](Self::begun) from here on.
+    pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change_deferred(tenant, |was| Unfinished {
+            count: was.count.saturating_sub(count),
+            bytes: was.bytes.saturating_sub(count.saturating_mul(bytes)),
+        });
+    }
+
+    fn change_deferred(&mut self, tenant: i64, change: impl Fn(Unfinished) -> Unfinished) {
+        let deferred = self.deferred.entry(tenant).or_default();
+        let of_tenant = self.backlogs.entry(tenant).or_default();
+        self.undo.push(Undo::Deferred { tenant, was: *deferred, of_tenant: *of_tenant });
+        *deferred = change(*deferred);
+        *of_tenant = change(*of_tenant);
+    }
+
+    /// How many deliveries have no row yet.
+    pub(super) fn fanning_out(&self) -> u64 {
+        self.deferred.values().fold(0, |sum, deferred| sum.saturating_add(deferred.count))
+    }
+
+    /// The audience that a tenant's last fan-out had, if it is this one.
+    pub(super) fn audience_like(&self, tenant: i64, endpoints: &[u8]) -> Option<i64> {
+        self.audiences.get(&tenant).filter(|(_, known)| known == endpoints).map(|(id, _)| *id)
+    }
+
+    pub(super) fn remember_audience(&mut self, tenant: i64, id: i64, endpoints: Vec<u8>) {
+        self.audiences.insert(tenant, (id, endpoints));
+    }
+
+    /// A new group of jobs begins.
+    pub(super) fn begin_group(&mut self) {
+        self.in_group.clear();
+        if !self.audiences.is_empty() {
+            let deferred = &self.deferred;
+            self.audiences.retain(|tenant, _| deferred.get(tenant).is_some_and(|one| one.count > 0));
+        }
+    }
+
+    /// How many deliveries accepts of a tenant may still write in this group of jobs.
+    pub(super) fn room_in_group(&self, tenant: i64) -> u32 {
+        ROWS_IN_GROUP.saturating_sub(self.in_group.get(&tenant).copied().unwrap_or(0))
+    }
+
+    /// An accept wrote so many.
+    pub(super) fn wrote_in_group(&mut self, tenant: i64, rows: u32) {
+        *self.in_group.entry(tenant).or_default() += rows;
+    }
+
     pub(super) fn is_closed(&self, lane: i64) -> bool {
         self.closed.contains(&lane)
     }
@@ -233,10 +320,15 @@ impl Ledger {
     }
 
     /// Closes a lane: nothing waits in it any more, or not for long.
-    pub(super) fn close(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
+    pub(super) fn close(
+        &mut self,
+        connection: &Connection,
+        lane: i64,
+        at: Timestamp,
+    ) -> rusqlite::Result<()> {
         connection
-            .prepare_cached("INSERT OR IGNORE INTO closed_lanes (lane) VALUES (?1)")?
-            .execute([lane])?;
+            .prepare_cached("INSERT OR IGNORE INTO closed_lanes (lane, closed_at) VALUES (?1, ?2)")?
+            .execute([lane, micros(at)])?;
         if self.closed.insert(lane) {
             self.undo.push(Undo::Closed(lane));
         }
@@ -289,6 +381,10 @@ impl Ledger {
                     }
                     self.backlogs.insert(tenant, of_tenant);
                 }
+                Undo::Deferred { tenant, was, of_tenant } => {
+                    self.deferred.insert(tenant, was);
+                    self.backlogs.insert(tenant, of_tenant);
+                }
                 Undo::Closed(lane) => {
                     self.closed.remove(&lane);
                 }
@@ -316,6 +412,7 @@ impl Ledger {
     /// The transaction is over: nothing can be undone any more.
     pub(super) fn settled(&mut self) {
         self.undo.clear();
+        self.deferred.retain(|_, deferred| deferred.count > 0);
         for lane in self.dirty.drain(..) {
             if let Some(in_lane) = self.lanes.get_mut(&lane) {
                 in_lane.is_dirty = false;

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_permits.sql"),
     include_str!("migrations/0005_changes.sql"),
     include_str!("migrations/0006_tombstones.sql"),
+    include_str!("migrations/0007_fan_outs.sql"),
 ];
 
 /// The newest schema that this version knows.

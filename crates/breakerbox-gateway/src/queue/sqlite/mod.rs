@@ -7,6 +7,7 @@
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
 //! | [`SqliteRecords`] | what is kept besides the hot queue, in the same file |
 //! | [`SqliteCircuits`] | the circuits' store, so that they survive a restart |
+//! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
 //! | `reminders` | reminders: what is due, what was decided, what becomes of runs |
 //! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
 //! | `line` | where jobs wait for the writer |
@@ -27,6 +28,7 @@ pub(super) mod columns;
 mod database;
 mod disk;
 mod error;
+mod fan_out;
 mod file_lock;
 mod insert;
 mod job;

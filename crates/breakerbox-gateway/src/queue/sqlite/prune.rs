@@ -170,7 +170,8 @@ impl Command for Delete {
         let mut attempts = connection.prepare_cached("DELETE FROM attempts WHERE delivery = ?1")?;
         let mut event = connection.prepare_cached(
             "DELETE FROM events WHERE id = ?1
-             AND NOT EXISTS (SELECT 1 FROM deliveries WHERE id > ?1 AND id <= ?1 + ?2)",
+             AND NOT EXISTS (SELECT 1 FROM deliveries WHERE id > ?1 AND id <= ?1 + ?2)
+             AND NOT EXISTS (SELECT 1 FROM fan_outs WHERE event = ?1)",
         )?;
         let mut payload = connection.prepare_cached("DELETE FROM payloads WHERE event = ?1")?;
         let mut deleted = 0;

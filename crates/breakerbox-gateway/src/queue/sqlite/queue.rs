@@ -1,6 +1,7 @@
 //! The hot path as [`Queue`]: each verb is a job for the writer, or for a reader.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -8,6 +9,7 @@ use breakerbox_core::Timestamp;
 use super::accept::Accept;
 use super::claim::ClaimAll;
 use super::database::Database;
+use super::fan_out::WritePiece;
 use super::lanes;
 use super::line::Urgency;
 use super::prune::Sweep;
@@ -28,6 +30,8 @@ pub struct SqliteQueue {
     hand_over: Arc<dyn HandOver>,
     unheard: Unheard,
     sweep: tokio::sync::Mutex<Sweep>,
+    /// Whose fan-out was written last.
+    turn: Arc<AtomicI64>,
 }
 
 impl SqliteQueue {
@@ -40,6 +44,7 @@ impl SqliteQueue {
             hand_over,
             unheard: Unheard::default(),
             sweep: tokio::sync::Mutex::default(),
+            turn: Arc::new(AtomicI64::new(-1)),
         }
     }
 
@@ -105,6 +110,16 @@ impl Queue for SqliteQueue {
     async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError> {
         let reclaim = Reclaim { limit, unheard: self.unheard.clone(), answers: Answers::default() };
         self.database.ask(reclaim, Urgency::Urgent).await
+    }
+
+    async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError> {
+        let piece = WritePiece {
+            limit,
+            routes: Arc::clone(&self.routes),
+            turn: Arc::clone(&self.turn),
+            unheard: self.unheard.clone(),
+        };
+        self.database.ask(piece, Urgency::Urgent).await
     }
 
     async fn expire(&self, limit: usize) -> Result<Batch, QueueError> {

@@ -51,6 +51,16 @@ pub trait TenantRoutes: Send + Sync {
 
     /// Tells each endpoint that gets events of this type, disabled ones too: their work is parked.
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
+
+    /// How many those are.
+    fn endpoint_count(&self, kind: &EventType) -> usize {
+        let mut count = 0;
+        self.endpoints(kind, &mut |_| count += 1);
+        count
+    }
+
+    /// Whether an endpoint with this lane is there.
+    fn has_endpoint(&self, lane: LaneId) -> bool;
 }
 
 /// An endpoint that gets an event.

@@ -78,7 +78,7 @@ impl Writing<'_> {
     /// # Errors
     /// If the database fails.
     pub fn close_lane(&mut self, lane: LaneId) -> Result<(), QueueError> {
-        Ok(self.ledger.close(self.connection, lane.number())?)
+        Ok(self.ledger.close(self.connection, lane.number(), self.now)?)
     }
 }
 
@@ -108,6 +108,7 @@ impl Writer {
         let mut group = VecDeque::new();
         let mut ran = Vec::new();
         while self.line.take(&mut group) {
+            self.ledger.begin_group();
             while !group.is_empty() {
                 self.transact(&mut group, &mut ran);
             }

@@ -128,7 +128,8 @@ impl Row {
 impl Queue for MemoryQueue {
     async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
         let now = self.now();
-        let mut accepted = Accepted { events: vec![], repeated: false, taken: vec![], woken: vec![] };
+        let mut accepted =
+            Accepted { events: vec![], repeated: false, taken: vec![], woken: vec![], deferred: 0 };
         for NewEvent { kind, payload, priority, not_before, expires_at, .. } in batch.events {
             let endpoints = self.directory.fan_out(&batch.tenant, &kind).unwrap();
             let mut held = self.held();
@@ -251,6 +252,10 @@ impl Queue for MemoryQueue {
     }
 
     async fn reclaim(&self, _: usize) -> Result<Batch, QueueError> {
+        Ok(Batch::default())
+    }
+
+    async fn fan_out(&self, _: u32) -> Result<Batch, QueueError> {
         Ok(Batch::default())
     }
 

@@ -4,6 +4,7 @@ mod accept;
 mod claim;
 mod crash;
 mod database;
+mod fan_out;
 mod model;
 mod races;
 mod rig;

@@ -36,6 +36,9 @@ pub(crate) trait Rig: Sized + Send + Sync + 'static {
 
     async fn add_endpoint(&self, tenant: &str, filter: Filter, expires_after: Option<Duration>) -> LaneId;
 
+    /// So many endpoints that get everything, in one transaction.
+    async fn add_endpoints(&self, tenant: &str, count: usize) -> Vec<LaneId>;
+
     /// Deletes an endpoint; what waits is cancelled bit by bit.
     async fn delete_endpoint(&self, lane: LaneId);
 

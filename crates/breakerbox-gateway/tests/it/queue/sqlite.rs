@@ -80,6 +80,10 @@ impl TenantRoutes for Household {
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute)) {
         self.endpoints.iter().filter(|(filter, _)| filter.admits(kind)).for_each(|(_, route)| each(*route));
     }
+
+    fn has_endpoint(&self, lane: LaneId) -> bool {
+        self.endpoints.iter().any(|(_, route)| route.lane == lane)
+    }
 }
 
 impl SqliteRig {
@@ -235,6 +239,30 @@ impl Rig for SqliteRig {
             Ok::<_, QueueError>(counts)
         });
         counted.await.unwrap()
+    }
+
+    async fn add_endpoints(&self, name: &str, count: usize) -> Vec<LaneId> {
+        let (id, registry) = (tenant(name), Arc::clone(&self.registry));
+        let row = registry.0.read().unwrap()[&id].row;
+        let added = self.database.write(move |writing| {
+            let mut lanes = Vec::new();
+            for _ in 0..count {
+                let endpoint = EndpointId(writing.next_id());
+                writing.connection().execute(
+                    "INSERT INTO endpoints (id, tenant, settings, sealed, revision, created_at, changed_at)
+                     VALUES (?1, ?2, '{}', x'', 1, 0, 0)",
+                    [endpoint.number(), row],
+                )?;
+                lanes.push(LaneId::from(endpoint));
+            }
+            let routes: Vec<_> = lanes
+                .iter()
+                .map(|lane| (Filter::ALL, EndpointRoute { lane: *lane, expires_after: None }))
+                .collect();
+            writing.after_commit(move || registry.change(&id, |known| known.endpoints.extend(routes)));
+            Ok::<_, QueueError>(lanes)
+        });
+        added.await.unwrap()
     }
 
     async fn backlog(&self, name: &str) -> (Backlog, Backlog) {

@@ -12,7 +12,8 @@ use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::delivery::Fault;
 use crate::objects::{
-    Attempt, Backlog, Delivery, DeliveryId, EndpointId, Event, EventId, Id, NewEvent, ReminderId, RunId,
+    Attempt, Backlog, Delivery, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id, NewEvent,
+    ReminderId, RunId,
 };
 use crate::queue::RecordsError;
 use crate::queue::records::{Cursor, Deliveries, DeliveryFilter, Page, PageOf, Waiting};
@@ -28,8 +29,9 @@ pub(super) fn show(connection: &Connection, delivery: i64) -> rusqlite::Result<O
     connection
         .prepare_cached(
             "SELECT d.id, t.id, d.event, e.kind, d.lane, e.url, d.priority, d.state, d.reason, d.attempts, d.due_at,
-                    d.expires_at, d.finished_at, e.reminder, e.run
-             FROM deliveries d JOIN events e ON e.id = d.event JOIN tenants t ON t.row = d.tenant WHERE d.id = ?1",
+                    d.expires_at, d.finished_at, e.reminder, e.run, c.lane IS NOT NULL AND d.state = 0, nullif(c.closed_at, 0)
+             FROM deliveries d JOIN events e ON e.id = d.event JOIN tenants t ON t.row = d.tenant
+                  LEFT JOIN closed_lanes c ON c.lane = d.lane WHERE d.id = ?1",
         )?
         .query_row([delivery], shown)
         .optional()
@@ -40,7 +42,10 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     let url: Option<Arc<str>> = row.get(5)?;
     let endpoint = EndpointId(id(row.get(4)?));
     let attempts = row.get(9)?;
-    let state = state(row.get(7)?, row.get(8)?, attempts);
+    // What waits in a closed lane is cancelled, though its row may say so a little later.
+    let is_cancelled: bool = row.get(15)?;
+    let state =
+        if is_cancelled { DeliveryState::Cancelled } else { state(row.get(7)?, row.get(8)?, attempts) };
     let while_waiting = |column: usize| {
         let at: Option<i64> = row.get(column)?;
         Ok::<_, rusqlite::Error>(at.filter(|_| !state.is_finished()).map(time))
@@ -62,7 +67,7 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         due_at: while_waiting(10)?,
         expires_at: while_waiting(11)?,
         created_at: delivery.0.made_at(),
-        finished_at: row.get::<_, Option<i64>>(12)?.map(time),
+        finished_at: row.get::<_, Option<i64>>(if is_cancelled { 16 } else { 12 })?.map(time),
     })
 }
 
@@ -82,6 +87,8 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
             expires_at: row.get::<_, Option<i64>>(7)?.map(time),
         },
         accepted_at: event.0.made_at(),
+        deliveries: row.get(9)?,
+        fanning_out: row.get(10)?,
     })
 }
 
@@ -107,7 +114,8 @@ impl Deliveries for SqliteRecords {
         self.database
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
-                    "SELECT e.id, t.id, e.kind, p.payload, e.content_type, e.priority, e.not_before, e.expires_at, e.url
+                    "SELECT e.id, t.id, e.kind, p.payload, e.content_type, e.priority, e.not_before, e.expires_at, e.url,
+                            e.fan_out, coalesce((SELECT e.fan_out - position FROM fan_outs WHERE event = e.id), 0)
                      FROM events e JOIN payloads p ON p.event = e.id JOIN tenants t ON t.row = e.tenant WHERE e.id = ?1",
                 )?;
                 readable(statement.query_row([wanted.number()], event).optional(), "event", wanted)
@@ -180,7 +188,7 @@ impl Deliveries for SqliteRecords {
             .write(|writing| {
                 let (unfinished, tenants) = writing.ledger.total();
                 let backlog = Backlog { count: unfinished.count, bytes: unfinished.bytes };
-                Ok(Waiting { backlog, tenants })
+                Ok(Waiting { backlog, tenants, fanning_out: writing.ledger.fanning_out() })
             })
             .await
     }

@@ -17,6 +17,7 @@ use crate::objects::{
 use crate::queue::records::{Deleted, Endpoints, NewEndpoint, Page, PageOf};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
+use crate::queue::sqlite::fan_out;
 use crate::queue::{Batch, EndpointEntry, QueueError, RecordsError};
 
 impl SqliteRecords {
@@ -87,6 +88,10 @@ impl Endpoints for SqliteRecords {
         self.database
             .write(move |writing| {
                 let now = writing.now();
+                let limit = records.directory.defaults().endpoints;
+                if records.directory.endpoint_count(&new.tenant) >= limit as usize {
+                    return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit });
+                }
                 let endpoint = Endpoint {
                     id: EndpointId(writing.next_id()),
                     tenant: new.tenant,
@@ -169,7 +174,8 @@ impl Endpoints for SqliteRecords {
             .write(move |writing| {
                 let known = records.known_endpoint(id)?;
                 unchanged(known.source.revision, seen, ENDPOINT, &id)?;
-                let cancelled = writing.ledger.waiting_in(id.number());
+                let pending = fan_out::pending_in(writing.connection(), known.tenant.row, id.number())?;
+                let cancelled = writing.ledger.waiting_in(id.number()) + pending;
                 writing.connection().execute("DELETE FROM endpoints WHERE id = ?1", [id.number()])?;
                 writing.close_lane(id.into())?;
                 let directory = Arc::clone(&records.directory);

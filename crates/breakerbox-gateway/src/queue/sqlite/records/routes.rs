@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakerbox_core::CircuitBy;
 
 use crate::notify::Notice;
-use crate::objects::{Backlog, EventType, TenantId};
+use crate::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
 use crate::queue::sqlite::{Audience, EndpointRoute, Routes, TenantRoutes};
 use crate::queue::{Directory, Household};
 
@@ -54,5 +54,13 @@ impl TenantRoutes for Household {
         for endpoint in self.for_type(kind).iter() {
             each(EndpointRoute { lane: endpoint.lane(), expires_after: endpoint.expires_after });
         }
+    }
+
+    fn endpoint_count(&self, kind: &EventType) -> usize {
+        self.for_type(kind).len()
+    }
+
+    fn has_endpoint(&self, lane: LaneId) -> bool {
+        self.has(EndpointId(lane.0))
     }
 }

@@ -15,7 +15,7 @@ use crate::objects::{
     CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
 };
 use crate::queue::sqlite::accept::room_for;
-use crate::queue::sqlite::columns::{id, micros, whole};
+use crate::queue::sqlite::columns::{LEASED, WAITING, id, micros, whole};
 use crate::queue::sqlite::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
 use crate::queue::sqlite::job::Command;
 use crate::queue::sqlite::lanes::{self, OneWaiting};
@@ -231,10 +231,11 @@ impl TakeSteps {
             event,
             tenant: row,
             lane: lane.number(),
-            is_leased: lease.is_some(),
+            state: if lease.is_some() { LEASED } else { WAITING },
             priority: settings.priority,
             due_at: now,
             expires_at,
+            finished_at: None,
         };
         insert::delivery(connection, new)?;
         let bytes = payload.len() as u64;
