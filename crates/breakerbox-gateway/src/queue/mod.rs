@@ -89,6 +89,12 @@ pub trait Queue: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<WaitingLane>, QueueError>;
 
+    /// Whether anything waits in this lane that has not expired: whether there is anything to probe its circuit with.
+    ///
+    /// # Errors
+    /// If the database fails.
+    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError>;
+
     /// Makes deliveries wait again whose lease has ended. Returns their lanes, and whether there may be more.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Writing<'_> {
             .optional()?;
         let waits = state == Some(WAITING);
         if waits {
-            stop_waiting(self, delivery.number(), CANCELLED, None)?;
+            stop_waiting(self, delivery.number(), CANCELLED, None, self.now)?;
         }
         Ok(waits)
     }

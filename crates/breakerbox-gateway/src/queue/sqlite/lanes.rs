@@ -6,13 +6,15 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::columns::{id, micros, parsed, time};
+use super::columns::{id, micros, number, parsed, time};
 use super::ledger::Ledger;
 use crate::objects::{LaneId, Priority, TenantId};
 use crate::queue::WaitingLane;
 
 /// That a lane was used is written at most so often.
-const USED_EVERY: Duration = Duration::from_secs(86_400);
+const USED_EVERY: Duration = Duration::from_secs(1_800);
+/// A lane of a dynamic URL that was not used for so long is forgotten, if nothing waits in it.
+const UNUSED: Duration = Duration::from_secs(2 * 3_600);
 
 /// For each priority: one step into the index of what waits.
 pub(super) const NEXT_DUE: &str = "SELECT
@@ -101,6 +103,47 @@ pub(super) fn waiting_after(
         }
     }
     Ok(found)
+}
+
+/// Something that waits in a lane and has not expired.
+pub(super) const ANY_WAITING: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
+
+/// Whether anything waits in a lane that has not expired.
+pub(super) fn has_waiting(connection: &Connection, lane: i64, now: Timestamp) -> rusqlite::Result<bool> {
+    let is_closed =
+        connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])?;
+    Ok(!is_closed && connection.prepare_cached(ANY_WAITING)?.exists(params![lane, micros(now)])?)
+}
+
+/// The lanes of dynamic URLs that were not used since then, the longest unused first.
+pub(super) const UNUSED_LANES: &str =
+    "SELECT id FROM lanes INDEXED BY lanes_by_use WHERE used_at < ?1 ORDER BY used_at LIMIT ?2";
+
+/// Forgets lanes of dynamic URLs that were not used for a while and have nothing unfinished. Finished deliveries do not need
+/// them: a resend finds the lane by the URL. Looks at a bounded number, and answers how many it looked at.
+pub(super) fn forget_unused(
+    connection: &Connection,
+    ledger: &Ledger,
+    now: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<usize> {
+    let unused = connection
+        .prepare_cached(UNUSED_LANES)?
+        .query_map(params![micros(now.before(UNUSED)), number(limit as u64)], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    let mut delete = connection.prepare_cached("DELETE FROM lanes WHERE id = ?1")?;
+    let mut used = connection.prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?;
+    for lane in &unused {
+        // By heart, and not by the table: this transaction may have brought something.
+        if ledger.unfinished_in(*lane).count == 0 {
+            delete.execute([lane])?;
+        } else {
+            // Looked at again later, after the others.
+            used.execute(params![lane, micros(now)])?;
+        }
+    }
+    Ok(unused.len())
 }
 
 /// The lane of a circuit's key, which is made if there is none.

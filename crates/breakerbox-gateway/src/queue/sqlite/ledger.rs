@@ -4,6 +4,7 @@
 //! It changes with the transaction. Each change notes how to take it back, so that what a rollback undoes on disk is undone
 //! here too. Leases are nowhere else: one process has the file, so they are void when it ends.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use breakerbox_core::Timestamp;
@@ -100,7 +101,6 @@ impl Ledger {
             |row| row.get(0),
         )?;
         transaction.execute("UPDATE deliveries INDEXED BY leased SET state = 0 WHERE state = 1", [])?;
-        transaction.execute("DELETE FROM backlogs WHERE count = 0", [])?;
         transaction.commit()?;
         let mut last_id = 0;
         for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs", "reminders"] {
@@ -185,20 +185,6 @@ impl Ledger {
     pub(super) fn overdue(&self, now: Timestamp, limit: usize) -> Vec<(i64, Lease)> {
         let ended = self.held.iter().filter(|(_, held)| held.until <= now);
         ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
-    }
-
-    /// Forgets lanes in which nothing is unfinished, at most so many. They come back when they are used.
-    pub(super) fn forget_idle(&mut self, connection: &Connection, limit: usize) -> rusqlite::Result<()> {
-        let is_idle = |in_lane: &InLane| in_lane.unfinished.count == 0 && !in_lane.is_dirty;
-        let idle = self.lanes.iter().filter(|(_, in_lane)| is_idle(in_lane));
-        let idle: Vec<i64> = idle.map(|(lane, _)| *lane).take(limit).collect();
-        let mut delete = connection.prepare_cached("DELETE FROM backlogs WHERE lane = ?1")?;
-        for lane in idle {
-            delete.execute([lane])?;
-            // If the transaction fails, the row stays until the next start: it says nothing.
-            self.lanes.remove(&lane);
-        }
-        Ok(())
     }
 
     /// Whether anything of a lane is held.
@@ -401,10 +387,15 @@ impl Ledger {
             "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (lane) DO UPDATE SET count = excluded.count, bytes = excluded.bytes",
         )?;
+        let mut nothing = connection.prepare_cached("DELETE FROM backlogs WHERE lane = ?1")?;
         for lane in &self.dirty {
             let Some(in_lane) = self.lanes.get(lane) else { continue };
             let Unfinished { count, bytes } = in_lane.unfinished;
-            statement.execute(params![lane, in_lane.tenant, number(count), number(bytes)])?;
+            if count == 0 {
+                nothing.execute([lane])?;
+            } else {
+                statement.execute(params![lane, in_lane.tenant, number(count), number(bytes)])?;
+            }
         }
         Ok(())
     }
@@ -414,8 +405,11 @@ impl Ledger {
         self.undo.clear();
         self.deferred.retain(|_, deferred| deferred.count > 0);
         for lane in self.dirty.drain(..) {
-            if let Some(in_lane) = self.lanes.get_mut(&lane) {
-                in_lane.is_dirty = false;
+            if let Entry::Occupied(mut entry) = self.lanes.entry(lane) {
+                entry.get_mut().is_dirty = false;
+                if entry.get().unfinished.count == 0 {
+                    entry.remove();
+                }
             }
         }
     }

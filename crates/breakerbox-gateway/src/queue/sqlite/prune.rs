@@ -14,6 +14,7 @@ use super::accept::remembered_since;
 use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
 use super::database::Database;
 use super::job::Command;
+use super::lanes;
 use super::line::Urgency;
 use super::tombstones;
 use super::writer::Writing;
@@ -32,8 +33,6 @@ const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 pub(super) struct Sweep {
     /// The last event that was looked at.
     position: i64,
-    /// The last lane that was looked at.
-    lane: i64,
     /// When to begin at the start again.
     restart_at: Timestamp,
     keep: Option<Retention>,
@@ -88,11 +87,10 @@ impl Sweep {
             batch.done += database.ask(Delete { rows: job, until }, Urgency::Urgent).await?;
         }
         self.position = found.position;
-        let tidy = Tidy { limit, keep, position: self.lane, is_last: !batch.more };
-        let (keys, lane) = database.ask(tidy, Urgency::Urgent).await?;
-        self.lane = lane;
+        let tidy = Tidy { limit, is_last: !batch.more };
+        let (keys, lanes) = database.ask(tidy, Urgency::Urgent).await?;
         batch.done += keys as u64;
-        batch.more |= keys == limit;
+        batch.more |= keys == limit || lanes == limit;
         Ok(batch)
     }
 }
@@ -191,19 +189,17 @@ impl Command for Delete {
     }
 }
 
-/// Forgets idempotency keys, lanes that nobody uses, and deleted tenants that nothing names.
+/// Forgets idempotency keys, lanes that are not used, and deleted tenants that nothing names.
 struct Tidy {
     limit: usize,
-    keep: Retention,
-    position: i64,
     is_last: bool,
 }
 
 impl Command for Tidy {
-    /// How many keys, and the last lane that was looked at.
-    type Answer = (usize, i64);
+    /// How many keys were forgotten, and how many lanes were looked at.
+    type Answer = (usize, usize);
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(usize, i64), QueueError> {
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(usize, usize), QueueError> {
         let keys = writing
             .connection
             .prepare_cached(
@@ -211,37 +207,11 @@ impl Command for Tidy {
                  (SELECT id FROM idempotency_keys WHERE id < ?1 ORDER BY id LIMIT ?2)",
             )?
             .execute(params![remembered_since(writing.now), number(self.limit as u64)])?;
-        let mut position = self.position;
+        let mut lanes = 0;
         if self.is_last && keys < self.limit {
-            writing.ledger.forget_idle(writing.connection, self.limit)?;
-            position = forget_lanes(writing, self.keep, self.position, self.limit)?;
+            lanes = lanes::forget_unused(writing.connection, writing.ledger, writing.now, self.limit)?;
             tombstones::forget(writing, self.limit)?;
         }
-        Ok((keys, position))
+        Ok((keys, lanes))
     }
-}
-
-/// Forgets lanes of dynamic URLs that have nothing unfinished and were not used for so long that nothing finished is left
-/// either. Looks at a bounded number of them, and answers where it stopped.
-fn forget_lanes(
-    writing: &mut Writing<'_>,
-    keep: Retention,
-    after: i64,
-    limit: usize,
-) -> rusqlite::Result<i64> {
-    let unused = writing.now.before(keep.finished.max(keep.failed) + Duration::from_secs(2 * 86_400));
-    let looked = writing
-        .connection
-        .prepare_cached(
-            "SELECT id, used_at < ?2 AND NOT EXISTS (SELECT 1 FROM backlogs WHERE lane = lanes.id AND count > 0)
-             FROM lanes WHERE id > ?1 ORDER BY id LIMIT ?3",
-        )?
-        .query_map(params![after, micros(unused), number(limit as u64)], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<Vec<(i64, bool)>, _>>()?;
-    let mut delete = writing.connection.prepare_cached("DELETE FROM lanes WHERE id = ?1")?;
-    for (lane, _) in looked.iter().filter(|(_, is_unused)| *is_unused) {
-        delete.execute([lane])?;
-    }
-    let is_end = looked.len() < limit;
-    Ok(looked.last().filter(|_| !is_end).map_or(-1, |(lane, _)| *lane))
 }

@@ -107,6 +107,11 @@ impl Queue for SqliteQueue {
         self.database.read(move |connection| Ok(lanes::waiting_after(connection, after, limit)?)).await
     }
 
+    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError> {
+        let now = self.now();
+        self.database.read(move |connection| Ok(lanes::has_waiting(connection, lane.number(), now)?)).await
+    }
+
     async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError> {
         let reclaim = Reclaim { limit, unheard: self.unheard.clone(), answers: Answers::default() };
         self.database.ask(reclaim, Urgency::Urgent).await

@@ -1,5 +1,6 @@
 //! What became of a delivery: settled, handed back, given up, cancelled. Fenced by the lease, which the writer knows by heart.
 
+use breakerbox_core::Timestamp;
 use rusqlite::params;
 
 use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, id, micros, number, reason, whole};
@@ -77,7 +78,8 @@ pub(super) fn hand_back(
     let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
     if writing.ledger.is_closed(held.lane) {
         let Held { tenant, lane, bytes, reminder, .. } = held;
-        stop(writing, Stopped { delivery, tenant, lane, bytes, reminder }, CANCELLED, None)?;
+        let at = writing.now;
+        stop(writing, Stopped { delivery, tenant, lane, bytes, reminder, at }, CANCELLED, None)?;
     } else {
         writing
             .connection
@@ -94,7 +96,7 @@ fn is_called_off(writing: &mut Writing<'_>, delivery: i64, held: &Held) -> rusql
 
 /// Gives up a waiting delivery whose time is over.
 pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusqlite::Result<()> {
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired))
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired), writing.now)
 }
 
 /// Gives up a waiting delivery whose row, event or payload can't be read: it would be due for ever, and in the way of others.
@@ -114,6 +116,7 @@ pub(super) fn stop_waiting(
     delivery: i64,
     state: i64,
     why: Option<FailReason>,
+    at: Timestamp,
 ) -> rusqlite::Result<()> {
     let (tenant, lane, size, reminder) = writing
         .connection
@@ -122,7 +125,7 @@ pub(super) fn stop_waiting(
              FROM deliveries d LEFT JOIN events e ON e.id = d.event WHERE d.id = ?1",
         )?
         .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    stop(writing, Stopped { delivery, tenant, lane, bytes: whole(size), reminder }, state, why)
+    stop(writing, Stopped { delivery, tenant, lane, bytes: whole(size), reminder, at }, state, why)
 }
 
 /// A delivery that ends without an attempt.
@@ -132,6 +135,7 @@ struct Stopped {
     lane: i64,
     bytes: u64,
     reminder: Option<i64>,
+    at: Timestamp,
 }
 
 fn stop(
@@ -143,7 +147,7 @@ fn stop(
     writing
         .connection
         .prepare_cached("UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4 WHERE id = ?1")?
-        .execute(params![stopped.delivery, state, micros(writing.now), why.map(reason)])?;
+        .execute(params![stopped.delivery, state, micros(stopped.at), why.map(reason)])?;
     writing.ledger.finished(stopped.tenant, stopped.lane, stopped.bytes);
     runs::ended(writing.connection, stopped.reminder, stopped.delivery)
 }

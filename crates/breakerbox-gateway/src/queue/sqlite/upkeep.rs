@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
-use super::columns::{CANCELLED, micros, number};
+use super::columns::{CANCELLED, micros, number, time};
 use super::job::Command;
 use super::lanes;
 use super::settle::{give_up_expired, hand_back, stop_waiting};
@@ -105,8 +105,15 @@ impl Command for CancelClosed {
                 .prepare_cached(IN_LANE)?
                 .query_map(params![lane, number(left as u64)], |row| row.get(0))?
                 .collect::<Result<Vec<i64>, _>>()?;
+            let closed_at: Option<i64> = writing
+                .connection
+                .prepare_cached("SELECT nullif(closed_at, 0) FROM closed_lanes WHERE lane = ?1")?
+                .query_row([lane], |row| row.get(0))
+                .optional()?
+                .flatten();
+            let at = closed_at.map_or(writing.now, time);
             for delivery in &waiting {
-                stop_waiting(writing, *delivery, CANCELLED, None)?;
+                stop_waiting(writing, *delivery, CANCELLED, None, at)?;
             }
             let is_empty = waiting.len() < left;
             left -= waiting.len();

@@ -251,6 +251,12 @@ impl Queue for MemoryQueue {
         Ok(vec![])
     }
 
+    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError> {
+        let now = self.now();
+        let waits = |row: &Row| row.waits_in(lane) && row.expires_at.is_none_or(|at| at > now);
+        Ok(self.held().rows.values().any(waits))
+    }
+
     async fn reclaim(&self, _: usize) -> Result<Batch, QueueError> {
         Ok(Batch::default())
     }

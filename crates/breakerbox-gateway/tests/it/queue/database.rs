@@ -413,3 +413,23 @@ async fn a_settlement_does_not_wait_for_company_for_ever() {
     assert!(rig.due(lane, Priority::Medium, 1).await.is_empty());
     assert!(rig.sqlite().now() > breakerbox_core::Timestamp::ZERO);
 }
+
+#[tokio::test]
+async fn an_empty_lane_has_no_row() {
+    let (rig, lane) = acme::<SqliteRig>().await;
+    let rows = async || {
+        let sql = "SELECT count(*) FROM backlogs";
+        let counted =
+            rig.database.read(move |connection| Ok(connection.query_row(sql, [], |row| row.get(0))?));
+        counted.await.map_err(|error: QueueError| error).unwrap()
+    };
+    assert_eq!(rows().await, 0);
+    let leased = rig.leased(lane).await;
+    assert_eq!(rows().await, 1);
+    rig.settle(&leased, Next::Delivered).await;
+    assert_eq!(rows().await, 0);
+    let leased = rig.leased(lane).await;
+    assert_eq!((rows().await, rig.backlog("acme").await.0.count), (1, 1));
+    rig.settle(&leased, Next::Delivered).await;
+    assert_eq!(rows().await, 0);
+}

@@ -11,6 +11,8 @@ cases! {
     what_waits_for_a_deleted_endpoint_is_cancelled_bit_by_bit
     what_is_in_flight_to_a_deleted_endpoint_is_not_tried_again
     lanes_in_which_something_waits_are_found_page_by_page
+    lanes_of_dynamic_urls_go_when_they_are_not_used
+    whether_anything_waits_in_a_lane
 }
 
 mod cases {
@@ -183,6 +185,38 @@ mod cases {
             assert_eq!(rig.state(leased.id).await, DeliveryState::Cancelled);
         }
         rig.cancel_closed(10).await;
+    }
+
+    pub(super) async fn lanes_of_dynamic_urls_go_when_they_are_not_used<R: Rig>() {
+        let (rig, _) = acme::<R>().await;
+        let submit = |host: &str| vec![to_url(&format!("https://{host}.example/"))];
+        let done = rig.accept(submit("done")).await.woken[0].lane;
+        let parked = rig.accept(submit("parked")).await.woken[0].lane;
+        for leased in rig.due(done, Priority::Medium, 9).await {
+            rig.settle(&leased, Next::Delivered).await;
+        }
+        rig.pass(seconds(3 * 3_600));
+        while rig.queue().prune(&Retention::default(), 1).await.unwrap().more {}
+        assert_ne!(rig.accept(submit("done")).await.woken[0].lane, done, "it was forgotten");
+        assert_eq!(rig.accept(submit("parked")).await.woken[0].lane, parked, "something waits in it");
+        assert_eq!(rig.due(parked, Priority::Medium, 9).await.len(), 2);
+    }
+
+    pub(super) async fn whether_anything_waits_in_a_lane<R: Rig>() {
+        let (rig, lane) = acme::<R>().await;
+        let queue = rig.queue();
+        assert!(!queue.has_waiting(lane).await.unwrap());
+        let expires_at = Some(rig.now() + seconds(60));
+        rig.accept(vec![NewEvent { expires_at, ..event("a") }]).await;
+        assert!(queue.has_waiting(lane).await.unwrap());
+        rig.pass(seconds(61));
+        assert!(!queue.has_waiting(lane).await.unwrap(), "what has expired is no use");
+        let leased = rig.leased(lane).await;
+        assert!(!queue.has_waiting(lane).await.unwrap(), "it is in flight");
+        rig.settle(&leased, retry(rig.now() + seconds(60))).await;
+        assert!(queue.has_waiting(lane).await.unwrap(), "it backs off, and can be pulled forward");
+        rig.delete_endpoint(lane).await;
+        assert!(!queue.has_waiting(lane).await.unwrap());
     }
 
     pub(super) async fn lanes_in_which_something_waits_are_found_page_by_page<R: Rig>() {

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakerbox_gateway::delivery::CustomHeaders;
-use breakerbox_gateway::objects::{DeliveryState, DisabledBecause, Filter, RateLimit, Secret, StateName};
-use breakerbox_gateway::queue::records::{NewEndpoint, PageOf};
-use breakerbox_gateway::queue::{Changed, Next, RecordsError, Watcher};
+use breakerbox_gateway::objects::{
+    DeliveryState, DisabledBecause, Filter, NewBatch, RateLimit, Secret, StateName,
+};
+use breakerbox_gateway::queue::records::{DeliveryFilter, NewEndpoint, PageOf};
+use breakerbox_gateway::queue::{Changed, Defaults, Next, RecordsError, Watcher};
 use serde_json::json;
 
 use super::World;
-use super::world::{endpoint_settings, tenant_settings};
+use super::world::{endpoint_settings, event, tenant_settings};
 
 pub(crate) async fn an_endpoint_is_as_it_was_created_and_after_a_restart_too(world: &mut World) {
     world.tenant("acme").await;
@@ -162,6 +164,86 @@ pub(crate) async fn deleting_cancels_what_waits_and_says_how_much(world: &mut Wo
     world.restart().await;
     world.records.cancel_orphans(100).await.unwrap();
     assert_eq!(world.backlog("acme").await, 12, "those in flight were of the start before");
+}
+
+pub(crate) async fn what_a_deletion_cancels_is_shown_so_at_once(world: &mut World) {
+    world.tenant("acme").await;
+    let doomed = world.endpoint("acme", "https://a.example/").await;
+    for _ in 0..7 {
+        world.event("acme", "a.b").await;
+    }
+    let states =
+        |state| DeliveryFilter { endpoint: Some(doomed.id), state: Some(state), ..DeliveryFilter::default() };
+    let waiting = world.found(&states(StateName::Pending), 3).await;
+    assert_eq!(waiting.len(), 7);
+    assert_eq!(world.records.delete_endpoint(doomed.id, None).await.unwrap().cancelled, 7);
+    assert_eq!(world.found(&states(StateName::Pending), 3).await, []);
+    assert_eq!(world.found(&states(StateName::Cancelled), 3).await, waiting);
+    let shown = world.records.delivery(waiting[0]).await.unwrap();
+    assert_eq!(
+        (shown.state, shown.finished_at, shown.due_at),
+        (DeliveryState::Cancelled, Some(world.now()), None)
+    );
+    let again = world.records.cancel_delivery(waiting[0]).await;
+    assert!(matches!(again, Err(RecordsError::State { state: StateName::Cancelled, .. })), "{again:?}");
+    let resent = world.records.resend_delivery(waiting[0]).await;
+    assert!(matches!(resent, Err(RecordsError::Missing { what: "endpoint", .. })), "{resent:?}");
+    world.clock.advance(Duration::from_secs(11));
+    while world.records.cancel_orphans(2).await.unwrap().more {}
+    assert_eq!(world.records.delivery(waiting[0]).await.unwrap(), shown, "it is as it was shown");
+    assert_eq!(world.found(&states(StateName::Cancelled), 3).await, waiting);
+    assert_eq!(world.backlog("acme").await, 0);
+}
+
+pub(crate) async fn a_tenant_has_a_limited_number_of_endpoints(world: &mut World) {
+    world.tenant("acme").await;
+    world.tenant("other").await;
+    world.restart_with(Defaults { endpoints: 2, ..Defaults::default() }).await;
+    let first = world.endpoint("acme", "https://a.example/").await;
+    world.endpoint("acme", "https://b.example/").await;
+    let new = |tenant: &str| NewEndpoint {
+        tenant: tenant.parse().unwrap(),
+        settings: endpoint_settings("https://c.example/"),
+        secret: None,
+        disabled: false,
+    };
+    let refused = world.records.create_endpoint(new("acme")).await;
+    assert!(matches!(refused, Err(RecordsError::EndpointsFull { limit: 2, .. })), "{refused:?}");
+    world.records.create_endpoint(new("other")).await.unwrap();
+    world.records.delete_endpoint(first.id, None).await.unwrap();
+    world.records.create_endpoint(new("acme")).await.unwrap();
+}
+
+pub(crate) async fn a_fan_out_under_way_is_shown_and_counted(world: &mut World) {
+    world.tenant("acme").await;
+    let first = world.endpoint("acme", "https://a.example/").await;
+    let doomed = world.endpoint("acme", "https://b.example/").await;
+    let events = vec![event("a.b"); 600];
+    let batch = NewBatch { tenant: "acme".parse().unwrap(), events, idempotency: None };
+    let accepted = world.queue.accept(batch).await.unwrap();
+    assert_eq!(accepted.deferred, 200);
+    let last = accepted.events[599].id;
+    let shown = world.records.event(last).await.unwrap();
+    assert_eq!((shown.deliveries, shown.fanning_out), (2, 2));
+    assert_eq!(world.of_event(last).await, [], "none of them has a row yet");
+    let whole = world.records.waiting().await.unwrap();
+    assert_eq!((whole.backlog.count, whole.fanning_out), (1_200, 200));
+    let tenant = "acme".parse().unwrap();
+    assert_eq!(world.records.backlog(&tenant).await.unwrap().count, 1_200);
+    let deleted = world.records.delete_endpoint(doomed.id, None).await.unwrap();
+    assert_eq!(deleted.cancelled, 600, "those without a row, too");
+    while world.queue.fan_out(64).await.unwrap().more {}
+    let shown = world.records.event(last).await.unwrap();
+    assert_eq!((shown.deliveries, shown.fanning_out), (2, 0));
+    let of_last: Vec<_> =
+        world.of_event(last).await.into_iter().map(|delivery| (delivery.endpoint, delivery.state)).collect();
+    assert_eq!(
+        of_last,
+        [(Some(first.id), DeliveryState::Pending), (Some(doomed.id), DeliveryState::Cancelled)]
+    );
+    while world.records.cancel_orphans(500).await.unwrap().more {}
+    let whole = world.records.waiting().await.unwrap();
+    assert_eq!((whole.backlog.count, whole.fanning_out), (600, 0));
 }
 
 pub(crate) async fn what_is_in_flight_at_a_deletion_is_not_tried_again(world: &mut World) {

@@ -49,6 +49,9 @@ mod on_sqlite {
             two_who_change_an_endpoint_notice_each_other
             a_disabled_endpoint_says_why
             deleting_cancels_what_waits_and_says_how_much
+            what_a_deletion_cancels_is_shown_so_at_once
+            a_tenant_has_a_limited_number_of_endpoints
+            a_fan_out_under_way_is_shown_and_counted
             what_is_in_flight_at_a_deletion_is_not_tried_again
             watchers_hear_after_the_commit;
         api_keys:

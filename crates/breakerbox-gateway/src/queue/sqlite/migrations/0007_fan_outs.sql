@@ -18,5 +18,10 @@ CREATE TABLE fan_outs (
 CREATE UNIQUE INDEX fan_outs_of_event ON fan_outs (event);
 CREATE INDEX fan_outs_of_audience ON fan_outs (audience);
 
+-- Lanes of dynamic URLs, the longest unused first: they are forgotten when nothing waits in them. Rows of empty backlogs are not
+-- kept any more.
+CREATE INDEX lanes_by_use ON lanes (used_at);
+DELETE FROM backlogs WHERE count = 0;
+
 -- Since when a lane is closed: what waits in it counts as cancelled then.
 ALTER TABLE closed_lanes ADD COLUMN closed_at INTEGER NOT NULL DEFAULT 0;
