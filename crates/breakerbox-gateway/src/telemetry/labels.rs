@@ -124,12 +124,14 @@ labels! {
         GivenUp "given_up",
     }
 
-    /// Whether a lane waits for its turn or for a time.
+    /// Whether anything waits in a lane, and whether a gate refuses it.
     LaneState "state" {
-        /// It has work that is due, and no gate refused.
+        /// Something waits or is in flight, and no gate refused.
         Awake "awake",
-        /// A gate refused, or nothing is due yet.
+        /// Something waits, and a gate refused.
         Asleep "asleep",
+        /// Nothing waits.
+        Idle "idle",
     }
 
     /// The state of a circuit.

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
-use crate::delivery::lanes::Lanes;
+use crate::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
 use crate::objects::{LaneId, Priority};
 use crate::queue::{Directory, Leased, Queue, WaitingLane};
 use crate::send::Courier;
@@ -89,12 +89,8 @@ pub struct Seen {
     pub slots: u32,
     /// Requests in flight.
     pub slots_in_use: u32,
-    /// Lanes that are known.
-    pub lanes: usize,
-    /// Lanes that sleep.
-    pub lanes_asleep: usize,
-    /// Deliveries that wait in those, as far as is known.
-    pub parked: u64,
+    /// Lanes by state, and what waits in those that sleep.
+    pub lanes: LaneCounts,
 }
 
 impl Dispatch {
@@ -162,9 +158,7 @@ impl Dispatch {
     #[must_use]
     pub fn look(&self) -> Seen {
         let lanes = self.lanes();
-        let (known, asleep, parked) = lanes.count();
-        let (slots, slots_in_use) = (lanes.slots().total(), lanes.slots().used());
-        Seen { slots, slots_in_use, lanes: known, lanes_asleep: asleep, parked }
+        Seen { slots: lanes.slots().total(), slots_in_use: lanes.slots().used(), lanes: lanes.count() }
     }
 
     /// Requests in flight, and settlements on their way.
@@ -224,13 +218,14 @@ impl Dispatch {
         }
         let now = self.now();
         for waiting in lanes_waiting {
+            let Some(max_in_flight) = self.destinations.max_in_flight(waiting) else { continue };
+            let mut lanes = self.lanes();
             if let Some(key) = &waiting.dynamic {
+                // Under the lanes' lock, as it is forgotten: a lane that is known has its key.
                 let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
                 dynamic.entry(waiting.lane).or_insert_with(|| Arc::clone(key));
             }
-            let Some(destination) = self.destination(waiting) else { continue };
-            let mut lanes = self.lanes();
-            lanes.know(waiting.lane, &waiting.tenant, destination.max_in_flight());
+            lanes.know(waiting.lane, &waiting.tenant, max_in_flight);
             for (priority, due) in Priority::ALL.into_iter().zip(waiting.next_due) {
                 if let Some(due_at) = due {
                     lanes.arrived(waiting.lane, priority, waiting.count, due_at, now);
@@ -240,8 +235,17 @@ impl Dispatch {
         self.wake();
     }
 
-    fn destination(&self, waiting: &WaitingLane) -> Option<Arc<Destination>> {
-        self.destinations.find(waiting.lane, &waiting.tenant, || waiting.dynamic.clone(), self.now())
+    /// Forgets idle lanes, and with each of them its destination and its circuit's key.
+    pub(super) fn forget_idle(&self, keep: &KeepIdle) {
+        let now = self.now();
+        let known = {
+            let mut lanes = self.lanes();
+            let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
+            lanes.tidy(keep, |lane| dynamic.contains_key(&lane), now);
+            dynamic.retain(|lane, _| lanes.knows(*lane));
+            lanes.known()
+        };
+        self.destinations.tidy(|lane| known.contains(&lane));
     }
 
     /// The destination of a lane that has had deliveries before.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::Epoch;
+use breakerbox::{Epoch, Status};
 use breakerbox_core::Timestamp;
 use tracing::{error, warn};
 
@@ -108,6 +108,11 @@ impl Dispatch {
     /// A turn of a lane whose circuit's store has to be asked.
     async fn ask_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: Turn) {
         let priority = turn.priority.unwrap_or(Priority::High);
+        if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
+            // With nothing to probe with, the circuit is left as it is.
+            self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
+            return;
+        }
         let asked = gates::ask_patiently(&destination, priority, self.now()).await;
         let now = self.now();
         let pass = match asked {
@@ -140,6 +145,11 @@ impl Dispatch {
             }
             Err(error) => self.claim_failed(&destination, 1, &error),
         }
+    }
+
+    /// Whether anything waits in a lane; also if that is not known.
+    async fn has_waiting(&self, lane: LaneId) -> bool {
+        self.queue.has_waiting(lane).await.unwrap_or(true)
     }
 
     async fn claim(self: Arc<Self>, planned: HashMap<LaneId, Planned>) {

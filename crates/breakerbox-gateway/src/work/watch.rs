@@ -6,7 +6,6 @@ use breakerbox::{CircuitChange, KeyError, Status};
 use tracing::{info, warn};
 
 use super::dispatch::Dispatch;
-use crate::delivery::lanes::Sleep;
 use crate::objects::CircuitOwner;
 use crate::queue::{Changed, TenantEntry, Watcher};
 
@@ -54,7 +53,8 @@ impl Watcher for Watch {
             Changed::EndpointGone(lane) => {
                 let gone = dispatch.destinations.drop_lane(lane);
                 dispatch.orphaned(gone.map(|destination| Arc::from(destination.key())));
-                dispatch.lanes().sleep(lane, Sleep::Disabled, now);
+                // What waited is cancelled. What is in flight ends without its lane.
+                dispatch.lanes().forget(lane);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
             Changed::Reminders => dispatch.ring(),

@@ -16,6 +16,8 @@ pub(super) struct Lane {
     pub(super) asleep: Option<Sleep>,
     /// When it is looked at next, as the list of alarms has it.
     pub(super) alarm: Option<Timestamp>,
+    /// Since when a look found it idle each time.
+    idle_since: Option<Timestamp>,
     /// In which line it stands: that of the proven, or the other.
     pub(super) queued: Option<bool>,
     /// How many claims are on their way to the queue.
@@ -61,6 +63,7 @@ impl Lane {
             tenant,
             asleep: None,
             alarm: None,
+            idle_since: None,
             queued: None,
             claims: 0,
             arrived_meanwhile: [false; 4],
@@ -87,6 +90,7 @@ impl Lane {
     }
 
     pub(super) fn arrived(&mut self, priority: Priority, count: u32, due_at: Timestamp) {
+        self.idle_since = None;
         let level = &mut self.levels[priority.index()];
         level.waiting = level.waiting.saturating_add(count);
         level.due = Some(level.due.map_or(due_at, |due| due.min(due_at)));
@@ -119,6 +123,12 @@ impl Lane {
         self.levels.iter().any(|level| level.turns < level.waiting)
     }
 
+    /// Since when nothing waits or happens, as far as earlier looks know; none: something does.
+    pub(super) fn idle_since(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.idle_since = self.is_idle().then(|| self.idle_since.unwrap_or(now));
+        self.idle_since
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0
             && self.claims == 0
@@ -132,6 +142,7 @@ impl Lane {
     }
 
     pub(super) const fn start(&mut self) {
+        self.idle_since = None;
         self.in_flight += 1;
     }
 

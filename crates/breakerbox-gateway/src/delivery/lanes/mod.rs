@@ -30,6 +30,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
@@ -52,6 +53,31 @@ pub struct Lanes {
     alarms: BTreeSet<(Timestamp, LaneId)>,
     /// Who sleeps until a circuit changes.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
+}
+
+/// How many lanes there are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneCounts {
+    /// Something waits or happens, and no gate refused.
+    pub awake: usize,
+    /// A gate refused, and something waits.
+    pub asleep: usize,
+    /// Nothing waits or happens.
+    pub idle: usize,
+    /// Deliveries that wait in those that sleep, as far as is known.
+    pub parked: u64,
+}
+
+/// Which lanes are remembered although nothing waits or happens in them. What is lost with one is how many requests at once it
+/// had grown to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepIdle {
+    /// How many lanes there are before idle ones of endpoints go.
+    pub lanes: usize,
+    /// How many idle ones of dynamic URLs a tenant may have.
+    pub dynamic_of_tenant: usize,
+    /// For how long those are remembered.
+    pub dynamic_for: Duration,
 }
 
 /// One slot for one lane.
@@ -366,13 +392,21 @@ impl Lanes {
         self.lanes.get(&id)?.asleep.as_ref()
     }
 
-    /// Lanes that are known, those of them that sleep, and how many deliveries wait in the latter.
+    /// How many lanes there are in each state, and how many deliveries wait in those that sleep.
     #[must_use]
-    pub fn count(&self) -> (usize, usize, u64) {
-        let asleep = self.lanes.values().filter(|lane| lane.asleep.is_some());
-        let (count, parked) = asleep
-            .fold((0, 0_u64), |(count, parked), lane| (count + 1, parked.saturating_add(lane.waiting())));
-        (self.lanes.len(), count, parked)
+    pub fn count(&self) -> LaneCounts {
+        let mut counts = LaneCounts::default();
+        for lane in self.lanes.values() {
+            if lane.is_idle() {
+                counts.idle += 1;
+            } else if lane.asleep.is_some() {
+                counts.asleep += 1;
+                counts.parked = counts.parked.saturating_add(lane.waiting());
+            } else {
+                counts.awake += 1;
+            }
+        }
+        counts
     }
 
     /// Forgets a lane whose endpoint is gone. What is in flight ends without it.
@@ -389,12 +423,30 @@ impl Lanes {
         }
     }
 
-    /// Forgets lanes in which nothing waits or happens, as long as there are more than this.
-    pub fn tidy(&mut self, keep: usize) {
-        let excess = self.lanes.len().saturating_sub(keep);
-        let idle: Vec<_> =
-            self.lanes.iter().filter(|(_, lane)| lane.is_idle()).map(|(id, _)| *id).take(excess).collect();
-        idle.into_iter().for_each(|id| self.forget(id));
+    /// Forgets lanes in which nothing waits or happens: those of dynamic URLs after a while, or at once beyond so many of a
+    /// tenant; others as long as there are too many.
+    pub fn tidy(&mut self, keep: &KeepIdle, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
+        let mut excess = self.lanes.len().saturating_sub(keep.lanes);
+        let mut idle_of: HashMap<TenantId, Vec<(Timestamp, LaneId)>> = HashMap::new();
+        let mut gone = Vec::new();
+        for (id, lane) in &mut self.lanes {
+            let Some(since) = lane.idle_since(now) else { continue };
+            if is_dynamic(*id) {
+                idle_of.entry(lane.tenant.clone()).or_default().push((since, *id));
+            } else if excess > 0 {
+                excess -= 1;
+                gone.push(*id);
+            }
+        }
+        for mut idle in idle_of.into_values() {
+            idle.sort_unstable();
+            let over = idle.len().saturating_sub(keep.dynamic_of_tenant);
+            let is_over = |(place, (since, _)): &(usize, (Timestamp, LaneId))| {
+                *place < over || now.since(*since) >= keep.dynamic_for
+            };
+            gone.extend(idle.into_iter().enumerate().take_while(is_over).map(|(_, (_, id))| id));
+        }
+        gone.into_iter().for_each(|id| self.forget(id));
     }
 
     fn occupy(&mut self, tenant: &TenantId, proven: bool) {

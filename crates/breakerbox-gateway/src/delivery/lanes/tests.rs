@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use proptest::prelude::*;
 
-use super::{Ended, Lanes, Sleep, Turn};
+use super::{Ended, KeepIdle, LaneCounts, Lanes, Sleep, Turn};
 use crate::objects::{Id, LaneId, Priority, TenantId};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -241,7 +242,7 @@ fn slots_of_turns_that_found_nothing_are_free_again() {
     assert_eq!(lanes.slots().used(), 0);
     assert_eq!(lanes.next(NOW), None);
     lanes.forget(lane(1));
-    assert_eq!(lanes.count(), (0, 0, 0));
+    assert_eq!(lanes.count(), LaneCounts::default());
 }
 
 #[derive(Clone, Debug)]
@@ -402,4 +403,52 @@ proptest! {
         prop_assert_eq!(lanes.slots().used(), 0);
         prop_assert_eq!(lanes.slots().unproven(), 0);
     }
+}
+
+#[test]
+fn lanes_without_work_are_neither_awake_nor_asleep() {
+    let mut lanes = with(512, &[("acme", 1, 1), ("acme", 2, 3), ("acme", 3, 1)]);
+    lanes.know(lane(4), &tenant("acme"), 64);
+    lanes.sleep(lane(2), Sleep::Disabled, NOW);
+    lanes.sleep(lane(4), Sleep::Disabled, NOW);
+    assert_eq!(lanes.count(), LaneCounts { awake: 2, asleep: 1, idle: 1, parked: 3 });
+    // One is delivered: nothing waits in its lane any more.
+    assert_eq!(turns(&mut lanes), [1, 3]);
+    lanes.claiming(lane(1));
+    lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
+    lanes.ended(lane(1), Ended::Success, NOW);
+    assert_eq!(lanes.count(), LaneCounts { awake: 1, asleep: 1, idle: 2, parked: 3 });
+}
+
+#[test]
+fn idle_lanes_of_dynamic_urls_are_forgotten_after_a_while_or_beyond_so_many() {
+    let keep = KeepIdle { lanes: 100, dynamic_of_tenant: 3, dynamic_for: Duration::from_secs(60) };
+    let mut lanes = with(512, &[("acme", 1, 1)]);
+    // Lanes with even numbers are endpoints'.
+    let is_dynamic = |id: LaneId| id.number() % 2 == 1;
+    for number in 2..8 {
+        lanes.know(lane(number), &tenant("acme"), 64);
+    }
+    let known = |lanes: &Lanes| {
+        let mut known: Vec<_> = lanes.known().into_iter().map(LaneId::number).collect();
+        known.sort_unstable();
+        known
+    };
+    lanes.tidy(&keep, is_dynamic, NOW);
+    assert_eq!(known(&lanes), [1, 2, 3, 4, 5, 6, 7], "three idle ones of a tenant stay");
+    prove(&mut lanes, lane(5), 1);
+    lanes.know(lane(9), &tenant("acme"), 64);
+    lanes.know(lane(11), &tenant("other"), 64);
+    lanes.tidy(&keep, is_dynamic, at(30_000));
+    assert_eq!(
+        known(&lanes),
+        [1, 2, 4, 5, 6, 7, 9, 11],
+        "the longest idle one of the tenant that has too many goes"
+    );
+    lanes.tidy(&keep, is_dynamic, at(60_000));
+    assert_eq!(known(&lanes), [1, 2, 4, 5, 6, 9, 11], "what was used lately stays");
+    lanes.tidy(&keep, is_dynamic, at(200_000));
+    assert_eq!(known(&lanes), [1, 2, 4, 6], "what waits stays, and so do endpoints'");
+    lanes.tidy(&KeepIdle { lanes: 1, ..keep }, is_dynamic, at(200_000));
+    assert_eq!(known(&lanes), [1], "unless there are too many");
 }

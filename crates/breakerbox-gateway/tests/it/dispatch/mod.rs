@@ -298,3 +298,42 @@ async fn thousands_of_dead_endpoints_do_not_delay_the_healthy() {
         tokio::time::sleep(3 * SECOND).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_circuit_is_not_half_open_without_a_delivery_to_probe_with() {
+    let site = site();
+    let acme = site.tenant("acme");
+    site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
+    let expires_at = site.queue.now() + 20 * SECOND;
+    site.submit_until(&acme, "dead", 20, Some(expires_at)).await;
+    site.until(10 * SECOND, |site| site.circuit("dead").status() == Status::Open).await;
+    let before = site.requests("dead");
+    // All that waits has expired when the cool-off is over.
+    for _ in 0..120 {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(site.circuit("dead").status(), Status::Open, "{:?}", site.elapsed());
+    }
+    assert_eq!(site.requests("dead"), before);
+    // With something to probe with, it is probed.
+    site.answers("dead", |_| (MILLISECOND, ok()));
+    site.submit(&acme, "dead", 5, Priority::Medium).await;
+    site.until(60 * SECOND, |site| site.circuit("dead").status() == Status::Closed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_without_a_circuit_gets_one_when_there_is_room() {
+    let site = Site::with(policy(), Settings::default(), |builder| builder.max_circuits(1));
+    let acme = site.tenant("acme");
+    let one = site.endpoint(&acme, "one", |_| (MILLISECOND, ok()));
+    site.endpoint(&acme, "two", |_| (MILLISECOND, answered(422)));
+    site.submit(&acme, "one", 1, Priority::Medium).await;
+    site.submit(&acme, "two", 20, Priority::Medium).await;
+    site.until(SECOND, |site| site.queue.waiting() == 0).await;
+    let key = "acme https://two.example";
+    assert!(site.breakers.find(key).is_none(), "there is room for one, and another has it");
+    site.directory.remove_endpoint(breakerbox_gateway::objects::EndpointId(one.0));
+    tokio::time::sleep(120 * SECOND).await;
+    site.submit(&acme, "two", 1, Priority::Medium).await;
+    site.until(SECOND, |site| site.requests("two") == 21).await;
+    assert!(site.breakers.find(key).is_some(), "the room is free");
+}

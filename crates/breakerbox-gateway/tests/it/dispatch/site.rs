@@ -129,6 +129,14 @@ pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Site {
     pub(super) fn new(policy: Policy, settings: Settings) -> Self {
+        Self::with(policy, settings, |builder| builder)
+    }
+
+    pub(super) fn with(
+        policy: Policy,
+        settings: Settings,
+        change: impl FnOnce(breakerbox::Builder) -> breakerbox::Builder,
+    ) -> Self {
         let started = Instant::now();
         let directory = Arc::new(Directory::new(Defaults::default()));
         let queue = Arc::new(MemoryQueue::new(Arc::clone(&directory)));
@@ -139,9 +147,7 @@ impl Site {
         // Circuits are in a database, and a database takes its time.
         let store = FaultyStore::new(Arc::new(MemoryStore::with_clock(Virtual(started))));
         store.delay(MILLISECOND / 2);
-        let breakers = Breakerbox::builder()
-            .policy(policy)
-            .clock(Virtual(started))
+        let breakers = change(Breakerbox::builder().policy(policy).clock(Virtual(started)))
             .store(store)
             .alone()
             .observer(move |change| {
