@@ -98,6 +98,13 @@ impl Breakerbox {
         self.0.registry.find(key).map(|cell| Circuit::new(Arc::clone(&self.0), cell, true))
     }
 
+    /// Whether the tenant of this key has as many circuits as its [limit](crate::Builder::tenant_limit) allows, so that there is no
+    /// room for this one.
+    #[must_use]
+    pub fn tenant_is_full(&self, key: &str) -> bool {
+        self.0.registry.is_full_for(key)
+    }
+
     /// The policy that governs this key: its own, its tenant's, or the default one.
     #[must_use]
     pub fn policy_of(&self, key: &str) -> Arc<Policy> {

@@ -11,7 +11,7 @@ use crate::clock::{AnyClock, Clock, Times};
 use crate::draws::Draws;
 use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth};
 use crate::observe::{CircuitChange, Observers};
-use crate::registry::Registry;
+use crate::registry::{Registry, TenantLimit};
 use crate::sampling::SamplingBuilder;
 use crate::store::Store;
 
@@ -22,6 +22,7 @@ pub struct Builder {
     clock: AnyClock,
     observers: Observers,
     max_circuits: usize,
+    of_tenant: Option<TenantLimit>,
     dry_run: bool,
     store: Option<Arc<dyn Store>>,
     settings: Settings,
@@ -36,6 +37,7 @@ impl Default for Builder {
             clock: AnyClock::System,
             observers: Observers::default(),
             max_circuits: DEFAULT_MAX_CIRCUITS,
+            of_tenant: None,
             dry_run: false,
             store: None,
             settings: Settings::default(),
@@ -67,6 +69,14 @@ impl Builder {
     /// How many circuits there may be; a million if nothing is said.
     pub fn max_circuits(mut self, max: usize) -> Self {
         self.max_circuits = max;
+        self
+    }
+
+    /// What one tenant may have of them; as much as there is if nothing is said. Beyond it the tenant's own idle circuits go
+    /// first. If none can go, its new keys have no circuit; other tenants' keys have theirs. Set it only where all keys begin
+    /// with a tenant.
+    pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
+        self.of_tenant = Some(limit);
         self
     }
 
@@ -177,7 +187,7 @@ impl Builder {
         let fleet = self.store.map(start);
         let times =
             Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency), Draws::new(self.seed));
-        let registry = Registry::new(self.max_circuits, self.seed.is_some());
+        let registry = Registry::new(self.max_circuits, self.of_tenant, self.seed.is_some());
         let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)
     }

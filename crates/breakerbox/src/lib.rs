@@ -100,6 +100,7 @@ pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;
 pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
+pub use registry::TenantLimit;
 
 /// The guides' examples, compiled and run.
 #[cfg(doctest)]

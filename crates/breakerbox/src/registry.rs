@@ -2,6 +2,8 @@
 //!
 //! Cells live in a table of many parts, each behind a lock of its own that readers share. There is a maximum number of
 //! cells. Beyond it, those that would lose nothing go first; if none can go, there is no cell for the new key.
+//!
+//! Each tenant may have a maximum of its own ([`TenantLimit`]). Beyond that one, only the tenant's own cells go.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +14,20 @@ use breakerbox_core::{KeyError, MAX_KEY_LENGTH, Timestamp};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+pub use self::tenants::TenantLimit;
+use self::tenants::Tenants;
 use crate::clock::Clock;
+
+mod tenants;
 
 /// How many parts the table has.
 const PARTS: usize = 64;
 
 /// After how many cells the search for one that could go is given up.
 const WALK: usize = 4_096;
+
+/// After how many cells the search for one of a tenant that could go is given up.
+const WALK_FOR_TENANT: usize = 4 * WALK;
 
 /// For how long a part in which none could go is not searched again.
 const FRUITLESS: Duration = Duration::from_secs(1);
@@ -39,6 +48,8 @@ pub(crate) struct Registry<C> {
     hasher: RandomState,
     count: AtomicUsize,
     max: usize,
+    /// None: tenants have no limits of their own.
+    tenants: Option<Tenants>,
     /// Which part was searched last for cells that could go.
     searched: AtomicUsize,
     /// Whether cells are gone through in the order of their keys, for simulations, and not as they lie.
@@ -58,12 +69,13 @@ impl<C> Default for Part<C> {
 }
 
 impl<C: Kept> Registry<C> {
-    pub(crate) fn new(max: usize, in_order: bool) -> Self {
+    pub(crate) fn new(max: usize, of_tenant: Option<TenantLimit>, in_order: bool) -> Self {
         Self {
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
             hasher: RandomState::default(),
             count: AtomicUsize::new(0),
             max,
+            tenants: of_tenant.map(Tenants::new),
             searched: AtomicUsize::new(0),
             in_order,
         }
@@ -89,7 +101,11 @@ impl<C: Kept> Registry<C> {
             return Some(Arc::clone(cell));
         }
         let cell = Arc::new(make());
+        if !self.make_room_of_tenant(&mut part, key, times) {
+            return None;
+        }
         if !self.make_room(&mut part, times) {
+            self.release(key);
             return None;
         }
         part.cells.insert_unique(hash, Arc::clone(&cell), |cell| self.hash(cell.key()));
@@ -112,17 +128,78 @@ impl<C: Kept> Registry<C> {
             if evicted > 0 || walked > WALK {
                 break;
             }
-            let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
-            let part = match self.parts[next].try_write() {
-                Ok(part) => Some(part),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            if let Some(mut part) = part {
+            if let Some(mut part) = self.next_part() {
                 evicted = self.evict(&mut part, now, times, &mut walked);
             }
         }
         try_take()
+    }
+
+    /// The next part to search, if nobody is there.
+    fn next_part(&self) -> Option<RwLockWriteGuard<'_, Part<C>>> {
+        let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
+        match self.parts[next].try_write() {
+            Ok(part) => Some(part),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes a place of the tenant whose key this is, which may cost others of its cells theirs. A search that finds none is not
+    /// repeated for a while, and goes on where the last one ended: a tenant without room must cost others nothing.
+    fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
+        let Some(tenants) = &self.tenants else { return true };
+        if tenants.try_take(key) {
+            return true;
+        }
+        let now = times.now();
+        if !tenants.may_search(key, now) {
+            return false;
+        }
+        let mut walked = own.cells.len();
+        let mut evicted = self.evict_of_tenant(own, key, times);
+        for _ in 0..PARTS {
+            if walked > WALK_FOR_TENANT {
+                break;
+            }
+            if let Some(mut part) = self.next_part() {
+                walked += part.cells.len();
+                evicted += self.evict_of_tenant(&mut part, key, times);
+            }
+        }
+        if evicted == 0 {
+            tenants.searched_in_vain(key, now);
+        }
+        tenants.try_take(key)
+    }
+
+    /// Removes every cell of the tenant of this key that is idle, without memory, and in nobody's hands.
+    fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, times: &C::Times) -> usize {
+        let before = part.cells.len();
+        part.cells.retain(|cell| {
+            let goes = tenants::of(cell.key()) == tenants::of(key)
+                && Arc::strong_count(cell) == 1
+                && cell.may_go(times);
+            if goes {
+                self.release(cell.key());
+            }
+            !goes
+        });
+        let evicted = before - part.cells.len();
+        self.count.fetch_sub(evicted, Ordering::Relaxed);
+        evicted
+    }
+
+    /// A cell of this key is gone, or did not come.
+    fn release(&self, key: &str) {
+        if let Some(tenants) = &self.tenants {
+            tenants.release(key);
+        }
+    }
+
+    /// Whether the tenant of this key has no room for one more now.
+    pub(crate) fn is_full_for(&self, key: &str) -> bool {
+        self.tenants.as_ref().is_some_and(|tenants| !tenants.has_room(key))
     }
 
     /// Removes every cell of this part that is idle, without memory, and in nobody's hands.
@@ -132,7 +209,13 @@ impl<C: Kept> Registry<C> {
         }
         let before = part.cells.len();
         *walked += before;
-        part.cells.retain(|cell| Arc::strong_count(cell) > 1 || !cell.may_go(times));
+        part.cells.retain(|cell| {
+            let stays = Arc::strong_count(cell) > 1 || !cell.may_go(times);
+            if !stays {
+                self.release(cell.key());
+            }
+            stays
+        });
         let evicted = before - part.cells.len();
         if evicted == 0 {
             part.full_until = now + FRUITLESS;
@@ -228,7 +311,7 @@ mod tests {
     /// A full registry in which none of the own part can go.
     fn room_is_found(in_each_part: usize) -> bool {
         let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
-        let registry = Registry::new(PARTS * in_each_part, false);
+        let registry = Registry::new(PARTS * in_each_part, None, false);
         let part_of = |key: &str| (registry.hash(key) >> 40) as usize % PARTS;
         for n in 0..PARTS * in_each_part {
             let busy = format!("{n} busy");

@@ -77,6 +77,7 @@ codes! {
     TooManyFailures "too_many_failures" 429 "Too many requests without a valid API key",
     RateLimited "rate_limited" 429 "The tenant submits events too fast",
     BacklogFull "backlog_full" 429 "Too much of the tenant's work waits",
+    CircuitsFull "circuits_full" 429 "The tenant has as many circuits as it may have",
     EndpointsFull "endpoints_full" 429 "The tenant has as many endpoints as it may have",
     RemindersFull "reminders_full" 429 "The tenant has as many reminders as it may have",
     Internal "internal" 500 "Something went wrong in the gateway",

@@ -30,6 +30,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breakerbox::TenantLimit;
 use ipnet::IpNet;
 use url::Url;
 
@@ -252,11 +253,27 @@ pub struct Secrets {
 pub struct Circuits {
     /// How many are held in memory.
     pub max: u32,
+    /// How many of them one tenant may have; none: a quarter.
+    pub tenant_max: Option<u32>,
+    /// How many bytes those of one tenant may take.
+    pub tenant_bytes: u64,
 }
 
 impl Default for Circuits {
     fn default() -> Self {
-        Self { max: 1_000_000 }
+        Self { max: 1_000_000, tenant_max: None, tenant_bytes: 64 << 20 }
+    }
+}
+
+impl Circuits {
+    /// What one tenant may have.
+    #[must_use]
+    pub fn tenant_limit(&self) -> TenantLimit {
+        let circuits = self.tenant_max.unwrap_or(self.max.div_ceil(4));
+        TenantLimit {
+            circuits: circuits as usize,
+            bytes: usize::try_from(self.tenant_bytes).unwrap_or(usize::MAX),
+        }
     }
 }
 

@@ -287,6 +287,18 @@ pub static SETTINGS: &[Setting] = &[
         "How many circuits are held in memory; beyond it, idle closed ones go first."
     ),
     setting!(
+        "circuits.tenant_max",
+        circuits.tenant_max,
+        Or(count(1, 100_000_000), "auto"),
+        "How many of them one tenant may have; \"auto\" is a quarter. Beyond it the tenant's own idle circuits go first; if none can go, permits for its new keys are answered 429, and deliveries to its new URLs go without a circuit."
+    ),
+    setting!(
+        "circuits.tenant_bytes",
+        circuits.tenant_bytes,
+        bytes(MIB, TIB),
+        "How many bytes the circuits of one tenant may take, at about 2 KiB each and four times the length of its key."
+    ),
+    setting!(
         "permits.max",
         permits.max,
         count(1, 10_000_000),

@@ -71,6 +71,7 @@ pub(super) fn breakers(
     Ok(Breakerbox::builder()
         .policy(config.policy.build(config.delivery.timeout)?)
         .max_circuits(config.circuits.max as usize)
+        .tenant_limit(config.circuits.tenant_limit())
         .store(Arc::clone(circuits) as Arc<dyn Store>)
         .alone()
         .observer(move |heard| {

@@ -1,6 +1,7 @@
 //! How the gateway is doing: looked at every few seconds, so that health, metrics and log say the same, and whoever asks for
 //! health costs nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +95,8 @@ pub(super) struct Watcher {
     pub(super) free_space: FreeSpace,
     pub(super) reserve: u64,
     pub(super) notifier: Arc<Notifier>,
+    /// Calls without a circuit, until the last look.
+    pub(super) uncontrolled: AtomicU64,
 }
 
 impl Watcher {
@@ -130,9 +133,10 @@ impl Watcher {
         let seen = self.dispatch.look();
         self.metrics.slots.set(seen.slots.into());
         self.metrics.slots_in_use.set(seen.slots_in_use.into());
-        self.metrics.lanes.of(LaneState::Awake).set(number(seen.lanes - seen.lanes_asleep));
-        self.metrics.lanes.of(LaneState::Asleep).set(number(seen.lanes_asleep));
-        seen.parked
+        self.metrics.lanes.of(LaneState::Awake).set(number(seen.lanes.awake));
+        self.metrics.lanes.of(LaneState::Asleep).set(number(seen.lanes.asleep));
+        self.metrics.lanes.of(LaneState::Idle).set(number(seen.lanes.idle));
+        seen.lanes.parked
     }
 
     async fn look_at_circuits(&self, degraded: &mut Vec<String>) {
@@ -154,8 +158,12 @@ impl Watcher {
         if lost {
             degraded.push("circuits: their store does not answer; each decides by itself".into());
         }
-        if counts.uncontrolled > 0 {
-            degraded.push("circuits: there are more endpoints than circuits.max; raise it".into());
+        // Since the last look: what was too much an hour ago is history.
+        if self.uncontrolled.swap(counts.uncontrolled, Ordering::Relaxed) < counts.uncontrolled {
+            degraded.push(
+                "circuits: calls are made without one; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"
+                    .into(),
+            );
         }
     }
 

@@ -30,6 +30,7 @@ mod test_send;
 mod writes;
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -109,8 +110,10 @@ impl Gateway {
         for (circuit, policy) in directory.circuit_policies() {
             breakers.set_key_policy(&circuit, Some((*policy).clone()))?;
         }
-        let throttles =
-            config.delivery.throttle.then(|| Throttle::builder().build_keyed(config.circuits.max as usize));
+        let throttles = config.delivery.throttle.then(|| {
+            let limit = config.circuits.tenant_limit();
+            Throttle::builder().tenant_limit(limit).build_keyed(config.circuits.max as usize)
+        });
         let clock: Arc<dyn Fn() -> Timestamp + Send + Sync> = {
             let queue = Arc::clone(&queue);
             Arc::new(move || queue.now())
@@ -167,6 +170,7 @@ impl Gateway {
             free_space: FreeSpace::of(&config.data).map_err(folder)?,
             reserve: config.limits.reserve,
             notifier: Arc::clone(&notifier),
+            uncontrolled: AtomicU64::new(0),
         };
         let health = Arc::new(health::Report::default());
         let writes = WriteWatcher {

@@ -91,6 +91,12 @@ pub enum AcquireError {
     /// As many permits are out as may be.
     #[error("as many permits are out as this gateway gives; settle some, or raise permits.max")]
     NoRoom,
+    /// The tenant has as many circuits as it may have, and none can go.
+    #[error(
+        "the tenant has as many circuits as it may have, and all are in use; use fewer keys, or raise circuits.tenant_max and \
+         circuits.tenant_bytes"
+    )]
+    CircuitsFull,
     /// There can be no such circuit.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -117,6 +123,9 @@ impl Permits {
         }
         let place = self.table.place().ok_or(AcquireError::NoRoom)?;
         let circuit = self.breakers.circuit(&wanted.key)?;
+        if !circuit.is_controlled() && self.breakers.tenant_is_full(&wanted.key) {
+            return Err(AcquireError::CircuitsFull);
+        }
         let permit = match circuit.ask_owned_within(Duration::ZERO).await {
             Ok(permit) => permit,
             Err(refusal) => return Ok(refused_by(&refusal, self.now())),

@@ -16,7 +16,7 @@ use crate::delivery::{RetrySchedule, Rulings, Signer, TokenBucket};
 use crate::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
-use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry};
+use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
 use crate::reminder::Missed;
 use crate::send::{Outgoing, Target};
 
@@ -115,6 +115,11 @@ impl Destination {
         self.tenant.enabled && disabled.is_none()
     }
 
+    /// Whether there was room for its circuit and its throttle.
+    fn is_controlled(&self) -> bool {
+        self.circuit.is_controlled() && self.throttle.as_ref().is_none_or(Throttle::is_controlled)
+    }
+
     /// Whether its circuit is known here.
     pub(super) fn is_met(&self) -> bool {
         self.met.load(Ordering::Relaxed)
@@ -184,6 +189,11 @@ impl Destination {
     }
 }
 
+/// What the circuit of a dynamic lane is for.
+fn purpose_of(key: &str) -> Purpose {
+    CircuitOwner::of_key(key).map_or(Purpose::Deliveries, |owner| owner.purpose)
+}
+
 /// All destinations that were asked for lately.
 pub(super) struct Destinations {
     directory: Arc<Directory>,
@@ -192,11 +202,20 @@ pub(super) struct Destinations {
     known: RwLock<HashMap<LaneId, Arc<Destination>>>,
     /// Buckets of endpoints that changed, so that a change does not fill them.
     buckets: Mutex<HashMap<LaneId, TokenBucket>>,
+    /// There was no room for a circuit: idle destinations hold some that could go.
+    lacks_room: AtomicBool,
 }
 
 impl Destinations {
     pub(super) fn new(directory: Arc<Directory>, breakers: Breakerbox, throttles: Option<Throttles>) -> Self {
-        Self { directory, breakers, throttles, known: RwLock::default(), buckets: Mutex::default() }
+        Self {
+            directory,
+            breakers,
+            throttles,
+            known: RwLock::default(),
+            buckets: Mutex::default(),
+            lacks_room: AtomicBool::new(false),
+        }
     }
 
     /// Where a lane leads. None if its endpoint or tenant is gone.
@@ -209,8 +228,13 @@ impl Destinations {
         key: impl FnOnce() -> Option<Arc<str>>,
         now: Timestamp,
     ) -> Option<Arc<Destination>> {
-        if let Some(found) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane) {
-            return Some(Arc::clone(found));
+        let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
+        if let Some(found) = found {
+            // One without a circuit is asked for again each time: there may be room by now.
+            if found.is_controlled() || !self.has_room_for(found.key()) {
+                return Some(found);
+            }
+            self.forget(lane);
         }
         let made = match self.directory.endpoint(lane) {
             Some(endpoint) => self.of_endpoint(endpoint).map(|made| self.limited(made, now)),
@@ -219,6 +243,32 @@ impl Destinations {
         let made = Arc::new(made.ok()?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(known.entry(lane).or_insert(made)))
+    }
+
+    /// Whether a circuit and a throttle of this key are there now.
+    fn has_room_for(&self, key: &str) -> bool {
+        let has_circuit = self.breakers.circuit(key).is_ok_and(|circuit| circuit.is_controlled());
+        let throttle = self.throttle(key).ok().flatten();
+        let has_room = has_circuit && throttle.is_none_or(|throttle| throttle.is_controlled());
+        if !has_room {
+            self.lacks_room.store(true, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Whether a circuit was missed since this was last asked.
+    pub(super) fn lacked_room(&self) -> bool {
+        self.lacks_room.swap(false, Ordering::Relaxed)
+    }
+
+    /// How many requests at once a lane may have. None if its endpoint or tenant is gone. What only waits needs no destination
+    /// yet.
+    pub(super) fn max_in_flight(&self, waiting: &WaitingLane) -> Option<u32> {
+        if let Some(endpoint) = self.directory.endpoint(waiting.lane) {
+            return Some(endpoint.max_in_flight);
+        }
+        let tenant = self.directory.tenant(&waiting.tenant)?;
+        Some(Terms::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
     /// An endpoint as it is now, apart from its lane.
@@ -259,7 +309,7 @@ impl Destinations {
         tenant: Arc<TenantEntry>,
         key: Arc<str>,
     ) -> Result<Destination, KeyError> {
-        let purpose = CircuitOwner::of_key(&key).map_or(Purpose::Deliveries, |owner| owner.purpose);
+        let purpose = purpose_of(&key);
         Ok(Destination {
             lane,
             target: None,

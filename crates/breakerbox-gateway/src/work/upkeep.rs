@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
+use crate::delivery::lanes::KeepIdle;
 use crate::objects::LaneId;
 use crate::queue::{Batch, QueueError, Retention};
 use crate::telemetry::labels::Outcome;
@@ -36,8 +37,9 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How often the rest is.
 const LONG: Duration = Duration::from_secs(30);
 
-/// How many lanes are remembered in which nothing waits.
-const IDLE_LANES: usize = 100_000;
+/// Which lanes are remembered in which nothing waits.
+const KEEP_IDLE: KeepIdle =
+    KeepIdle { lanes: 100_000, dynamic_of_tenant: 1_000, dynamic_for: Duration::from_secs(600) };
 
 impl Dispatch {
     /// Tells lanes of all that waits. For the start, before [`run`](Self::run), and to repair what was missed.
@@ -74,6 +76,9 @@ impl Dispatch {
             let cancelled = self.piece_by_piece("cancel", || self.chores.cancel_orphans(PIECE)).await;
             self.metrics.deliveries.of(Outcome::Cancelled).inc_by(cancelled);
             self.forget_orphans().await;
+            if self.destinations.lacked_room() {
+                self.forget_idle(&KEEP_IDLE);
+            }
         }
     }
 
@@ -107,9 +112,7 @@ impl Dispatch {
             self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
             let before = self.now().before(retention.failed);
             self.piece_by_piece("prune reminders", || self.chores.prune_reminders(before, PIECE)).await;
-            self.lanes().tidy(IDLE_LANES);
-            let known = self.lanes().known();
-            self.destinations.tidy(|lane| known.contains(&lane));
+            self.forget_idle(&KEEP_IDLE);
             self.breakers.tidy();
         }
     }

@@ -12,7 +12,7 @@ use super::context::context_priority;
 use super::keyed::Throttles;
 use super::pass::Pass;
 use crate::clock::{AnyClock, Clock};
-use crate::registry::Kept;
+use crate::registry::{Kept, TenantLimit};
 
 /// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
 pub struct Throttle<C = Overload> {
@@ -78,6 +78,12 @@ impl<C> Throttle<C> {
     #[must_use]
     pub fn take_retry(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.means.clock.now()))
+    }
+
+    /// Whether there is a throttle behind this handle. If not, there was no room for one.
+    #[must_use]
+    pub const fn is_controlled(&self) -> bool {
+        self.cell.is_some()
     }
 
     /// How many priorities there are; the standard four if there was no room for this throttle.
@@ -147,11 +153,17 @@ pub struct Builder<C = Overload> {
     policy: ThrottlePolicy,
     clock: AnyClock,
     classify: C,
+    of_tenant: Option<TenantLimit>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { policy: ThrottlePolicy::default(), clock: AnyClock::System, classify: Overload::default() }
+        Self {
+            policy: ThrottlePolicy::default(),
+            clock: AnyClock::System,
+            classify: Overload::default(),
+            of_tenant: None,
+        }
     }
 }
 
@@ -170,7 +182,14 @@ impl<C> Builder<C> {
 
     /// Who says what a result means. Without this: [`Overload`].
     pub fn classify<D>(self, classify: D) -> Builder<D> {
-        Builder { policy: self.policy, clock: self.clock, classify }
+        Builder { policy: self.policy, clock: self.clock, classify, of_tenant: self.of_tenant }
+    }
+
+    /// Where there is one throttle for each key: what one tenant may have of them, as for
+    /// [circuits](crate::Builder::tenant_limit).
+    pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
+        self.of_tenant = Some(limit);
+        self
     }
 
     /// One throttle.
@@ -183,6 +202,7 @@ impl<C> Builder<C> {
     /// A throttle for each key, at most so many at a time.
     #[must_use]
     pub fn build_keyed(self, max: usize) -> Throttles<C> {
-        Throttles::new(self.policy, Means { clock: self.clock, classify: self.classify }, max)
+        let means = Means { clock: self.clock, classify: self.classify };
+        Throttles::new(self.policy, means, max, self.of_tenant)
     }
 }

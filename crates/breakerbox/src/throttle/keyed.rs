@@ -9,7 +9,7 @@ use breakerbox_core::throttle::ThrottlePolicy;
 
 use super::classify::Overload;
 use super::handle::{Cell, Means, Throttle};
-use crate::registry::{Registry, check_key};
+use crate::registry::{Registry, TenantLimit, check_key};
 
 /// How many throttles there are at a time unless it is told otherwise.
 pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
@@ -34,11 +34,16 @@ struct Shared<C> {
 }
 
 impl<C> Throttles<C> {
-    pub(super) fn new(policy: ThrottlePolicy, means: Means<C>, max: usize) -> Self {
+    pub(super) fn new(
+        policy: ThrottlePolicy,
+        means: Means<C>,
+        max: usize,
+        of_tenant: Option<TenantLimit>,
+    ) -> Self {
         Self(Arc::new(Shared {
             policy,
             means: Arc::new(means),
-            registry: Registry::new(max, false),
+            registry: Registry::new(max, of_tenant, false),
             uncontrolled: AtomicU64::new(0),
         }))
     }

@@ -1,6 +1,6 @@
 //! Many keys: bounds, eviction, and what is never forgotten.
 
-use breakerbox::{Attribution, Command, Mode, ObeyError, Refusal, Status};
+use breakerbox::{Attribution, Command, Mode, ObeyError, Refusal, Status, TenantLimit};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -144,4 +144,42 @@ fn threads_in_each_others_way_lose_nothing() {
         }
     });
     assert_eq!(circuit.totals().successes, 400_000);
+}
+
+#[test]
+fn a_tenant_beyond_its_limit_loses_its_own_idle_circuits_and_no_others() {
+    let limit = TenantLimit { circuits: 100, bytes: usize::MAX };
+    let service = Service::with(&simple(), |builder| builder.max_circuits(1_000).tenant_limit(limit));
+    let key = |tenant: &str, n: u32| format!("{tenant} https://{n}.example");
+    for n in 0..50 {
+        succeed(&service.circuit(&key("quiet", n)), 1);
+    }
+    service.clock.advance(secs(61));
+    for n in 0..100 {
+        succeed(&service.circuit(&key("loud", n)), 1);
+    }
+    let over = service.circuit(&key("loud", 100));
+    assert!(!over.is_controlled() && service.breakers.tenant_is_full(over.key()));
+    assert!(service.circuit(&key("other", 0)).is_controlled(), "others have room");
+    assert_eq!(service.breakers.len(), 151, "no idle circuit of another tenant went");
+    service.clock.advance(secs(61));
+    let fresh = (200..300).filter(|n| service.circuit(&key("loud", *n)).is_controlled()).count();
+    assert!(fresh > 50, "its own idle ones went: {fresh}");
+    let mut of = [0, 0];
+    service.breakers.for_each(|circuit| of[usize::from(circuit.key().starts_with("loud "))] += 1);
+    assert!(of[1] <= 100, "{of:?}");
+    assert_eq!(of[0], 51, "and none of another's");
+}
+
+#[test]
+fn a_tenant_is_limited_in_bytes_too() {
+    let limit = TenantLimit { circuits: usize::MAX, bytes: 64 << 10 };
+    let service = Service::with(&simple(), |builder| builder.tenant_limit(limit));
+    let controlled = |length: usize| {
+        let tenant = format!("t{length}");
+        let key = |n: u32| format!("{tenant} {n} {}", "k".repeat(length));
+        (0..100).filter(|n| service.circuit(&key(*n)).is_controlled()).count()
+    };
+    let (short, long) = (controlled(10), controlled(900));
+    assert!((20..=32).contains(&short) && long * 2 < short, "{short} {long}");
 }

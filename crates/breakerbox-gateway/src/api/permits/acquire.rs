@@ -201,6 +201,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
         Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(circuit, given))),
         Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(circuit, refused))),
         Err(error @ AcquireError::NoRoom) => Err(Problem::new(Code::Overloaded, error.to_string())),
+        Err(error @ AcquireError::CircuitsFull) => Err(Problem::new(Code::CircuitsFull, error.to_string())),
         Err(error) => Err(Problem::invalid("key", error)),
     }
 }

@@ -167,3 +167,21 @@ async fn no_more_permits_are_out_than_may_be() {
     rig.settle(&first, json!({ "outcome": "success" })).await;
     rig.permit(URL).await;
 }
+
+#[tokio::test]
+async fn a_tenant_with_too_many_keys_is_refused_and_no_other() {
+    let rig = Rig::with(json!({}), |config| config.circuits.tenant_max = Some(3)).await;
+    rig.ask(Method::POST, "/v1/tenants", json!({ "id": "other", "name": "Other" })).await;
+    let ask = async |body: Value| {
+        let (status, answer) = rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
+        (status, answer["code"].as_str().unwrap_or_default().to_owned())
+    };
+    for number in 0..3 {
+        assert_eq!(ask(json!({ "key": format!("k{number}") })).await.0, 200);
+    }
+    assert_eq!(ask(json!({ "key": "k3" })).await, (429, "circuits_full".to_owned()));
+    assert_eq!(ask(json!({ "key": "k1" })).await.0, 200, "those that it has go on");
+    for number in 0..3 {
+        assert_eq!(ask(json!({ "tenant": "other", "key": format!("k{number}") })).await.0, 200);
+    }
+}

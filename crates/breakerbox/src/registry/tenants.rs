@@ -1,0 +1,149 @@
+//! How many cells each tenant has, and how many it may have.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+
+/// About what one circuit takes in memory besides its key: its window, what is known of its store, its throttle.
+const BYTES_EACH: usize = 2_048;
+
+/// How often the text of a key is kept for one circuit.
+const COPIES_OF_KEY: usize = 4;
+
+/// For how long cells of a tenant are not searched again, if none could go.
+const FRUITLESS: Duration = Duration::from_millis(50);
+
+/// What one tenant may have of a registry. A tenant is the first word of its keys, up to a slash, as
+/// [`Key::of`](breakerbox_core::Key::of) writes them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantLimit {
+    /// How many circuits.
+    pub circuits: usize,
+    /// How many bytes they may take, at about 2 KiB each and four times the length of its key.
+    pub bytes: usize,
+}
+
+/// The tenant of a key.
+pub(super) fn of(key: &str) -> &str {
+    key.split([' ', '/']).next().unwrap_or(key)
+}
+
+/// About how many bytes the cell of a key takes.
+const fn cost(key: &str) -> usize {
+    BYTES_EACH + COPIES_OF_KEY * key.len()
+}
+
+pub(super) struct Tenants {
+    limit: TenantLimit,
+    /// Only tenants that have any. Looked at only when cells come and go.
+    held: Mutex<HashMap<Box<str>, Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    circuits: usize,
+    bytes: usize,
+    /// Until then none of them could go.
+    searched_until: Timestamp,
+}
+
+impl Held {
+    fn has_room(&self, key: &str, limit: TenantLimit) -> bool {
+        self.circuits < limit.circuits && self.bytes.saturating_add(cost(key)) <= limit.bytes
+    }
+}
+
+impl Tenants {
+    pub(super) fn new(limit: TenantLimit) -> Self {
+        Self { limit, held: Mutex::default() }
+    }
+
+    pub(super) fn has_room(&self, key: &str) -> bool {
+        self.lock()
+            .get(of(key))
+            .map_or_else(|| Held::default().has_room(key, self.limit), |held| held.has_room(key, self.limit))
+    }
+
+    /// Takes a place for this key, if its tenant has one left.
+    pub(super) fn try_take(&self, key: &str) -> bool {
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(of(key)) else {
+            let mut held = Held::default();
+            let has_room = held.has_room(key, self.limit);
+            if has_room {
+                held.circuits = 1;
+                held.bytes = cost(key);
+                all.insert(of(key).into(), held);
+            }
+            return has_room;
+        };
+        let has_room = held.has_room(key, self.limit);
+        if has_room {
+            held.circuits += 1;
+            held.bytes += cost(key);
+        }
+        has_room
+    }
+
+    /// Gives the place of this key back.
+    pub(super) fn release(&self, key: &str) {
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(of(key)) else { return };
+        held.circuits = held.circuits.saturating_sub(1);
+        held.bytes = held.bytes.saturating_sub(cost(key));
+        if held.circuits == 0 {
+            all.remove(of(key));
+        }
+    }
+
+    /// Whether it is worth a search for cells of this tenant that could go.
+    pub(super) fn may_search(&self, key: &str, now: Timestamp) -> bool {
+        self.lock().get(of(key)).is_some_and(|held| now >= held.searched_until)
+    }
+
+    /// None could go.
+    pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
+        if let Some(held) = self.lock().get_mut(of(key)) {
+            held.searched_until = now + FRUITLESS;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_the_first_word_up_to_a_slash() {
+        for (key, tenant) in [
+            ("acme https://a.example/", "acme"),
+            ("acme", "acme"),
+            ("acme/reminders", "acme"),
+            ("acme/reminders https://a.example/", "acme"),
+            ("", ""),
+        ] {
+            assert_eq!(of(key), tenant, "{key}");
+        }
+    }
+
+    #[test]
+    fn places_are_counted_in_number_and_bytes() {
+        let tenants = Tenants::new(TenantLimit { circuits: 2, bytes: 3 * BYTES_EACH });
+        assert!(tenants.try_take("a 1") && tenants.try_take("a 2"));
+        assert!(!tenants.try_take("a 3"), "two at most");
+        assert!(tenants.try_take("b 1"), "another tenant");
+        assert!(!tenants.try_take(&format!("b {}", "x".repeat(BYTES_EACH))), "too many bytes");
+        tenants.release("a 1");
+        assert!(tenants.try_take("a 3") && !tenants.has_room("a 4"));
+        for key in ["a 2", "a 3", "b 1"] {
+            tenants.release(key);
+        }
+        assert!(tenants.lock().is_empty(), "those that have none are forgotten");
+    }
+}
