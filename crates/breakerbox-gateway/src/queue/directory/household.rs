@@ -1,13 +1,19 @@
 //! A tenant and its endpoints, and which of them get events of a type.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{EndpointEntry, TenantEntry};
 use crate::objects::{EndpointId, EventType};
 
 /// For how many event types of a tenant the answer is remembered.
 const REMEMBERED_TYPES: usize = 512;
+
+/// How many endpoints those answers may name, all in all: 8 MiB.
+const REMEMBERED_ENDPOINTS: usize = 1 << 20;
+
+/// With more endpoints than this, the answer for a type that is not remembered takes long enough to look for it ahead.
+const MATCHED_AHEAD: usize = 256;
 
 /// A tenant and its endpoints.
 #[derive(Debug)]
@@ -16,7 +22,14 @@ pub struct Household {
     /// By age.
     pub(super) endpoints: Vec<Arc<EndpointEntry>>,
     /// Who gets events of a type. Forgotten at each change.
-    by_type: Mutex<HashMap<EventType, Arc<[Arc<EndpointEntry>]>>>,
+    by_type: Mutex<ByType>,
+}
+
+#[derive(Debug, Default)]
+struct ByType {
+    endpoints: HashMap<EventType, Arc<[Arc<EndpointEntry>]>>,
+    /// How many those are, all in all.
+    count: usize,
 }
 
 impl Household {
@@ -34,18 +47,34 @@ impl Household {
     /// The endpoints that get events of this type.
     #[must_use]
     pub fn for_type(&self, kind: &EventType) -> Arc<[Arc<EndpointEntry>]> {
-        let mut by_type = self.by_type.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoints) = by_type.get(kind) {
+        if let Some(endpoints) = self.by_type().endpoints.get(kind) {
             return Arc::clone(endpoints);
         }
+        // Not under the lock: the writer must not wait for it.
         let endpoints: Arc<[_]> =
             self.endpoints.iter().filter(|endpoint| endpoint.filter.admits(kind)).cloned().collect();
+        let mut by_type = self.by_type();
         // Types are the customers' to invent: whoever invents one for each event must not fill the memory.
-        if by_type.len() >= REMEMBERED_TYPES {
-            by_type.clear();
+        if by_type.endpoints.len() >= REMEMBERED_TYPES
+            || by_type.count + endpoints.len() > REMEMBERED_ENDPOINTS
+        {
+            *by_type = ByType::default();
         }
-        by_type.insert(kind.clone(), Arc::clone(&endpoints));
+        if by_type.endpoints.insert(kind.clone(), Arc::clone(&endpoints)).is_none() {
+            by_type.count += endpoints.len();
+        }
         endpoints
+    }
+
+    /// Looks for the answer ahead if it takes long, so that the writer finds it remembered.
+    pub(crate) fn match_ahead(&self, kind: &EventType) {
+        if self.endpoints.len() > MATCHED_AHEAD {
+            let _ = self.for_type(kind);
+        }
+    }
+
+    fn by_type(&self) -> MutexGuard<'_, ByType> {
+        self.by_type.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it has this endpoint.
@@ -66,7 +95,7 @@ impl Household {
             *shared = Arc::new(Self::new(Arc::clone(&shared.entry), shared.endpoints.clone()));
         }
         let household = Arc::get_mut(shared).expect("it is ours, or was just made");
-        household.by_type.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        *household.by_type.get_mut().unwrap_or_else(PoisonError::into_inner) = ByType::default();
         household
     }
 
@@ -155,7 +184,7 @@ mod tests {
         let household = directory.resolve_household(entry).unwrap();
         for number in 0..5_000 {
             let _ = household.for_type(&format!("t{number}").parse().unwrap());
-            assert!(household.by_type.lock().unwrap().len() <= REMEMBERED_TYPES);
+            assert!(household.by_type().endpoints.len() <= REMEMBERED_TYPES);
         }
     }
 }

@@ -73,6 +73,13 @@ impl Database {
 #[async_trait]
 impl Queue for SqliteQueue {
     async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+        if let Some(tenant) = self.routes.tenant(&batch.tenant) {
+            batch
+                .events
+                .iter()
+                .filter(|event| event.url.is_none())
+                .for_each(|event| tenant.match_ahead(&event.kind));
+        }
         let accept = Accept {
             batch,
             routes: Arc::clone(&self.routes),

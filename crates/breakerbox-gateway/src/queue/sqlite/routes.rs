@@ -52,6 +52,11 @@ pub trait TenantRoutes: Send + Sync {
     /// Tells each endpoint that gets events of this type, disabled ones too: their work is parked.
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
 
+    /// Prepares the answer for events of this type, if that takes long. Asked before the writer is.
+    fn match_ahead(&self, kind: &EventType) {
+        let _ = kind;
+    }
+
     /// How many those are.
     fn endpoint_count(&self, kind: &EventType) -> usize {
         let mut count = 0;

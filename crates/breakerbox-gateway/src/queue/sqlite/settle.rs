@@ -107,7 +107,7 @@ pub(super) fn give_up_unreadable(
 ) -> rusqlite::Result<()> {
     let id = DeliveryId(id(delivery));
     tracing::error!(delivery = %id, error, "a delivery can't be read; it has failed");
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable))
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable), writing.now)
 }
 
 /// Ends a waiting delivery without an attempt.

@@ -56,6 +56,10 @@ impl TenantRoutes for Household {
         }
     }
 
+    fn match_ahead(&self, kind: &EventType) {
+        Self::match_ahead(self, kind);
+    }
+
     fn endpoint_count(&self, kind: &EventType) -> usize {
         self.for_type(kind).len()
     }
