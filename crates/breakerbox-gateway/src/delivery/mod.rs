@@ -8,10 +8,11 @@
 //! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | what is otherwise for a reminder's run |
 //! | [`Tried`] | what comes next after an attempt |
 //! | [`lanes`] | whose turn it is: fair slots over tenants, lanes and priorities; who sleeps |
-//! | [`TokenBucket`] | how many requests in a second |
+//! | [`TokenBucket`], [`KeyedBuckets`] | how many requests in a second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
 //! | [`Signer`] | what a receiver can believe |
 
+mod buckets;
 mod headers;
 pub mod lanes;
 mod next;
@@ -23,6 +24,7 @@ mod ruling;
 mod rulings;
 mod signature;
 
+pub use buckets::KeyedBuckets;
 pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };

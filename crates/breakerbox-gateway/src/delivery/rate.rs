@@ -62,6 +62,30 @@ impl TokenBucket {
         Ok(())
     }
 
+    /// Takes so many tokens, or none. More than the burst are taken for the burst: they need a full bucket.
+    ///
+    /// # Errors
+    /// If there are too few: when there will be enough.
+    pub fn take_many(&mut self, tokens: u32, now: Timestamp) -> Result<(), Timestamp> {
+        let tokens = tokens.min(self.limit.burst.max(1));
+        let before = *self;
+        for taken in 0..tokens {
+            if let Err(due) = self.take(now) {
+                *self = before;
+                // The last of them is there then.
+                let more = self.interval.saturating_mul(u64::from(tokens - taken - 1));
+                return Err(Timestamp::from_micros(due.as_micros().saturating_add(more.div_ceil(1_000))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is missing in it.
+    #[must_use]
+    pub const fn is_full(&self, now: Timestamp) -> bool {
+        self.full_at <= nanos(now)
+    }
+
     /// Gives back a token that was not used.
     pub const fn give_back(&mut self) {
         self.full_at = self.full_at.saturating_sub(self.interval);
@@ -159,6 +183,17 @@ mod tests {
             // Whoever waits to the microsecond loses a part of one each time; a token beyond the last second may count.
             assert!((-1_500..=1).contains(&difference), "{per_second}: {taken}, {difference}");
         }
+    }
+
+    #[test]
+    fn many_are_taken_together_or_not_at_all() {
+        let mut bucket = bucket(10.0, 5);
+        assert_eq!(bucket.take_many(3, at(0)), Ok(()));
+        assert_eq!(bucket.take_many(4, at(0)), Err(at(200)));
+        assert_eq!(bucket.take_many(2, at(0)), Ok(()), "those that were there are still there");
+        assert_eq!(bucket.take_many(1_000, at(0)), Err(at(500)), "a full bucket is enough");
+        assert!(!bucket.is_full(at(499)) && bucket.is_full(at(500)));
+        assert_eq!(bucket.take_many(1_000, at(500)), Ok(()));
     }
 
     #[test]

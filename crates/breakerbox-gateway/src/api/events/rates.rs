@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
@@ -30,20 +29,12 @@ impl IngestRates {
         if bucket.limit() != limit {
             bucket.change(limit, now);
         }
-        let wanted = u32::try_from(events).unwrap_or(u32::MAX).min(limit.burst);
-        for taken in 0..wanted {
-            if let Err(due) = bucket.take(now) {
-                (0..taken).for_each(|_| bucket.give_back());
-                // The last of them is there then.
-                let more = f64::from(wanted - taken - 1) / limit.per_second.max(f64::MIN_POSITIVE);
-                let wait = due.since(now) + Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX / 2);
-                let detail = format!(
-                    "the tenant may submit {} events in a second, {} at once; nothing was accepted",
-                    limit.per_second, limit.burst
-                );
-                return Err(Problem::new(Code::RateLimited, detail).retry_after(wait));
-            }
-        }
-        Ok(())
+        bucket.take_many(u32::try_from(events).unwrap_or(u32::MAX), now).map_err(|due| {
+            let detail = format!(
+                "the tenant may submit {} events in a second, {} at once; nothing was accepted",
+                limit.per_second, limit.burst
+            );
+            Problem::new(Code::RateLimited, detail).retry_after(due.since(now))
+        })
     }
 }
