@@ -1,7 +1,7 @@
 //! Tenants: create, list, show, change, delete, and the secret that deliveries to dynamic URLs are signed with.
 //!
 //! Who manages a tenant may rename it, switch it on and off, say when to try again and where notices go. Policy, `circuit_by`, limits and rulings
-//! are an admin's.
+//! are an admin's. Limits are the operator's: a tenant's own admin key can't change them, neither up nor down.
 
 mod reminders;
 mod view;
@@ -101,8 +101,9 @@ async fn show(
 
 /// Change a tenant
 ///
-/// What is left out stays, also within `reminders`; `null` means the default again. `policy`, `circuit_by`, `rulings`, `backlog`
-/// and `ingest_rate` need an admin key, and so do those of `reminders` and their `limit`.
+/// What is left out stays, also within `reminders`; `null` means the default again. `policy`, `circuit_by` and `rulings` need an
+/// admin key, and so do those of `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`, and `reminders` as `null`) need
+/// an admin key for all tenants: they protect other tenants.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",
@@ -124,6 +125,10 @@ async fn change(
 ) -> Answer<Revised<TenantView>> {
     if let Some(field) = body.admins_field() {
         caller.needs(Scope::Admin, &format!("changing {field}"))?;
+    }
+    if let Some(field) = body.limits_field() {
+        let allowed = caller.needs_all_tenants(&format!("{field}: changing it"));
+        allowed.map_err(|problem| problem.of_field(field))?;
     }
     let before = seen(&api, &caller, &id).await?;
     let targets = before.settings.notices.clone();

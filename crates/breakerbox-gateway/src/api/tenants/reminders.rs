@@ -105,7 +105,7 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
     #[serde(default)]
     max_in_flight: Change<u32>,
-    /// How many reminders there may be that have not ended, and bytes of their payloads. Needs an admin key.
+    /// How many reminders there may be that have not ended, and bytes of their payloads. Needs an admin key for all tenants.
     #[schema(value_type = Option<BacklogView>, inline)]
     #[serde(default)]
     limit: Change<Object<BacklogView>>,
@@ -122,6 +122,11 @@ impl RemindersChange {
         ]
         .into_iter()
         .find_map(|(field, is_changed)| is_changed.then_some(field))
+    }
+
+    /// Whether the limit is to change.
+    pub(super) const fn changes_limit(&self) -> bool {
+        !self.limit.is_keep()
     }
 
     /// The rules after the change. What is wrong is named without `reminders`.

@@ -200,10 +200,10 @@ bodies! {
         /// How answers are read where this tenant differs. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         rulings: [Change<Rulings>],
-        /// How much of its work may wait. Needs an admin key.
+        /// How much of its work may wait. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
-        /// How fast it may submit events. Needs an admin key.
+        /// How fast it may submit events. Needs an admin key for all tenants.
         #[schema(value_type = Option<RateView>, inline)]
         ingest_rate: [Change<Object<RateView>>],
         /// After how long waiting work is given up, such as `72h`.
@@ -237,6 +237,23 @@ impl TenantChange {
         .into_iter()
         .find_map(|(field, is_changed)| is_changed.then_some(field));
         own.or(of_reminders)
+    }
+
+    /// A limit that is to change. Limits protect other tenants, so only an admin key for all tenants may change them.
+    pub(super) fn limits_field(&self) -> Option<&'static str> {
+        let of_reminders = match &self.reminders {
+            Change::Keep => false,
+            // That would bring back the gateway's own limit.
+            Change::Clear => return Some("reminders"),
+            Change::Set(change) => change.0.changes_limit(),
+        };
+        [
+            ("backlog", !self.backlog.is_keep()),
+            ("ingest_rate", !self.ingest_rate.is_keep()),
+            ("reminders.limit", of_reminders),
+        ]
+        .into_iter()
+        .find_map(|(field, is_changed)| is_changed.then_some(field))
     }
 
     /// The settings after the change.
