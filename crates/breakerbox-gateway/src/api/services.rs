@@ -18,6 +18,7 @@ use crate::permits::Permits;
 use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
+use crate::shares::DEFAULT_SHARE;
 use crate::telemetry::Metrics;
 use crate::work::Intake;
 
@@ -63,7 +64,10 @@ pub trait TestSend: Send + Sync + 'static {
 #[async_trait]
 pub trait NoticeTest: Send + Sync + 'static {
     /// Sends them, all at once, each within its time limit.
-    async fn test(&self, tenant: &TenantId) -> Vec<TestedTarget>;
+    ///
+    /// # Errors
+    /// If there were too many of late: when to try again. Nothing was sent.
+    async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp>;
 }
 
 /// A target that was tried.
@@ -118,6 +122,8 @@ pub struct Limits {
     pub bodies: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// What one tenant may take of what all tenants share, in percent.
+    pub tenant_share: u32,
     /// How many requests without a valid key an address may make in a minute.
     pub auth_failures: u32,
     /// Whether `/metrics` needs no key.
@@ -137,6 +143,7 @@ impl Default for Limits {
             permit_timeout: Duration::from_secs(60),
             bodies: 64 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
+            tenant_share: DEFAULT_SHARE,
             auth_failures: 30,
             open_metrics: false,
             mail: false,

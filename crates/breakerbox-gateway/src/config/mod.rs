@@ -48,6 +48,7 @@ use crate::delivery::RetrySchedule;
 use crate::notify::NotifierSettings;
 use crate::objects::Backlog;
 use crate::queue::Retention;
+use crate::shares::DEFAULT_SHARE;
 
 /// Every setting of the gateway, checked.
 ///
@@ -178,10 +179,16 @@ pub struct Limits {
     pub bodies: u64,
     /// How long the body of a request may take to arrive.
     pub body_timeout: Duration,
+    /// What one tenant may take of each limit that all tenants share, in percent.
+    pub tenant_share: u32,
+    /// How long a new connection may take to send the headers of its first request.
+    pub first_request_timeout: Duration,
     /// How long the headers of a request may take to arrive.
     pub header_timeout: Duration,
     /// Connections to the API at once.
     pub connections: u32,
+    /// What one address may take of the connections, in percent.
+    pub address_share: u32,
     /// Requests in a minute from one address without a valid API key.
     pub auth_failures: u32,
     /// How much of one tenant's work may wait.
@@ -200,8 +207,11 @@ impl Default for Limits {
             batch_bytes: 4 << 20,
             bodies: 64 << 20,
             body_timeout: Duration::from_secs(30),
+            tenant_share: DEFAULT_SHARE,
+            first_request_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(30),
             connections: 4_096,
+            address_share: DEFAULT_SHARE,
             auth_failures: 30,
             backlog: Backlog::default(),
             endpoints: 10_000,

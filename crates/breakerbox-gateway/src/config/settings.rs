@@ -177,13 +177,25 @@ pub static SETTINGS: &[Setting] = &[
         "limits.bodies",
         limits.bodies,
         bytes(MIB, TIB),
-        "How many bytes of requests to the API are held in memory at once; more are answered 503."
+        "How many bytes of request bodies the API holds in memory at once; more are answered 503. One tenant gets its share of it (limits.tenant_share). Set it to at least 16 times limits.batch_bytes, so that every tenant's share holds a whole batch."
     ),
     setting!(
         "limits.body_timeout",
         limits.body_timeout,
         millis(SECOND, HOUR),
         "How long the body of a request to the API may take to arrive."
+    ),
+    setting!(
+        "limits.tenant_share",
+        limits.tenant_share,
+        count(1, 100),
+        "The share of one tenant in each limit that all tenants share (limits.bodies, permits.max, test sends), in percent; more is answered 429. A tenant alone may use more, up to what leaves one share free for another. 100: no shares."
+    ),
+    setting!(
+        "limits.first_request_timeout",
+        limits.first_request_timeout,
+        millis(100, HOUR),
+        "How long a new connection to the API may take to send the headers of its first request."
     ),
     setting!(
         "limits.header_timeout",
@@ -195,7 +207,13 @@ pub static SETTINGS: &[Setting] = &[
         "limits.connections",
         limits.connections,
         count(1, 1_000_000),
-        "Connections to the API at once. Each needs a file descriptor."
+        "Connections to the API at once. Each needs a file descriptor. When they are used up, the oldest idle connection that never sent a valid API key is closed for a new one."
+    ),
+    setting!(
+        "limits.address_share",
+        limits.address_share,
+        count(1, 100),
+        "The share of one client address (of an IPv6 network of 64 bits) in limits.connections, in percent. An address alone may use more, up to what leaves one share free for another. Set it to 100 behind a reverse proxy: all connections come from its address."
     ),
     setting!(
         "limits.auth_failures",
@@ -302,7 +320,7 @@ pub static SETTINGS: &[Setting] = &[
         "permits.max",
         permits.max,
         count(1, 10_000_000),
-        "Permits of the decision API that may be out at once; more are answered 503. Each takes about 1 KiB of memory."
+        "Permits of the decision API that may be out at once; more are answered 503. One tenant gets its share of them (limits.tenant_share). Each takes about 1 KiB of memory."
     ),
     setting!(
         "permits.timeout",

@@ -61,11 +61,14 @@ pub(super) fn limits(config: &Config) -> api::Limits {
         permit_timeout: config.permits.timeout,
         bodies: size(limits.bodies),
         body_timeout: limits.body_timeout,
+        tenant_share: limits.tenant_share,
         open_metrics: config.metrics.public,
         mail: config.notify.smtp_url.is_some(),
         auth_failures: limits.auth_failures,
         connections: Connections {
             most: limits.connections as usize,
+            address_share: limits.address_share,
+            first_request_timeout: limits.first_request_timeout,
             header_timeout: limits.header_timeout,
             grace: API_GRACE,
             ..Connections::default()

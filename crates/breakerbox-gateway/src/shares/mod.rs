@@ -108,6 +108,16 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
+    /// Gives what one owner holds to another one, whatever shares they have. More than it holds is taken for all that it holds.
+    pub fn hand_over(&mut self, from: &K, to: &K, amount: u64) {
+        let amount = amount.min(self.held(from));
+        self.give_back(from, amount);
+        if amount > 0 {
+            self.used += amount;
+            *self.held.entry(to.clone()).or_default() += amount;
+        }
+    }
+
     /// Another whole from now on. What is held stays held.
     pub const fn resize(&mut self, whole: u64) {
         self.whole = whole;
@@ -199,6 +209,17 @@ mod tests {
         shares.give_back(&'b', 10);
         shares.give_back(&'a', 50);
         assert_eq!((shares.used(), shares.is_unused()), (0, true));
+    }
+
+    #[test]
+    fn what_is_handed_over_stays_in_use() {
+        let mut shares = Shares::new(100, 25);
+        assert_eq!(shares.try_take(&'a', 75), Ok(()));
+        shares.hand_over(&'a', &'b', 30);
+        assert_eq!((shares.held(&'a'), shares.held(&'b'), shares.used()), (45, 30, 75));
+        shares.hand_over(&'a', &'a', 1);
+        shares.hand_over(&'c', &'b', 1);
+        assert_eq!((shares.held(&'a'), shares.held(&'b'), shares.used()), (45, 30, 75));
     }
 
     #[test]

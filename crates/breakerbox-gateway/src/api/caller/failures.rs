@@ -2,9 +2,11 @@
 //! concerned, though it came from the same address.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::api::serve::network;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -34,7 +36,7 @@ impl Failures {
     /// How long this address has to wait; none: it need not.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.get(&counted(address))?;
+        let count = counts.get(&network(address))?;
         let left = MINUTE.checked_sub(now.duration_since(count.since))?;
         (count.failures >= self.allowed).then_some(left)
     }
@@ -42,7 +44,7 @@ impl Failures {
     /// One more.
     pub(super) fn count(&self, address: IpAddr, now: Instant) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = counted(address);
+        let address = network(address);
         if counts.len() >= REMEMBERED && !counts.contains_key(&address) {
             counts.retain(|_, count| now.duration_since(count.since) < MINUTE);
             if counts.len() >= REMEMBERED {
@@ -58,19 +60,10 @@ impl Failures {
     }
 }
 
-/// A host has 2^64 addresses of IPv6: the network counts.
-fn counted(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     const ALLOWED: u32 = 30;

@@ -18,7 +18,7 @@ use http::request::Parts;
 pub(super) use self::failures::Failures;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
-use super::serve::Peer;
+use super::serve::{OpenConnection, Peer};
 use crate::objects::{ApiKey, ApiKeyText, Scope, TenantId};
 
 /// The tenant that is meant when a key for all tenants names none.
@@ -62,7 +62,12 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
         let peer = parts.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let caller = identify(&parts.headers, peer, api)?;
+        if let Some(connection) = parts.extensions.get::<Arc<OpenConnection>>() {
+            connection.mark_known();
+        }
         caller.needs_any(S::SCOPES, "this")?;
+        // Whose share a body takes up is seen when it is read.
+        parts.extensions.insert(caller.clone());
         Ok(Self(caller, PhantomData))
     }
 }

@@ -10,7 +10,12 @@ use super::site::{LONG, Site};
 
 fn impatient() -> Limits {
     let quick = Duration::from_millis(300);
-    let connections = Connections { header_timeout: quick, write_timeout: quick, ..Connections::default() };
+    let connections = Connections {
+        first_request_timeout: quick,
+        header_timeout: quick,
+        write_timeout: quick,
+        ..Connections::default()
+    };
     Limits { body_timeout: quick, connections, ..Limits::default() }
 }
 
@@ -70,31 +75,6 @@ async fn who_asks_and_never_reads_is_left() {
         }
     };
     tokio::time::timeout(LONG, flood).await.expect("the server closes");
-}
-
-#[tokio::test]
-async fn there_are_only_so_many_connections() {
-    let mut limits = Limits::default();
-    limits.connections.most = 3;
-    let site = Site::with(limits).await;
-    let ask = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n";
-    // The client that made the tenants holds one.
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        let mut stream = TcpStream::connect(site.address).await.unwrap();
-        stream.write_all(ask).await.unwrap();
-        let mut some = [0; 12];
-        tokio::time::timeout(LONG, stream.read_exact(&mut some)).await.expect("an answer").unwrap();
-        held.push(stream);
-    }
-    let mut waiting = TcpStream::connect(site.address).await.unwrap();
-    waiting.write_all(ask).await.unwrap();
-    let mut some = [0; 12];
-    let early = tokio::time::timeout(Duration::from_millis(200), waiting.read_exact(&mut some)).await;
-    assert!(early.is_err(), "there is no place");
-    held.clear();
-    tokio::time::timeout(LONG, waiting.read_exact(&mut some)).await.expect("a place").unwrap();
-    assert_eq!(&some, b"HTTP/1.1 200");
 }
 
 #[tokio::test]

@@ -1,0 +1,143 @@
+//! One connection, to its end: requests are answered, and who says nothing for too long is left.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tower::Service;
+
+use super::counted_body::CountedBody;
+use super::dress::{self, RequestIds};
+use super::patience::Patience;
+use super::table::{Admitted, InFlight};
+use super::{Connections, Peer};
+use crate::api::problem::{Code, Problem};
+
+/// All that a connection needs.
+pub(super) struct Server {
+    router: Router,
+    ids: RequestIds,
+    limits: Connections,
+    http: auto::Builder<TokioExecutor>,
+}
+
+/// Why a connection ends from this side.
+enum End {
+    /// At once.
+    Now,
+    /// With the requests that are under way.
+    Gracefully,
+}
+
+impl Server {
+    pub(super) fn new(router: Router, limits: Connections) -> Self {
+        Self { router, ids: RequestIds::default(), http: http(&limits), limits }
+    }
+
+    /// One connection, to its end.
+    pub(super) async fn converse(
+        self: Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        admitted: Admitted,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        // An answer is one write: waiting for more to send would only delay it.
+        let _ = stream.set_nodelay(true);
+        let io = TokioIo::new(Patience::new(stream, self.limits.write_timeout));
+        let admitted = Arc::new(admitted);
+        let (server, client) = (Arc::clone(&self), Arc::clone(&admitted));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let in_flight = client.begin();
+            request.extensions_mut().insert(Arc::clone(&client.connection));
+            Arc::clone(&server).answer(request, address, in_flight)
+        });
+        let mut connection = std::pin::pin!(self.http.serve_connection(io, service).into_owned());
+        let end = tokio::select! {
+            // How a connection ends is the client's affair.
+            _ = connection.as_mut() => return,
+            () = admitted.evicted() => End::Now,
+            end = self.patience_ends(&admitted) => end,
+            () = async { drop(stopped.wait_for(|stopped| *stopped).await) } => End::Gracefully,
+        };
+        if matches!(end, End::Now) {
+            return;
+        }
+        connection.as_mut().graceful_shutdown();
+        loop {
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = sleep(self.limits.write_timeout) => {
+                    if !admitted.idle_for().is_zero() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ready when the client has said nothing for too long.
+    async fn patience_ends(&self, admitted: &Admitted) -> End {
+        sleep(self.limits.first_request_timeout).await;
+        if !admitted.has_spoken() {
+            return End::Now;
+        }
+        loop {
+            let left = self.limits.header_timeout.saturating_sub(admitted.idle_for());
+            if left.is_zero() {
+                return End::Gracefully;
+            }
+            sleep(left).await;
+        }
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+        address: SocketAddr,
+        in_flight: InFlight,
+    ) -> Result<Response, Infallible> {
+        let id = self.ids.id_of(request.headers());
+        request.extensions_mut().insert(Peer(address.ip()));
+        let mut router = self.router.clone();
+        let answered = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
+        let mut response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_) => Problem::new(Code::Internal, "something went wrong in the gateway; its log has more")
+                .caused_by("a handler panicked".to_owned())
+                .into_response(),
+        };
+        dress::dress(&mut response, id);
+        Ok(response.map(|body| Body::new(CountedBody::new(body, in_flight))))
+    }
+}
+
+fn http(limits: &Connections) -> auto::Builder<TokioExecutor> {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(64)
+        .max_buf_size(64 * 1024);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(16 * 1024)
+        .keep_alive_interval(limits.header_timeout)
+        .keep_alive_timeout(limits.header_timeout);
+    http
+}
