@@ -34,6 +34,7 @@ mod serve;
 mod services;
 mod system;
 mod tenants;
+mod test_sends;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -42,7 +43,6 @@ use axum::Router;
 use breakerbox_core::Timestamp;
 use http::{Method, Uri};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use self::caller::DEFAULT_TENANT;
@@ -56,9 +56,7 @@ pub use self::services::{
 use self::caller::Failures;
 use self::events::IngestRates;
 use self::reading::Budget;
-
-/// How many test sends there may be at once.
-const TEST_SENDS: usize = 8;
+use self::test_sends::TestSends;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -69,7 +67,7 @@ struct Reach {
     budget: Budget,
     failures: Failures,
     rates: IngestRates,
-    test_sends: Semaphore,
+    test_sends: TestSends,
 }
 
 impl Deref for Api {
@@ -107,10 +105,10 @@ pub async fn serve_router(
 pub fn router(services: Services) -> Router {
     let limits = &services.limits;
     let api = Api(Arc::new(Reach {
-        budget: Budget::new(limits.bodies, limits.body_timeout),
+        budget: Budget::new(limits.bodies, limits.tenant_share, limits.body_timeout),
         failures: Failures::new(limits.auth_failures),
         rates: IngestRates::default(),
-        test_sends: Semaphore::new(TEST_SENDS),
+        test_sends: TestSends::new(limits.tenant_share),
         services,
     }));
     let (router, document) = routes().split_for_parts();

@@ -80,6 +80,8 @@ codes! {
     CircuitsFull "circuits_full" 429 "The tenant has as many circuits as it may have",
     EndpointsFull "endpoints_full" 429 "The tenant has as many endpoints as it may have",
     RemindersFull "reminders_full" 429 "The tenant has as many reminders as it may have",
+    TenantBusy "tenant_busy" 429 "The tenant uses its whole share of the gateway",
+    TestsTooFast "tests_too_fast" 429 "Too many tests in a short time",
     Internal "internal" 500 "Something went wrong in the gateway",
     Overloaded "overloaded" 503 "The gateway has too much to do",
     Unavailable "unavailable" 503 "The gateway can't do this at the moment",

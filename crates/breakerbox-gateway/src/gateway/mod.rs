@@ -53,7 +53,7 @@ use crate::notify::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
 use crate::queue::Queue;
 use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
-use crate::send::{Courier, Sender};
+use crate::send::{Courier, Resolve, Sender, SystemResolver};
 use crate::telemetry::Metrics;
 use crate::work::{Dispatch, Parts, Scheduler, Watch};
 
@@ -89,6 +89,18 @@ impl Gateway {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_with(config: &Config, clocks: &Clocks) -> Result<Self, StartError> {
+        Self::start_resolving(config, clocks, Arc::new(SystemResolver)).await
+    }
+
+    /// As [`start_with`](Self::start_with), with a resolver other than the system's. For tests and proofs.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_resolving(
+        config: &Config,
+        clocks: &Clocks,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, StartError> {
         let folder = |error| StartError::Folder { path: config.data.clone(), error };
         std::fs::create_dir_all(&config.data).map_err(folder)?;
         let listener = TcpListener::bind(config.listen)
@@ -96,7 +108,7 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let address =
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let courier: Arc<dyn Courier> = Arc::new(Sender::new(&settings::send(config)?)?);
+        let courier: Arc<dyn Courier> = Arc::new(Sender::with_resolver(&settings::send(config)?, resolver)?);
         let post = notices::post(config, Arc::clone(&courier))?;
 
         let metrics = Arc::new(Metrics::new());
@@ -126,6 +138,7 @@ impl Gateway {
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
             max: config.permits.max as usize,
+            tenant_share: config.limits.tenant_share,
         });
         let parts = Parts {
             queue: queue.clone(),

@@ -12,6 +12,7 @@ use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
 use crate::objects::{PermitId, PermitTerm, Priority};
 use crate::queue::TenantEntry;
+use crate::shares::NoShare;
 
 /// When to ask again, at the latest, where a refusal ends by itself and nobody knows when.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -97,9 +98,23 @@ pub enum AcquireError {
          circuits.tenant_bytes"
     )]
     CircuitsFull,
+    /// The tenant has as many permits out as it may have while other tenants are to have theirs.
+    #[error(
+        "the tenant has its whole share of this gateway's permits out; settle some, or raise permits.max"
+    )]
+    ShareUsed,
     /// There can be no such circuit.
     #[error(transparent)]
     Key(#[from] KeyError),
+}
+
+impl From<NoShare> for AcquireError {
+    fn from(why: NoShare) -> Self {
+        match why {
+            NoShare::OwnerOver => Self::ShareUsed,
+            NoShare::AllUsed => Self::NoRoom,
+        }
+    }
 }
 
 impl Permits {
@@ -121,7 +136,7 @@ impl Permits {
         if !wanted.tenant.enabled {
             return Ok(refused(Reason::TenantDisabled, None, self.now()));
         }
-        let place = self.table.place().ok_or(AcquireError::NoRoom)?;
+        let place = self.table.place(&wanted.tenant.id)?;
         let circuit = self.breakers.circuit(&wanted.key)?;
         if !circuit.is_controlled() && self.breakers.tenant_is_full(&wanted.key) {
             return Err(AcquireError::CircuitsFull);

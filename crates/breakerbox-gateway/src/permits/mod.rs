@@ -61,6 +61,8 @@ pub struct PermitParts {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// How many may be out at once.
     pub max: usize,
+    /// One tenant's share of them, in percent.
+    pub tenant_share: u32,
 }
 
 /// Permits of workers.
@@ -80,7 +82,7 @@ impl Permits {
     /// None is out yet.
     #[must_use]
     pub fn new(parts: PermitParts) -> Arc<Self> {
-        let PermitParts { breakers, throttles, keyring, settled, metrics, clock, max } = parts;
+        let PermitParts { breakers, throttles, keyring, settled, metrics, clock, max, tenant_share } = parts;
         Arc::new(Self {
             breakers,
             throttles,
@@ -88,7 +90,7 @@ impl Permits {
             settled,
             metrics,
             clock,
-            table: Table::new(max),
+            table: Table::new(max, tenant_share),
             turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
         })
     }

@@ -1,19 +1,17 @@
 //! What this process holds for permits that are out: their places on ramps, and their throttles' passes. Bounded.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use breakerbox::throttle::{Overload, Pass};
 use breakerbox::{OutcomeKind, OwnedPermit};
 use breakerbox_core::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::objects::{PermitId, PermitTerm};
+use crate::objects::{PermitId, PermitTerm, TenantId};
+use crate::shares::{NoShare, SharePermit, SharePool};
 
-/// Room for one permit.
-pub(super) struct Place(
-    #[allow(dead_code, reason = "it is given back when it is dropped")] OwnedSemaphorePermit,
-);
+/// Room for one permit, taken from its tenant's share.
+pub(super) type Place = SharePermit<TenantId>;
 
 /// What is held for one permit. Whoever takes it out settles it, or lets go of it.
 pub(super) struct Held {
@@ -25,7 +23,7 @@ pub(super) struct Held {
 
 /// Everything that is held.
 pub(super) struct Table {
-    room: Arc<Semaphore>,
+    room: SharePool<TenantId>,
     held: Mutex<Entries>,
 }
 
@@ -36,14 +34,13 @@ struct Entries {
 }
 
 impl Table {
-    pub(super) fn new(max: usize) -> Self {
-        let room = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
-        Self { room, held: Mutex::default() }
+    pub(super) fn new(max: usize, tenant_share: u32) -> Self {
+        Self { room: SharePool::new(max as u64, tenant_share), held: Mutex::default() }
     }
 
-    /// Room for one more, if there is.
-    pub(super) fn place(&self) -> Option<Place> {
-        Arc::clone(&self.room).try_acquire_owned().ok().map(Place)
+    /// Room for one more permit of this tenant.
+    pub(super) fn place(&self, tenant: &TenantId) -> Result<Place, NoShare> {
+        self.room.try_acquire(tenant, 1)
     }
 
     pub(super) fn put(&self, term: PermitTerm, held: Held) {

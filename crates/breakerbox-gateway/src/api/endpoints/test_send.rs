@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
@@ -103,10 +103,7 @@ async fn test(
         Some(value) => value.to_string().into(),
         None => Bytes::from_static(PAYLOAD),
     };
-    // Each of them may take as long as the endpoint's time limit.
-    let _place = api.test_sends.try_acquire().map_err(|_| {
-        Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
-    })?;
+    let _place = api.test_sends.begin(&endpoint.tenant, api.now())?;
     let event = TestEvent { kind, payload, content_type: "application/json".into() };
     Ok(axum::Json(api.services.tests.test(entry, event).await.into()))
 }

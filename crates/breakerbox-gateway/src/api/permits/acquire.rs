@@ -202,6 +202,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
         Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(circuit, refused))),
         Err(error @ AcquireError::NoRoom) => Err(Problem::new(Code::Overloaded, error.to_string())),
         Err(error @ AcquireError::CircuitsFull) => Err(Problem::new(Code::CircuitsFull, error.to_string())),
+        Err(error @ AcquireError::ShareUsed) => Err(Problem::new(Code::TenantBusy, error.to_string())),
         Err(error) => Err(Problem::invalid("key", error)),
     }
 }

@@ -1,41 +1,34 @@
-//! Bodies, read within a limit of size, of time, and of memory for all of them together.
+//! Bodies, read within a limit of size, of time, and of memory: for all of them together, and for each tenant's and each key's.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::room::{HeldRoom, Room};
+use crate::api::caller::Caller;
 use crate::api::problem::{Answer, Code, Problem};
+use crate::shares::NoShare;
 
-/// The unit in which room is given out.
-const UNIT: usize = 1024;
+/// What every body takes up, however little of it is there: its connection's buffers.
+const LEAST: usize = 4 * 1024;
 
 /// How much of all bodies may be in memory at once, and how long one may take.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Budget {
-    room: Arc<Semaphore>,
+    room: Room,
     timeout: Duration,
 }
 
 impl Budget {
-    pub(in crate::api) fn new(bytes: usize, timeout: Duration) -> Self {
-        let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(units)), timeout }
-    }
-
-    /// Room for a body of this size, until it is dropped.
-    fn take(&self, size: usize) -> Answer<OwnedSemaphorePermit> {
-        let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        Arc::clone(&self.room).try_acquire_many_owned(units).map_err(|_| {
-            Problem::new(Code::Overloaded, "too many requests at once; try again")
-                .retry_after(Duration::from_secs(1))
-        })
+    /// So many bytes for all, so many percent of them for one tenant, and so long for one body.
+    pub(in crate::api) fn new(bytes: usize, tenant_share: u32, timeout: Duration) -> Self {
+        Self { room: Room::new(bytes as u64, tenant_share), timeout }
     }
 }
 
@@ -55,29 +48,67 @@ pub(in crate::api) fn is_json(headers: &HeaderMap) -> Answer<()> {
 }
 
 /// The whole body, and the room that it takes up for as long as it is held.
+///
+/// Room is taken as bytes arrive, however many are announced: who sends slowly holds no more than it has sent.
 pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,
     limit: usize,
-) -> Answer<(Bytes, OwnedSemaphorePermit)> {
-    let body = request.into_body();
-    let hint = body.size_hint();
-    let too_large = || Problem::new(Code::BodyTooLarge, format!("the body must have at most {limit} bytes"));
-    if hint.lower() > limit as u64 {
-        return Err(too_large());
+) -> Answer<(Bytes, HeldRoom)> {
+    let (parts, body) = request.into_parts();
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
     }
-    // Who does not say how much comes is given room for the most that may come.
-    let size =
-        hint.upper().and_then(|upper| usize::try_from(upper).ok()).map_or(limit, |upper| upper.min(limit));
-    let room = budget.take(size)?;
-    let collected = tokio::time::timeout(budget.timeout, Limited::new(body, limit).collect());
-    match collected.await {
-        Ok(Ok(whole)) => Ok((whole.to_bytes(), room)),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::BodyIncomplete, "the body ended before it was whole")),
+    let Some(caller) = parts.extensions.get::<Caller>() else {
+        return Err(Problem::new(Code::Internal, "something went wrong in the gateway")
+            .caused_by("a body is read before its caller is known".to_owned()));
+    };
+    let mut room = budget.room.held_by(caller);
+    match tokio::time::timeout(budget.timeout, collect(body, &mut room, limit)).await {
+        Ok(whole) => Ok((whole?, room)),
         Err(_) => {
             let seconds = budget.timeout.as_secs();
             Err(Problem::new(Code::BodyTimeout, format!("the body must be there within {seconds} seconds")))
         }
     }
+}
+
+/// Reads to the end. The pieces are copied into one buffer, so that many small ones take up no more than a few large ones.
+async fn collect(mut body: Body, room: &mut HeldRoom, limit: usize) -> Answer<Bytes> {
+    grow(room, LEAST)?;
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|_| Problem::new(Code::BodyIncomplete, "the body ended before it was whole"))?;
+        let Ok(piece) = frame.into_data() else { continue };
+        let length = whole.len() + piece.len();
+        if length > limit {
+            return Err(too_large(limit));
+        }
+        if whole.is_empty() && body.is_end_stream() {
+            grow(room, length)?;
+            return Ok(piece);
+        }
+        if length > whole.capacity() {
+            let capacity = length.max((2 * whole.capacity()).min(limit));
+            grow(room, capacity)?;
+            whole.reserve_exact(capacity - whole.len());
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.into())
+}
+
+fn grow(room: &mut HeldRoom, bytes: usize) -> Answer<()> {
+    room.grow_to(bytes as u64).map_err(|why| match why {
+        NoShare::OwnerOver => Problem::new(
+            Code::TenantBusy,
+            "the bodies that this API key and its tenant send at once use up their share; send fewer at once",
+        ),
+        NoShare::AllUsed => Problem::new(Code::Overloaded, "too many requests at once; try again"),
+    })
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::new(Code::BodyTooLarge, format!("the body must have at most {limit} bytes"))
 }

@@ -6,6 +6,7 @@
 //! | [`Query`] | a query |
 //! | [`Named`] | the id in a path |
 //! | [`Budget`] | how much of all bodies may be in memory at once |
+//! | `room` | the shares of tenants and API keys in that |
 //! | `bodies` | bodies that create and bodies that change, from one list |
 //! | `explain` | what is wrong with a value, and where |
 //! | [`fields`] | the types of single fields |
@@ -18,6 +19,7 @@ mod body;
 mod explain;
 pub(super) mod fields;
 pub(super) mod payload;
+mod room;
 
 pub(super) use body::{Budget, is_json, read_body};
 

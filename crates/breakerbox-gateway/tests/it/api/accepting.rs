@@ -253,7 +253,7 @@ async fn what_the_queue_refuses_is_said_clearly() {
 
 #[tokio::test]
 async fn all_bodies_together_have_a_limit() {
-    let limits = Limits { bodies: 8 * 1024, ..Limits::default() };
+    let limits = Limits { bodies: 8 * 1024, tenant_share: 100, ..Limits::default() };
     let site = Site::with(limits).await;
     let body = json!({ "type": "a", "payload": "x".repeat(16 * 1024) });
     let refused = site.post("/v1/events", &site.admin, body).await.expect(503);

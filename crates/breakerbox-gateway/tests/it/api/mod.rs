@@ -16,6 +16,7 @@ mod policies;
 mod reminders;
 mod reminders_refused;
 mod schemathesis;
+mod shares;
 mod site;
 mod slow;
 mod tenancy;

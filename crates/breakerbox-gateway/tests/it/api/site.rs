@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, WallClock};
+use breakerbox_core::Timestamp;
 use breakerbox_gateway::api::{
     self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
 };
@@ -92,10 +93,10 @@ struct TestNotices(Arc<Directory>);
 
 #[async_trait]
 impl NoticeTest for TestNotices {
-    async fn test(&self, tenant: &TenantId) -> Vec<TestedTarget> {
+    async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
         let targets = self.0.tenant(tenant).unwrap().source.settings.notices.clone().into_iter();
         let delivered = Delivered { well: true, answer: "200".to_owned() };
-        targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect()
+        Ok(targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect())
     }
 }
 
@@ -170,6 +171,7 @@ impl Site {
             metrics: Arc::clone(&metrics),
             clock: Arc::new(move || now.now()),
             max: 1_000,
+            tenant_share: 100,
         });
         let services = Services {
             records: Arc::new(records.clone()),

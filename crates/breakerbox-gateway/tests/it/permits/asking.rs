@@ -157,7 +157,10 @@ async fn the_throttle_sheds_what_is_least_important() {
 
 #[tokio::test]
 async fn no_more_permits_are_out_than_may_be() {
-    let rig = Rig::with(json!({}), |config| config.permits.max = 2).await;
+    let rig = Rig::with(json!({}), |config| {
+        (config.permits.max, config.limits.tenant_share) = (2, 100);
+    })
+    .await;
     let first = rig.permit(URL).await;
     rig.permit("https://other.example.com/in").await;
     let body = json!({ "url": URL });
@@ -184,4 +187,27 @@ async fn a_tenant_with_too_many_keys_is_refused_and_no_other() {
     for number in 0..3 {
         assert_eq!(ask(json!({ "tenant": "other", "key": format!("k{number}") })).await.0, 200);
     }
+}
+
+#[tokio::test]
+async fn a_tenant_leaves_permits_for_others() {
+    let rig = Rig::with(json!({}), |config| config.permits.max = 8).await;
+    for tenant in ["hoarder", "other"] {
+        rig.ask(Method::POST, "/v1/tenants", json!({ "id": tenant })).await;
+    }
+    let acquire = async |tenant: &str| {
+        let body = json!({ "tenant": tenant, "url": URL, "timeout": "1h" });
+        rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await
+    };
+    for _ in 0..6 {
+        assert_eq!(acquire("hoarder").await.0, 200, "alone it may have more than its share");
+    }
+    let (status, problem) = acquire("hoarder").await;
+    assert_eq!((status, &problem["code"]), (429, &json!("tenant_busy")), "{problem}");
+    for _ in 0..2 {
+        let (status, answer) = acquire("other").await;
+        assert_eq!((status, answer["permit"].is_object()), (200, true), "{answer}");
+    }
+    let (status, problem) = acquire("other").await;
+    assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
 }

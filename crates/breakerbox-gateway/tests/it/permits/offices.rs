@@ -70,6 +70,7 @@ impl World {
                 metrics: Arc::clone(&metrics),
                 clock: Arc::new(move || now.now()),
                 max: 10,
+                tenant_share: 100,
             });
             Office { permits, circuit, metrics }
         });

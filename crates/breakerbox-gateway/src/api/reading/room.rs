@@ -1,0 +1,151 @@
+//! How much of all bodies may be in memory at once, in fair shares: each tenant's of the whole, and each API key's of its
+//! tenant's. Keys for all tenants are the operator's, and share as one tenant does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::api::caller::Caller;
+use crate::objects::{ApiKeyId, TenantId};
+use crate::shares::{NoShare, Shares};
+
+/// The tenant whose share it is; none: the operator.
+type Owner = Option<TenantId>;
+
+/// Room for bodies, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Arc<Mutex<Books>>);
+
+#[derive(Debug)]
+struct Books {
+    percent: u32,
+    owners: Shares<Owner>,
+    /// Only for owners that hold something.
+    keys: HashMap<Owner, Shares<ApiKeyId>>,
+}
+
+/// The room that one body takes up, until it is dropped.
+#[derive(Debug)]
+pub(in crate::api) struct HeldRoom {
+    room: Room,
+    owner: Owner,
+    key: ApiKeyId,
+    bytes: u64,
+}
+
+impl Room {
+    /// So many bytes, of which one owner may hold so many percent.
+    pub(super) fn new(bytes: u64, percent: u32) -> Self {
+        let owners = Shares::new(bytes, percent);
+        Self(Arc::new(Mutex::new(Books { percent, owners, keys: HashMap::new() })))
+    }
+
+    /// Room for a body of this caller, of which nothing is there yet.
+    pub(super) fn held_by(&self, caller: &Caller) -> HeldRoom {
+        HeldRoom { room: self.clone(), owner: caller.0.tenant.clone(), key: caller.0.id, bytes: 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HeldRoom {
+    /// Takes more, until it is so many bytes.
+    ///
+    /// # Errors
+    /// If the key, its tenant or all together would hold too much. What is held stays held.
+    pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), NoShare> {
+        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return Ok(()) };
+        self.room.lock().take(&self.owner, self.key, more)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.lock().give_back(&self.owner, self.key, self.bytes);
+        }
+    }
+}
+
+impl Books {
+    fn take(&mut self, owner: &Owner, key: ApiKeyId, bytes: u64) -> Result<(), NoShare> {
+        // The keys of an owner share what the owner may hold at this moment.
+        let allowance = self.owners.allowance(owner);
+        let percent = self.percent;
+        let keys = self.keys.entry(owner.clone()).or_insert_with(|| Shares::new(allowance, percent));
+        keys.resize(allowance);
+        let refused = |why| if percent < 100 { NoShare::OwnerOver } else { why };
+        let mut taken = keys.try_take(&key, bytes).map_err(refused);
+        if taken.is_ok() {
+            taken = self.owners.try_take(owner, bytes).inspect_err(|_| keys.give_back(&key, bytes));
+        }
+        if keys.is_unused() {
+            self.keys.remove(owner);
+        }
+        taken
+    }
+
+    fn give_back(&mut self, owner: &Owner, key: ApiKeyId, bytes: u64) {
+        self.owners.give_back(owner, bytes);
+        if let Some(keys) = self.keys.get_mut(owner) {
+            keys.give_back(&key, bytes);
+            if keys.is_unused() {
+                self.keys.remove(owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Id;
+
+    fn books() -> Books {
+        Books { percent: 25, owners: Shares::new(1_600, 25), keys: HashMap::new() }
+    }
+
+    fn owner(name: &str) -> Owner {
+        Some(name.parse().unwrap())
+    }
+
+    fn key(number: i64) -> ApiKeyId {
+        ApiKeyId(Id::from_number(number).unwrap())
+    }
+
+    #[test]
+    fn a_key_leaves_room_for_its_tenants_other_keys_and_a_tenant_for_others() {
+        let mut books = books();
+        let (acme, other) = (owner("acme"), owner("other"));
+        assert_eq!(
+            books.take(&acme, key(1), 901),
+            Err(NoShare::OwnerOver),
+            "three quarters of three quarters"
+        );
+        assert_eq!(books.take(&acme, key(1), 900), Ok(()));
+        assert_eq!(books.take(&acme, key(2), 300), Ok(()), "another key of the tenant");
+        assert_eq!(books.take(&acme, key(3), 1), Err(NoShare::OwnerOver), "the tenant has all it may have");
+        assert_eq!(books.take(&other, key(4), 300), Ok(()));
+        books.give_back(&acme, key(2), 300);
+        assert_eq!(
+            books.take(&acme, key(2), 1),
+            Err(NoShare::OwnerOver),
+            "no longer alone: it may have half"
+        );
+        books.give_back(&acme, key(1), 900);
+        assert_eq!(books.take(&acme, key(2), 600), Ok(()));
+        books.give_back(&acme, key(2), 600);
+        books.give_back(&other, key(4), 300);
+        assert!(books.keys.is_empty() && books.owners.is_unused());
+    }
+
+    #[test]
+    fn what_is_refused_leaves_nothing_behind() {
+        let mut books = books();
+        assert_eq!(books.take(&owner("acme"), key(1), 1_601), Err(NoShare::OwnerOver));
+        assert!(books.keys.is_empty() && books.owners.is_unused());
+    }
+}

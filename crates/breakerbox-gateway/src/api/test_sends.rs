@@ -1,0 +1,94 @@
+//! Test sends: how many at once and how fast, for each tenant. Each may take as long as the endpoint's time limit, and none asks
+//! a circuit or a rate limit.
+
+use std::sync::{Mutex, PoisonError};
+
+use breakerbox_core::Timestamp;
+
+use super::problem::{Answer, Code, Problem};
+use crate::delivery::KeyedBuckets;
+use crate::objects::{RateLimit, TenantId};
+use crate::shares::{NoShare, SharePermit, SharePool};
+
+/// How many test sends there may be at once, of all tenants.
+const AT_ONCE: u64 = 8;
+
+/// How fast one tenant may make them.
+const PACE: RateLimit = RateLimit { per_second: 1.0, burst: 30 };
+
+/// How many tenants' paces are remembered.
+const REMEMBERED: usize = 100_000;
+
+/// Test sends that are under way, and how fast they may follow each other.
+#[derive(Debug)]
+pub(super) struct TestSends {
+    places: SharePool<TenantId>,
+    pace: Mutex<KeyedBuckets<TenantId>>,
+}
+
+impl TestSends {
+    /// None is under way; one tenant may have so many percent of the places.
+    pub(super) fn new(tenant_share: u32) -> Self {
+        let pace = KeyedBuckets::new(PACE, REMEMBERED);
+        Self { places: SharePool::new(AT_ONCE, tenant_share), pace: Mutex::new(pace) }
+    }
+
+    /// A place for a test send of this tenant, until it is dropped, if it is not too early for one.
+    pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> Answer<SharePermit<TenantId>> {
+        let place = self.place(tenant)?;
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.take(tenant, 1, now).map_err(|due| {
+            let detail = format!(
+                "a tenant may make {} test sends at once and then {} in a second",
+                PACE.burst, PACE.per_second
+            );
+            Problem::new(Code::TestsTooFast, detail).retry_after(due.since(now))
+        })?;
+        Ok(place)
+    }
+
+    /// A place for what is paced elsewhere.
+    pub(super) fn place(&self, tenant: &TenantId) -> Answer<SharePermit<TenantId>> {
+        self.places.try_acquire(tenant, 1).map_err(|why| match why {
+            NoShare::OwnerOver => Problem::new(
+                Code::TenantBusy,
+                "as many test sends of the tenant are under way as it may have; try again when one is done",
+            ),
+            NoShare::AllUsed => {
+                Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_763_000_000_000 + seconds * 1_000)
+    }
+
+    #[test]
+    fn a_tenant_leaves_places_for_others() {
+        let tests = TestSends::new(25);
+        let (hostile, other) = ("hostile".parse().unwrap(), "other".parse().unwrap());
+        let mut held: Vec<_> = (0..6).map(|_| tests.begin(&hostile, at(0)).unwrap()).collect();
+        assert_eq!(tests.begin(&hostile, at(0)).unwrap_err().code(), Code::TenantBusy);
+        held.extend((0..2).map(|_| tests.begin(&other, at(0)).unwrap()));
+        assert_eq!(tests.begin(&"third".parse().unwrap(), at(0)).unwrap_err().code(), Code::Overloaded);
+        held.clear();
+        assert!(tests.begin(&"third".parse().unwrap(), at(0)).is_ok());
+    }
+
+    #[test]
+    fn a_tenant_that_loops_is_paced_and_others_are_not() {
+        let tests = TestSends::new(25);
+        let (hostile, other) = ("hostile".parse().unwrap(), "other".parse().unwrap());
+        let made = (0..100).filter(|_| tests.begin(&hostile, at(0)).is_ok()).count();
+        assert_eq!(made, 30);
+        assert_eq!(tests.begin(&hostile, at(0)).unwrap_err().code(), Code::TestsTooFast);
+        assert!(tests.begin(&hostile, at(1)).is_ok());
+        assert!(tests.begin(&other, at(0)).is_ok());
+    }
+}
