@@ -54,8 +54,8 @@ pub(super) struct Tests(pub(super) Arc<Notifier>);
 
 #[async_trait]
 impl NoticeTest for Tests {
-    async fn test(&self, tenant: &TenantId) -> Vec<TestedTarget> {
-        let tested = self.0.test(tenant).await.into_iter();
-        tested.map(|(target, delivered)| TestedTarget { target, delivered }).collect()
+    async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
+        let tested = self.0.test(tenant).await?.into_iter();
+        Ok(tested.map(|(target, delivered)| TestedTarget { target, delivered }).collect())
     }
 }

@@ -8,6 +8,7 @@
 //! | [`Text`], [`Message`] | pure: its words, and its form for each kind of target; the digest of many |
 //! | [`Kind`], [`Kinds`], [`NoticeTarget`] | who is told of what, and where |
 //! | [`Pacing`], [`after_failure`] | pure: whose turn it is, what goes together, what is tried again and what is given up |
+//! | [`TestPace`] | pure: how fast test notices go out |
 //! | [`Growth`] | pure: whether dead letters grow |
 //! | [`Teller`] | finds the words for changes, with the policies and endpoints that they concern |
 //! | [`Post`], [`Mailer`] | takes one message to one target |
@@ -36,6 +37,7 @@ mod pacing;
 mod post;
 mod target;
 mod teller;
+mod test_pace;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -57,4 +59,5 @@ pub use self::pacing::{
 pub use self::post::{Delivered, LIMIT, Post};
 pub use self::target::{MOST_TARGETS, NoticeTarget, OPERATOR, Way, address, target_url};
 pub use self::teller::{Teller, ToTell};
+pub use self::test_pace::TestPace;
 pub use self::text::Text;

@@ -18,6 +18,7 @@ use super::notice::Notice;
 use super::pacing::{AfterFailure, Due, MOST_WAITING, Pacing, Turn, after_failure};
 use super::post::{Delivered, Post};
 use super::target::NoticeTarget;
+use super::test_pace::TestPace;
 use crate::objects::{Id, NoticeId, TenantId};
 use crate::queue::records::{Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget};
 use crate::queue::{Directory, QueueError};
@@ -94,6 +95,7 @@ pub struct Notifier {
     metrics: Arc<Metrics>,
     settings: NotifierSettings,
     pacing: Mutex<Pacing>,
+    test_pace: Mutex<TestPace>,
 }
 
 impl Notifier {
@@ -108,7 +110,8 @@ impl Notifier {
         settings: NotifierSettings,
     ) -> Arc<Self> {
         let pacing = Mutex::new(Pacing::new(settings.burst, settings.interval));
-        Arc::new(Self { records, directory, post, clock, metrics, settings, pacing })
+        let test_pace = Mutex::new(TestPace::new(settings.burst, settings.interval));
+        Arc::new(Self { records, directory, post, clock, metrics, settings, pacing, test_pace })
     }
 
     /// Sends, until the task is dropped.
@@ -262,18 +265,23 @@ impl Notifier {
         }
     }
 
-    /// Sends a test to each of a tenant's targets, now, and says what each answered. It is kept nowhere, and waits for no token.
-    pub async fn test(&self, tenant: &TenantId) -> Vec<(NoticeTarget, Delivered)> {
+    /// Sends a test to each of a tenant's targets, now, and says what each answered. It is kept nowhere.
+    ///
+    /// # Errors
+    /// If there were too many of late: when to try again. Nothing was sent.
+    pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NoticeTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
         let targets = entry.map(|entry| entry.source.settings.notices.clone()).unwrap_or_default();
         let now = (self.clock)();
+        let pace = self.test_pace.lock().unwrap_or_else(PoisonError::into_inner).take(tenant, &targets, now);
+        pace?;
         let message = Message::of(NoticeId(Id::first_at(now)), &Notice::test(Some(tenant.clone()), now));
         let message = &message;
         let tests = targets.into_iter().map(|target| async move {
             let delivered = self.post.send(&target.way, message, now).await;
             (target, delivered)
         });
-        join_all(tests).await
+        Ok(join_all(tests).await)
     }
 
     /// Sends a notification about the gateway to the operator's targets that want its kind, from memory: for one that can't be

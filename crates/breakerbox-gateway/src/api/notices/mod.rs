@@ -109,7 +109,8 @@ struct TestedTargetView {
 
 /// Try a tenant's targets
 ///
-/// Sends a test notice to each of them, now, and says what each answered. It is not retried, and kept nowhere.
+/// Sends a test notice to each of them, now, and says what each answered. It is not retried, and kept nowhere. Tests are paced:
+/// one target takes `notify.burst` of them at once and then one in each `notify.interval`, a tenant 20 for all its targets.
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/notices/test",
@@ -127,10 +128,13 @@ async fn test(
         return Err(Problem::not_found("tenant", id.as_str()));
     }
     api.services.records.tenant(&id).await?;
-    let _place = api.test_sends.try_acquire().map_err(|_| {
-        Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
-    })?;
+    let now = api.now();
+    let _place = api.test_sends.place(&id)?;
     let tested = api.services.notice_tests.test(&id).await;
+    let tested = tested.map_err(|due| {
+        let detail = "too many test notices went to one of the tenant's targets, or to all of them together";
+        Problem::new(Code::TestsTooFast, detail).retry_after(due.since(now))
+    })?;
     let targets = tested.into_iter().map(|tested| TestedTargetView {
         target: tested.target.name.to_string(),
         to: format!("{} {}", tested.target.way.name(), tested.target.way.shown()),

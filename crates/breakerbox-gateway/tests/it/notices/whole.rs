@@ -215,6 +215,34 @@ fn an_endpoint_that_is_gone_is_told_and_so_is_a_mail() {
 }
 
 #[test]
+fn a_loop_of_test_notices_mails_nobody_again_and_again() {
+    let mails = MailServer::start(Security::Plain).unwrap();
+    let url = format!("smtp+plain://127.0.0.1:{}", mails.address().port());
+    let site = Site::start(|config| {
+        config.notify.smtp_url = Some(url.parse().unwrap());
+        config.notify.smtp_from = Some("box@example.com".parse().unwrap());
+        (config.notify.burst, config.notify.interval) = (3, Duration::from_secs(3_600));
+    });
+    let test = || {
+        let path = "/v1/tenants/default/notices/test";
+        site.api().ask(&http::Method::POST, path, Some(&json!({}))).unwrap()
+    };
+    let mut sent = 0;
+    for victim in 0..12 {
+        let target = json!([{ "kind": "email", "to": format!("victim{victim}@example.com") }]);
+        site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+        let answers: Vec<_> = (0..10).map(|_| test()).collect();
+        let taken = answers.iter().take_while(|(status, _)| *status == 200).count();
+        assert!(taken <= 3, "{answers:?}");
+        for (status, problem) in &answers[taken..] {
+            assert_eq!((*status, &problem["code"]), (429, &json!("tests_too_fast")), "{problem}");
+        }
+        sent += taken;
+    }
+    assert_eq!((sent, mails.mails().len()), (20, 20), "a tenant has so many for all its targets");
+}
+
+#[test]
 fn dead_letters_that_grow_are_told() {
     let site = Site::start(|config| config.notify.dead_letters = Some(3));
     break_endpoint(&site, "/picky", 422);
