@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, notices, powercut, quota,
-    sigterm,
+    backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
+    notices, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -20,8 +20,12 @@ pub(crate) enum Proof {
     Powercut(Seeded),
     /// The gateway: SIGTERM under load
     Sigterm(Seeded),
-    /// The gateway: a dead endpoint, thousands of them, or a neighbour with a million events, and nobody else notices
+    /// The gateway: a dead endpoint, thousands of them, or a tenant with a million events, and others notice nothing
     Isolation(Isolation),
+    /// The gateway: a hostile tenant, in every way that it could hurt others, and they notice nothing
+    Neighbours(Rows),
+    /// The decision API under load: rate, latency and CPU of permits, and one probe at a time
+    Decisions(Part),
     /// The gateway: a million parked deliveries cost nothing
     Backlog(Part),
     /// The gateway: an endpoint that recovers with 100,000 parked is not drowned
@@ -62,10 +66,19 @@ pub(crate) struct Part {
 }
 
 #[derive(Args)]
+pub(crate) struct Rows {
+    #[command(flatten)]
+    part: Part,
+    /// Only the row with this in its name, such as permits; all: everything at once
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[derive(Args)]
 pub(crate) struct Isolation {
     #[command(flatten)]
     part: Part,
-    /// Only what has this in its name: one, crowd, neighbours
+    /// Only what has this in its name: one, crowd, large-tenant
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -116,13 +129,24 @@ impl Proof {
                         let size = part.of(crowd::Size::FULL, crowd::Size::SMALL);
                         Box::new(move || crowd::prove(program, size))
                     }),
-                    ("neighbours", {
-                        let size = part.of(neighbours::Size::FULL, neighbours::Size::SMALL);
-                        Box::new(move || neighbours::prove(program, size))
+                    ("large-tenant", {
+                        let size = part.of(large_tenant::Size::FULL, large_tenant::Size::SMALL);
+                        Box::new(move || large_tenant::prove(program, size))
                     }),
                 ];
                 proofs.retain(|(name, _)| name.contains(&*only));
                 proofs.into_iter().map(|(_, proof)| proof).collect()
+            }
+            Self::Neighbours(Rows { part, only }) => {
+                let size = part.of(neighbours::Size::FULL, neighbours::Size::SMALL);
+                let rows =
+                    neighbours::rows().into_iter().filter(move |ways| neighbours::is_named(ways, &only));
+                rows.map(|ways| Box::new(move || neighbours::prove(program, &ways, size)) as Tried<'_>)
+                    .collect()
+            }
+            Self::Decisions(part) => {
+                let size = part.of(decisions::Size::FULL, decisions::Size::SMALL);
+                vec![Box::new(move || decisions::prove(program, size))]
             }
             Self::Backlog(part) => {
                 let size = part.of(backlog::Size::FULL, backlog::Size::SMALL);

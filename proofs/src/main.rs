@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use breakerbox_proofs::fleet::worker::{self, OnLoss};
 use breakerbox_proofs::fleet::{self, Befallen, Fault, Kind, Latency, Plan, Recoveries};
+use breakerbox_proofs::gateway::neighbours::names;
 use breakerbox_proofs::gateway::{careless, clock_file};
 use breakerbox_proofs::outages::{self, Case, Size};
 use breakerbox_proofs::powercut::witness;
@@ -36,6 +37,9 @@ enum What {
     /// A gateway that keeps nothing, started by a test
     #[command(hide = true)]
     Careless(careless::Settings),
+    /// A gateway with names of its own, started by a proof
+    #[command(hide = true)]
+    Named(names::Settings),
     /// A program whose power is cut, started by its proof
     #[command(hide = true)]
     Witness(witness::Settings),
@@ -120,6 +124,7 @@ fn prove(what: What) -> anyhow::Result<()> {
         What::Gateway(proof) => proof.run(),
         What::Worker(settings) => worker::work(&settings),
         What::Careless(settings) => careless::run(&settings),
+        What::Named(settings) => names::run(&settings),
         What::Witness(settings) => witness::run(&settings),
         What::Sim(arguments) => sim::run(&arguments),
         What::Sampling(sizes) => prove_sampling(sizes),

@@ -5,7 +5,9 @@
 //! | [`kills`] | `kill -9` under load: nothing is lost |
 //! | [`powercut`] | the power is cut under load: nothing is lost, the database is whole |
 //! | [`sigterm`] | `SIGTERM` under load: it ends well, nothing is lost or sent twice |
-//! | [`isolation`], [`crowd`], [`neighbours`] | one dead endpoint, thousands of them, or a neighbour with a million events: nobody else notices |
+//! | [`isolation`], [`crowd`], [`large_tenant`] | one dead endpoint, thousands of them, or a tenant with a million events: other tenants notice nothing |
+//! | [`neighbours`] | a hostile tenant, in every way that it could hurt others: they notice nothing |
+//! | [`decisions`] | the decision API under load: rate, latency and CPU; one probe at a time |
 //! | [`backlog`] | a million parked deliveries cost nothing |
 //! | [`drain`] | an endpoint that recovers is not drowned |
 //! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
@@ -24,12 +26,14 @@ pub mod careless;
 pub mod clients;
 pub mod clock_file;
 pub mod crowd;
+pub mod decisions;
 pub mod disk;
 pub mod drain;
 pub mod findings;
 pub mod hostile;
 pub mod isolation;
 pub mod kills;
+pub mod large_tenant;
 pub mod ledger;
 pub mod neighbours;
 pub mod notices;

@@ -51,11 +51,16 @@ impl Site {
         self.gateway.api()
     }
 
+    /// The latencies of this path count.
+    pub(super) fn count_latencies(&self, path: &str) {
+        self.receiver.put_into_group(path, HEALTHY);
+    }
+
     /// Endpoints that answer at once: paths such as `/healthy/7`. Their latencies count.
     pub(super) fn add_healthy(&self, tenant: &str, count: usize, types: &[&str]) -> Result<Vec<String>> {
         let paths: Vec<String> = (0..count).map(|n| format!("/{tenant}/healthy/{n}")).collect();
         for path in &paths {
-            self.receiver.put_into_group(path, HEALTHY);
+            self.count_latencies(path);
         }
         let types: Vec<String> = types.iter().map(|kind| (*kind).to_owned()).collect();
         let new = paths.iter().map(|path| (self.receiver.url(path), types.clone())).collect::<Vec<_>>();
@@ -72,15 +77,32 @@ impl Site {
         time: Duration,
         healthy: &[String],
     ) -> Result<Measured> {
+        let measured = self.measure_by(self.api(), event, per_second, time, healthy)?;
+        ensure!(measured.refused.is_empty(), "events were refused: {:?}", measured.refused);
+        Ok(measured)
+    }
+
+    /// The same with another key, also if events are refused.
+    pub(super) fn measure_by(
+        &self,
+        api: &Api,
+        event: &Event,
+        per_second: f64,
+        time: Duration,
+        healthy: &[String],
+    ) -> Result<Measured> {
         let (mut all, mut slices, mut events, mut missing) = (latencies(), Vec::new(), 0, 0);
+        let (mut accepts, mut accept_slices, mut refused) = (latencies(), Vec::new(), Vec::new());
         let slow_before = self.slow_commits()?;
         for _ in 0..SLICES {
             self.receiver.forget();
             let before = self.delivered(healthy);
             let pace = Pace::Open { per_second };
-            let load = Load { pace, time: time / SLICES, connections: 64, ..self.api().load(event) };
+            let load = Load { pace, time: time / SLICES, connections: 64, ..api.load(event) };
             let report = load.run()?;
-            ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
+            refused.extend(report.first_refusal.clone());
+            accept_slices.push(report.percentile(99.0));
+            accepts.add(&report.latencies).context("they have the same bounds")?;
             let wanted = before + report.successes() * healthy.len() as u64;
             let began = Instant::now();
             while self.delivered(healthy) < wanted && began.elapsed() < PATIENCE {
@@ -92,11 +114,10 @@ impl Site {
             events += report.successes();
             missing += wanted.saturating_sub(self.delivered(healthy));
         }
-        slices.sort();
-        let usual_p99 = slices[slices.len() / 2];
         let slow_commits = self.slow_commits()? - slow_before;
-        let (p50, p99) = (percentile(&all, 50.0), percentile(&all, 99.0));
-        Ok(Measured { p50, p99, usual_p99, events, missing, slow_commits })
+        let deliveries = Latency::new(percentile(&all, 50.0), percentile(&all, 99.0), slices);
+        let accepts = Latency::new(percentile(&accepts, 50.0), percentile(&accepts, 99.0), accept_slices);
+        Ok(Measured { deliveries, accepts, events, missing, refused, slow_commits })
     }
 
     /// Commits that took longer than 50 ms: then the disk had other things to do.
@@ -138,15 +159,53 @@ impl Site {
 
 /// What healthy endpoints saw.
 pub(super) struct Measured {
+    /// From when an event should have been sent to its delivery.
+    pub(super) deliveries: Latency,
+    /// From when it should have been sent to the answer that it was accepted.
+    pub(super) accepts: Latency,
+    pub(super) events: u64,
+    /// Deliveries that did not come.
+    pub(super) missing: u64,
+    /// The first refusal of each slice.
+    pub(super) refused: Vec<String>,
+    slow_commits: f64,
+}
+
+/// How long something took.
+#[derive(Clone, Copy)]
+pub(super) struct Latency {
     pub(super) p50: Duration,
     /// Over the whole time.
     pub(super) p99: Duration,
     /// The median of the slices' own.
     pub(super) usual_p99: Duration,
-    pub(super) events: u64,
-    /// Deliveries that did not come.
-    pub(super) missing: u64,
-    slow_commits: f64,
+}
+
+impl Latency {
+    fn new(p50: Duration, p99: Duration, mut slices: Vec<Duration>) -> Self {
+        slices.sort();
+        Self { p50, p99, usual_p99: slices[slices.len() / 2] }
+    }
+
+    /// Compares it with the same beside some trouble: twice as long at the most, or so much longer.
+    fn compare(
+        self,
+        beside: Self,
+        (what, trouble): (&str, &str),
+        or_longer_by: Duration,
+        judged: bool,
+        findings: &mut Findings,
+    ) {
+        let bound = |alone: Duration| (2 * alone).max(alone + or_longer_by);
+        findings.note(&format!("{what}p50 alone"), Millis(self.p50));
+        findings.note(&format!("{what}p50 beside {trouble}"), Millis(beside.p50));
+        for (name, alone, beside) in
+            [("usual p99", self.usual_p99, beside.usual_p99), ("p99 of all", self.p99, beside.p99)]
+        {
+            findings.note(&format!("{what}{name} alone"), Millis(alone));
+            findings.within(&format!("{what}{name} beside {trouble}"), beside, bound(alone), judged);
+        }
+    }
 }
 
 impl Measured {
@@ -159,18 +218,22 @@ impl Measured {
         judged: bool,
         findings: &mut Findings,
     ) {
-        let bound = |alone: Duration| (2 * alone).max(alone + or_longer_by);
-        findings.note("p50 alone", Millis(self.p50));
-        findings.note(&format!("p50 beside {trouble}"), Millis(beside.p50));
-        for (name, alone, beside) in
-            [("usual p99", self.usual_p99, beside.usual_p99), ("p99 of all", self.p99, beside.p99)]
-        {
-            findings.note(&format!("{name} alone"), Millis(alone));
-            findings.within(&format!("{name} beside {trouble}"), beside, bound(alone), judged);
-        }
+        self.deliveries.compare(beside.deliveries, ("", trouble), or_longer_by, judged, findings);
         let slow = format!("{} and {}", self.slow_commits, beside.slow_commits);
         findings.note("commits of more than 50 ms, alone and beside", slow);
         findings.exactly("deliveries that did not come", self.missing + beside.missing, 0);
+    }
+
+    /// Compares how long it took until events were accepted.
+    pub(super) fn compare_accepts(
+        &self,
+        beside: &Self,
+        trouble: &str,
+        or_longer_by: Duration,
+        judged: bool,
+        findings: &mut Findings,
+    ) {
+        self.accepts.compare(beside.accepts, ("accepted: ", trouble), or_longer_by, judged, findings);
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, disk, drain, hostile, isolation, kills, neighbours, notices, powercut, quota,
-    sigterm,
+    backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
+    notices, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -52,7 +52,17 @@ fn a_crowd_of_dead_endpoints_is_not_noticed() {
 
 #[test]
 fn a_large_neighbour_is_not_noticed() {
-    holds(&neighbours::prove(program(), neighbours::Size::SMALL).unwrap());
+    holds(&large_tenant::prove(program(), large_tenant::Size::SMALL).unwrap());
+}
+
+#[test]
+fn a_hostile_neighbour_is_not_noticed() {
+    holds(&neighbours::prove(program(), &neighbours::Way::ALL, neighbours::Size::SMALL).unwrap());
+}
+
+#[test]
+fn permits_are_given_and_settled_and_one_worker_probes() {
+    holds(&decisions::prove(program(), decisions::Size::SMALL).unwrap());
 }
 
 #[test]

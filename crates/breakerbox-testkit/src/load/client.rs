@@ -19,7 +19,9 @@ const MOST_HEADERS: usize = 64;
 /// The largest answer that is taken.
 const LARGEST: usize = 64 << 20;
 
-pub(super) struct Client {
+/// One keep-alive connection: a request out, an answer in.
+#[derive(Debug)]
+pub struct Client {
     target: SocketAddr,
     stream: Option<TcpStream>,
     buffer: BytesMut,
@@ -27,20 +29,26 @@ pub(super) struct Client {
 }
 
 /// An answer; its body is in the client's buffer until the next call.
-pub(super) struct Answered {
-    pub(super) status: u16,
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
     body: Range<usize>,
     closes: bool,
 }
 
 impl Client {
-    /// Each call may take so long.
-    pub(super) fn new(target: SocketAddr, limit: Duration) -> Self {
+    /// A client of this server. Each call may take so long.
+    #[must_use]
+    pub fn new(target: SocketAddr, limit: Duration) -> Self {
         Self { target, stream: None, buffer: BytesMut::with_capacity(CHUNK), limit }
     }
 
     /// Sends a request and waits for its answer. After an error the next call begins with a new connection.
-    pub(super) async fn call(&mut self, request: &[u8]) -> io::Result<Answered> {
+    ///
+    /// # Errors
+    /// If there is no answer, or none that can be read.
+    pub async fn call(&mut self, request: &[u8]) -> io::Result<Answered> {
         let answered = timeout(self.limit, self.exchange(request)).await.unwrap_or_else(|_| {
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {:?}", self.limit)))
         });
@@ -51,7 +59,8 @@ impl Client {
     }
 
     /// The body of the latest answer.
-    pub(super) fn body(&self, answered: &Answered) -> &[u8] {
+    #[must_use]
+    pub fn body(&self, answered: &Answered) -> &[u8] {
         &self.buffer[answered.body.clone()]
     }
 

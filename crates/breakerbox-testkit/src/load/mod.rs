@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Load`] | what is sent, how fast, for how long |
 //! | [`Template`] | a request with places for a time and a number |
+//! | [`Client`] | one keep-alive connection, for requests that depend on answers |
 //! | [`Running`] | a load that goes on, on a thread of its own; it stops when this is dropped |
 //! | [`Report`] | answers, latencies, CPU time, and the names of what was accepted |
 //!
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use self::client::Client;
+pub use self::client::{Answered, Client};
 use self::pace::{Turn, Turns};
 pub use self::report::{Accepted, Report, percentile};
 pub use self::template::{NUMBER, STAMP, Template};

@@ -29,6 +29,13 @@ pub struct Template {
 }
 
 impl Template {
+    /// A `GET`.
+    #[must_use]
+    pub fn get(host: &str, path: &str) -> Self {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes();
+        Self { request, stamps: Vec::new(), numbers: Vec::new(), cycle: u64::MAX }
+    }
+
     /// A `POST` of this body. Every [`STAMP`] and [`NUMBER`] in it is a place.
     #[must_use]
     pub fn post(host: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Self {

@@ -195,9 +195,15 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.gateway.wait_for_end(PATIENCE)?;
     judge_return(&site, &callbacks, &filled, size, recovered, &mut findings)?;
 
-    findings.note("p50 of another tenant's deliveries, before", Millis(alone.p50));
-    findings.note("p50 of another tenant's deliveries, meanwhile", Millis(beside.p50));
-    notice("usual p99 of its deliveries", alone.usual_p99, beside.usual_p99, size.judged, &mut findings);
+    findings.note("p50 of another tenant's deliveries, before", Millis(alone.deliveries.p50));
+    findings.note("p50 of another tenant's deliveries, meanwhile", Millis(beside.deliveries.p50));
+    notice(
+        "usual p99 of its deliveries",
+        alone.deliveries.usual_p99,
+        beside.deliveries.usual_p99,
+        size.judged,
+        &mut findings,
+    );
     findings.exactly("deliveries of it that did not come", alone.missing + beside.missing, 0);
     let (before, meanwhile) = filled.others.lags(&callbacks, filled.first_at, recovered);
     findings.note(

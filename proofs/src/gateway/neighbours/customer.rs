@@ -1,0 +1,115 @@
+//! The well-behaved tenant: its events at a steady pace, and beside them permits and test sends, as a customer has them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakerbox_testkit::gateway::{Api, Event};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::gateway::site::{Measured, Site};
+
+/// From one permit to the next.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// After how many permits there is a test send.
+const A_TEST_EVERY: u64 = 100;
+
+/// The well-behaved tenant.
+pub(super) struct Customer {
+    api: Api,
+    endpoint: String,
+    paths: Vec<String>,
+}
+
+/// What came of its other requests.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Those that were answered with success.
+    pub(super) answered: u64,
+    /// What was said instead.
+    pub(super) refused: BTreeSet<String>,
+}
+
+impl Customer {
+    /// A tenant `customer`, with one endpoint that has a name.
+    pub(super) fn new(site: &Site) -> Result<Self> {
+        let key = json!({"name": "customer", "tenant": "customer", "scopes": ["manage", "send", "read"]});
+        let key = site.api().post("/v1/keys", &key)?;
+        let api = site.api().with_key(key["key"].as_str().context("a key")?);
+        let path = "/customer".to_owned();
+        site.count_latencies(&path);
+        let url = site.receiver.url(&path).replace("127.0.0.1", "customer.test");
+        let endpoint = api.create_endpoint("customer", &url, &[], &json!({}))?;
+        Ok(Self { api, endpoint, paths: vec![path] })
+    }
+
+    /// Its events for a while, and its permits and test sends meanwhile.
+    pub(super) fn measure(&self, site: &Site, per_second: f64, time: Duration) -> Result<(Measured, Seen)> {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let others = scope.spawn(|| self.ask(&stop));
+            let event = Event::new("customer", "order.paid");
+            let measured = site.measure_by(&self.api, &event, per_second, time, &self.paths);
+            stop.store(true, Ordering::Relaxed);
+            let seen = others.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+            Ok((measured?, seen))
+        })
+    }
+
+    fn ask(&self, stop: &AtomicBool) -> Seen {
+        let mut seen = Seen::default();
+        let mut asked = 0_u64;
+        while !stop.load(Ordering::Relaxed) {
+            let permit = seen.ask(&self.api, "/v1/circuits/acquire", &json!({"key": "warehouse"}));
+            if let Some(id) = permit.and_then(|answer| answer.pointer("/permit/id").cloned()) {
+                seen.ask(&self.api, "/v1/permits/settle", &json!({"id": id, "outcome": "success"}));
+            }
+            if asked.is_multiple_of(A_TEST_EVERY) {
+                seen.ask(&self.api, &format!("/v1/endpoints/{}/test", self.endpoint), &json!({}));
+            }
+            asked += 1;
+            thread::sleep(BETWEEN);
+        }
+        seen
+    }
+
+    /// Requests to its endpoint that did not end well.
+    pub(super) fn failed(&self, site: &Site) -> Result<u64> {
+        let seen = site.receiver.seen(&self.paths[0]);
+        let attempts = self.api.get(&format!("/v1/deliveries?endpoint={}&state=retrying", self.endpoint))?;
+        let retrying = attempts["items"].as_array().map_or(0, Vec::len) as u64;
+        Ok(seen.requests - seen.delivered + retrying)
+    }
+
+    /// What its endpoint's circuit counted as failures.
+    pub(super) fn failures_counted(&self, site: &Site) -> Result<u64> {
+        let endpoint = self.api.get(&format!("/v1/endpoints/{}", self.endpoint))?;
+        let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str).context("a circuit")?;
+        let circuit = site.api().get(&format!("/v1/circuits/{circuit}"))?;
+        circuit.pointer("/window/failures").and_then(Value::as_u64).context("failures in the window")
+    }
+}
+
+impl Seen {
+    /// Asks, and keeps what was said if it is no success.
+    fn ask(&mut self, api: &Api, path: &str, body: &Value) -> Option<Value> {
+        match api.ask(&Method::POST, path, Some(body)) {
+            Ok((status, answer)) if (200..300).contains(&status) => {
+                self.answered += 1;
+                Some(answer)
+            }
+            Ok((status, answer)) => {
+                self.refused.insert(format!("{path}: {status} {}", answer["detail"]));
+                None
+            }
+            Err(error) => {
+                self.refused.insert(format!("{path}: {error}"));
+                None
+            }
+        }
+    }
+}

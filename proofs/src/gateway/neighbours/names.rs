@@ -1,0 +1,65 @@
+//! A gateway that looks names up here, so that a proof decides how long a name takes. Names under `hangs.test` are not answered
+//! for a long time, other names under `test` are this machine.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use breakerbox_gateway::clock::Clocks;
+use breakerbox_gateway::config::Config;
+use breakerbox_gateway::gateway::Gateway;
+use breakerbox_gateway::send::Resolve;
+use clap::Args;
+
+/// How long a name that hangs keeps the resolver waiting, as long as the system's own.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// How it is started: as the gateway is.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long)]
+    listen: SocketAddr,
+    #[arg(long)]
+    allow: String,
+    #[arg(long)]
+    connections: u32,
+}
+
+struct Names;
+
+#[async_trait]
+impl Resolve for Names {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        if name.ends_with(".hangs.test") {
+            tokio::time::sleep(HANGS).await;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if name.ends_with(".test") {
+            return Ok(vec![Ipv4Addr::LOCALHOST.into()]);
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Serves until it is killed.
+///
+/// # Errors
+/// If it can't start.
+#[tokio::main]
+pub async fn run(settings: &Settings) -> Result<()> {
+    let mut config = Config { data: settings.data.clone(), listen: settings.listen, ..Config::default() };
+    config.egress.allow = vec![settings.allow.parse().context("--allow")?];
+    config.limits.connections = settings.connections;
+    config.limits.reserve = 0;
+    let gateway = Gateway::start_resolving(&config, &Clocks::system(), Arc::new(Names)).await?;
+    if let Some(first) = gateway.first_start() {
+        println!("the admin key is {}", first.admin_key.reveal());
+    }
+    std::future::pending().await
+}

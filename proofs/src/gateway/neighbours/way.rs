@@ -1,0 +1,47 @@
+//! What a hostile tenant does.
+
+/// One way to hurt neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Events that go to thousands of endpoints.
+    FanOut,
+    /// Bodies that arrive byte by byte.
+    SlowBodies,
+    /// Permits for ever new keys.
+    Keys,
+    /// Permits for an hour that nobody settles.
+    Permits,
+    /// Events to names that never resolve.
+    Names,
+    /// Thousands of connections that hardly say anything, without an API key.
+    Connections,
+    /// Test sends to an endpoint that hangs.
+    TestSends,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::FanOut,
+        Self::SlowBodies,
+        Self::Keys,
+        Self::Permits,
+        Self::Names,
+        Self::Connections,
+        Self::TestSends,
+    ];
+
+    /// In a few words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FanOut => "fan-out",
+            Self::SlowBodies => "slow bodies",
+            Self::Keys => "keys",
+            Self::Permits => "hoarded permits",
+            Self::Names => "hanging names",
+            Self::Connections => "connections",
+            Self::TestSends => "test sends",
+        }
+    }
+}
