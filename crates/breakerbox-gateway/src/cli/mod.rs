@@ -9,12 +9,14 @@
 //! | `payload` | what a command is given to send on |
 //! | `client` | the API's client |
 //! | `migrate` | the schema of a gateway's database |
+//! | `backup` | copies a gateway's database, and puts a copy back |
 //! | `replay`, `policy`, `report_file` | past traffic in virtual time |
 //! | `output`, `failure` | what is printed, and exit codes |
 //!
 //! Exit codes: 0, all went well; 1, something around us failed; 2, the input or the arguments are wrong, and the message
 //! says what to change; 3, the gateway can't be reached; 4, it refused.
 
+mod backup;
 mod circuits;
 mod client;
 mod completions;
@@ -76,6 +78,8 @@ enum Command {
     Notices(notices::Arguments),
     Keys(keys::Arguments),
     Migrate(migrate::Arguments),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     Replay(replay::Arguments),
     Completions(completions::Arguments),
 }
@@ -103,6 +107,8 @@ pub fn run_with(clocks: &Clocks) -> ExitCode {
         Command::Notices(arguments) => notices::run(&arguments, output),
         Command::Keys(arguments) => keys::run(&arguments, output),
         Command::Migrate(arguments) => migrate::run(&arguments, output),
+        Command::Backup(arguments) => backup::backup(&arguments, output),
+        Command::Restore(arguments) => backup::restore(&arguments, output),
         Command::Replay(arguments) => replay::run(&arguments, output.quiet),
         Command::Completions(arguments) => completions::run(&arguments),
     };

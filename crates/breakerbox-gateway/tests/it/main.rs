@@ -5,6 +5,7 @@
 mod addresses;
 mod api;
 mod api_commands;
+mod backup;
 mod command;
 mod command_line;
 mod config;

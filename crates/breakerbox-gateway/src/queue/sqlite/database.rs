@@ -278,11 +278,11 @@ impl Drop for Open {
     }
 }
 
-fn file_of(path: &Path) -> PathBuf {
+pub(super) fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE) } else { path.to_owned() }
 }
 
-fn folder_of(file: &Path) -> &Path {
+pub(super) fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -16,10 +16,12 @@
 //! | `checkpoints` | keeps the write-ahead log short without making writers wait |
 //! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
 //! | `columns` | how values are kept in columns |
+//! | [`backup`], [`restore`] | copy a file while it is in use, and put a copy back |
 //! | `file_lock` | one process for each folder |
 //! | `open_files`, `disk` | whether the files are still there; how much room is left |
 
 mod accept;
+mod backup;
 mod by_hand;
 mod checkpoints;
 mod circuits;
@@ -52,6 +54,7 @@ mod unheard;
 mod upkeep;
 mod writer;
 
+pub use backup::{CopyError, CopyProgress, DatabaseCopy, backup, restore};
 pub use circuits::SqliteCircuits;
 pub use database::{Database, OnCommit, Options};
 pub use disk::FreeSpace;

@@ -1,0 +1,319 @@
+//! Copies a database while it is in use, and puts a copy back.
+//!
+//! A backup is read by a connection of its own, in one snapshot: it sees what was committed when it began, never waits for the
+//! gateway, and the gateway never waits for it. Until it ends, the write-ahead log can't begin again at its start, so it grows by
+//! what is written meanwhile. The copy is one file without side files.
+//!
+//! Either way the copy is made beside its place, checked, synced, and then renamed: a file with the wanted name is always whole.
+//! A restore holds the locks of the data folder, so it refuses a gateway that runs.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, flock};
+
+use super::database::{file_of, folder_of};
+use super::error::OpenError;
+use super::file_lock::FileLock;
+use super::migrations::Schema;
+
+/// How often the size of a copy is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is being done, for whoever watches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyProgress {
+    /// The file is checked.
+    Checking,
+    /// So many of about so many bytes are copied.
+    Copying {
+        /// Bytes so far.
+        done: u64,
+        /// Bytes in all, about.
+        total: u64,
+    },
+}
+
+/// A copy that was made and checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DatabaseCopy {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// The number of its last migration.
+    pub schema: u32,
+    /// How many tenants it has.
+    pub tenants: u64,
+    /// How many endpoints.
+    pub endpoints: u64,
+    /// How many deliveries are not finished.
+    pub unfinished: u64,
+}
+
+/// Why there is no copy. What was there before is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// There is nothing to copy.
+    #[error("{}: there is no such file", .0.display())]
+    Missing(PathBuf),
+    /// There is a file in its place.
+    #[error("{} is there already; choose another place, or say --overwrite", .0.display())]
+    Exists(PathBuf),
+    /// Source and target are one.
+    #[error("{} is the database itself; choose another place", .0.display())]
+    Same(PathBuf),
+    /// Another process writes the same copy.
+    #[error("{} is written by another process now; wait for it, or choose another place", .0.display())]
+    Busy(PathBuf),
+    /// What was found is not whole.
+    #[error("{} is damaged: {problem}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What SQLite found.
+        problem: String,
+    },
+    /// It can't be opened: a gateway runs, or it is no database of a gateway.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A file can't be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// SQLite can't read or write it.
+    #[error("{}: {error}", path.display())]
+    Database {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: rusqlite::Error,
+    },
+}
+
+/// Copies the database of a data folder into a file, while a gateway may use it.
+///
+/// # Errors
+/// If there is no database, the target is there already and may not be overwritten, or anything fails.
+pub fn backup(
+    data: &Path,
+    target: &Path,
+    overwrite: bool,
+    progress: &(dyn Fn(CopyProgress) + Sync),
+) -> Result<DatabaseCopy, CopyError> {
+    let source = file_of(data);
+    let found = metadata(&source)?.ok_or_else(|| CopyError::Missing(source.clone()))?;
+    if let Some(there) = metadata(target)? {
+        if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
+            return Err(CopyError::Same(target.to_owned()));
+        }
+        if !overwrite || there.is_dir() {
+            return Err(CopyError::Exists(target.to_owned()));
+        }
+    }
+    let partial = Partial::beside(target, ".partial")?;
+    copy(&source, &partial.path, progress)?;
+    progress(CopyProgress::Checking);
+    let copy = check(&partial.path)?;
+    partial.become_file(target)?;
+    Ok(DatabaseCopy { path: target.to_owned(), ..copy })
+}
+
+/// Puts a backup into the data folder of a gateway that is stopped.
+///
+/// # Errors
+/// If a gateway runs, the backup is damaged or no gateway's, there is a database already that may not be overwritten, or anything
+/// fails.
+pub fn restore(
+    backup: &Path,
+    data: &Path,
+    overwrite: bool,
+    progress: &(dyn Fn(CopyProgress) + Sync),
+) -> Result<DatabaseCopy, CopyError> {
+    let found = metadata(backup)?.ok_or_else(|| CopyError::Missing(backup.to_owned()))?;
+    progress(CopyProgress::Checking);
+    check(backup)?;
+    fs::create_dir_all(data).map_err(|error| CopyError::File { path: data.to_owned(), error })?;
+    let target = file_of(data);
+    // Before anything is looked at: what a gateway has open is not touched.
+    let _lock = FileLock::of(&target, folder_of(&target))?;
+    if let Some(there) = metadata(&target)? {
+        if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
+            return Err(CopyError::Same(target));
+        }
+        if !overwrite {
+            return Err(CopyError::Exists(target));
+        }
+    }
+    let partial = Partial::beside(&target, ".restoring")?;
+    copy(backup, &partial.path, progress)?;
+    progress(CopyProgress::Checking);
+    let copy = check(&partial.path)?;
+    settle_old(&target)?;
+    partial.become_file(&target)?;
+    Ok(DatabaseCopy { path: target, ..copy })
+}
+
+/// A copy that is not finished. Without [`become_file`](Self::become_file) it is removed.
+struct Partial {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Partial {
+    /// An empty file beside this one, which its owner alone can read. One that an earlier attempt left is used again.
+    fn beside(target: &Path, suffix: &str) -> Result<Self, CopyError> {
+        let path = with_suffix(target, suffix);
+        let failed = |error| CopyError::File { path: path.clone(), error };
+        let mut options = OpenOptions::new();
+        let file =
+            options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(CopyError::Busy(path)),
+            Err(error) => return Err(failed(error.into())),
+        }
+        file.set_len(0).map_err(failed)?;
+        Ok(Self { path, file: Some(file) })
+    }
+
+    /// Takes the place of the target, once it is durable.
+    fn become_file(mut self, target: &Path) -> Result<(), CopyError> {
+        let failed = |error| CopyError::File { path: target.to_owned(), error };
+        if let Some(file) = &self.file {
+            file.sync_all().map_err(failed)?;
+        }
+        fs::rename(&self.path, target).map_err(failed)?;
+        self.file = None;
+        File::open(folder_of(target)).and_then(|folder| folder.sync_all()).map_err(failed)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes a database that is about to be replaced whole by itself. Its write-ahead log must not be read with another database: it
+/// goes into its own, and if that is not possible, it is removed.
+fn settle_old(path: &Path) -> Result<(), CopyError> {
+    if path.exists() {
+        let settled = Connection::open(path)
+            .and_then(|old| old.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+        if let Err(error) = settled {
+            tracing::warn!(file = %path.display(), %error, "the database that is replaced can't be read");
+        }
+    }
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let path = with_suffix(path, suffix);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CopyError::File { path, error });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Copies in one snapshot. Meanwhile a thread says how large the copy is.
+fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) -> Result<(), CopyError> {
+    let name = target.to_str().ok_or_else(|| {
+        let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its path is not UTF-8");
+        CopyError::File { path: target.to_owned(), error }
+    })?;
+    let connection = open(source)?;
+    let failed = |error| CopyError::Database { path: source.to_owned(), error };
+    let total = used_bytes(&connection).map_err(failed)?;
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !ended.load(Ordering::Acquire) {
+                let done = fs::metadata(target).map_or(0, |found| found.len()).min(total);
+                progress(CopyProgress::Copying { done, total });
+                thread::park_timeout(LOOK);
+            }
+        });
+        let copied = connection.execute("VACUUM INTO ?1", [name]);
+        ended.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        copied
+    })
+    .map(drop)
+    .map_err(failed)
+}
+
+/// Bytes of the pages that hold something.
+fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
+}
+
+/// Reads all of a database: whether it is whole, whose it is, and what is in it.
+fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
+    let connection = open(path)?;
+    let schema = Schema::of(&connection, path)?;
+    if schema.current == 0 {
+        return Err(OpenError::Foreign { path: path.to_owned() }.into());
+    }
+    let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+            CopyError::Damaged { path: path.to_owned(), problem: error.to_string() }
+        }
+        _ => CopyError::Database { path: path.to_owned(), error },
+    };
+    let problem: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(failed)?;
+    if problem != "ok" {
+        return Err(CopyError::Damaged { path: path.to_owned(), problem });
+    }
+    let count = |sql: &str| {
+        let count = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        count.map(|count| u64::try_from(count).unwrap_or(0)).map_err(failed)
+    };
+    Ok(DatabaseCopy {
+        path: path.to_owned(),
+        bytes: fs::metadata(path).map_err(|error| CopyError::File { path: path.to_owned(), error })?.len(),
+        schema: schema.current,
+        tenants: count("SELECT count(*) FROM tenants WHERE deleted_at IS NULL")?,
+        endpoints: count("SELECT count(*) FROM endpoints")?,
+        unfinished: count("SELECT coalesce(sum(count), 0) FROM backlogs")?,
+    })
+}
+
+/// A connection that only reads.
+fn open(path: &Path) -> Result<Connection, CopyError> {
+    let failed = |error| CopyError::Database { path: path.to_owned(), error };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.execute_batch("PRAGMA busy_timeout = 10000; PRAGMA cache_size = -65536;").map_err(failed)?;
+    Ok(connection)
+}
+
+fn metadata(path: &Path) -> Result<Option<fs::Metadata>, CopyError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CopyError::File { path: path.to_owned(), error }),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
