@@ -216,7 +216,8 @@ async fn create(
     }
     if let Some(event) = filter.event {
         let found = api.services.records.event(event).await?;
-        if Some(&found.tenant) != filter.tenant.as_ref() {
+        if Some(&found.tenant) != filter.tenant.as_ref() || !caller.owns(found.owner, &api.services.directory)
+        {
             return Err(Problem::not_found("event", &event.to_string()));
         }
     }
@@ -264,8 +265,8 @@ async fn cancel(
 /// A job, if the caller may know of it.
 async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
     let resend = api.services.records.resend(id).await?;
-    let is_theirs = match &resend.filter.tenant {
-        Some(tenant) => caller.sees(tenant),
+    let is_theirs = match resend.owner {
+        Some(owner) => caller.owns(owner, &api.services.directory),
         None => caller.0.tenant.is_none(),
     };
     if is_theirs { Ok(resend) } else { Err(Problem::not_found("job", &id.to_string())) }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
-use super::{DeliveryId, EndpointId, EventId, EventType, Priority, RunId, TenantId};
+use super::{DeliveryId, EndpointId, EventId, EventType, Priority, RunId, TenantId, TenantNumber};
 use crate::delivery::Fault;
 
 /// One event for one endpoint.
@@ -18,6 +18,8 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// Whose.
     pub tenant: TenantId,
+    /// The same, where another tenant may have taken the name since.
+    pub owner: TenantNumber,
     /// What.
     pub event: EventId,
     /// What kind.

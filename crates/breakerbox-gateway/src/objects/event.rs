@@ -8,7 +8,7 @@ use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use url::Url;
 
-use super::{EventId, Priority, TenantId};
+use super::{EventId, Priority, TenantId, TenantNumber};
 
 /// The longest event type, in bytes.
 const MAX_TYPE_LENGTH: usize = 128;
@@ -144,6 +144,8 @@ pub struct Event {
     pub id: EventId,
     /// Whose.
     pub tenant: TenantId,
+    /// The same, where another tenant may have taken the name since.
+    pub owner: TenantNumber,
     /// What was submitted.
     pub submitted: NewEvent,
     /// When.

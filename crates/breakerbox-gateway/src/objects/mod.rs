@@ -55,4 +55,6 @@ pub use reminder_rules::ReminderRules;
 pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
 pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};
-pub use tenant::{Backlog, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantSettings};
+pub use tenant::{
+    Backlog, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantNumber, TenantSettings,
+};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use url::Url;
 
-use super::{Delivery, DeliveryId, Priority, ReminderId, Revision, TenantId};
+use super::{Delivery, DeliveryId, Priority, ReminderId, Revision, TenantId, TenantNumber};
 use crate::reminder::{CatchUp, Schedule, StopReason};
 
 /// A callback that is scheduled for a time.
@@ -22,6 +22,8 @@ pub struct Reminder {
     pub id: ReminderId,
     /// Whose.
     pub tenant: TenantId,
+    /// The same, where another tenant may have taken the name since.
+    pub owner: TenantNumber,
     /// What can be changed.
     pub settings: ReminderSettings,
     /// Bytes of its payload.

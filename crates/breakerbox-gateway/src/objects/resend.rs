@@ -2,7 +2,7 @@
 
 use breakerbox_core::Timestamp;
 
-use super::{ApiKeyId, JobId};
+use super::{ApiKeyId, JobId, TenantNumber};
 use crate::queue::records::DeliveryFilter;
 
 /// A resend by filter, and how far it is.
@@ -12,6 +12,8 @@ pub struct Resend {
     pub id: JobId,
     /// Which deliveries. Its time range always ends when the job was created or before, so that a job ends.
     pub filter: DeliveryFilter,
+    /// Whose deliveries; none: all tenants'. Another tenant may have taken the name in the filter since.
+    pub owner: Option<TenantNumber>,
     /// Who asked for it.
     pub by: Option<ApiKeyId>,
     /// What has become of it.

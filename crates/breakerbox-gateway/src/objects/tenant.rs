@@ -27,6 +27,10 @@ impl TenantId {
     }
 }
 
+/// The number of a tenant. Unlike its name, it is never used again: what a deleted tenant leaves is bound to its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TenantNumber(pub i64);
+
 impl fmt::Display for TenantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRequestParts;
+use breakerbox_core::Timestamp;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -19,7 +20,8 @@ pub(super) use self::failures::Failures;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::serve::{OpenConnection, Peer};
-use crate::objects::{ApiKey, ApiKeyText, Scope, TenantId};
+use crate::objects::{ApiKey, ApiKeyText, Scope, TenantId, TenantNumber};
+use crate::queue::Directory;
 
 /// The tenant that is meant when a key for all tenants names none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -122,6 +124,22 @@ impl Caller {
     /// Whether the key is good for this tenant's things.
     pub(super) fn sees(&self, tenant: &TenantId) -> bool {
         self.0.tenant.as_ref().is_none_or(|own| own == tenant)
+    }
+
+    /// Whether the key is good for what belongs to the tenant of this number. A deleted tenant may have had the name of the key's.
+    pub(super) fn owns(&self, owner: TenantNumber, directory: &Directory) -> bool {
+        match &self.0.tenant {
+            None => true,
+            Some(own) => directory.tenant(own).is_some_and(|entry| entry.row == owner.0),
+        }
+    }
+
+    /// When the key's tenant was created; none for a key for all tenants. What is older and has the tenant's name belongs to
+    /// another.
+    pub(super) fn tenant_since(&self, directory: &Directory) -> Option<Timestamp> {
+        let own = self.0.tenant.as_ref()?;
+        // A tenant that was deleted at this moment has nothing any more.
+        Some(directory.tenant(own).map_or(Timestamp::from_micros(u64::MAX), |entry| entry.source.created_at))
     }
 
     /// The tenant for which something is created: the one that was named, or else the key's own, or else the default one.

@@ -67,15 +67,10 @@ async fn list_changes(
     Query(which): Query<Which>,
 ) -> Answer<axum::Json<Listed<ChangeView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
-    let mut from = which.from.map(|from| from.0.0);
-    if let Some(own) = caller.0.tenant.as_ref().and_then(|own| api.services.directory.tenant(own)) {
-        // Somebody else may have had that name before.
-        from = from.max(Some(own.source.created_at));
-    }
     let filter = ChangeFilter {
         tenant,
         circuit: which.circuit.map(|circuit| circuit.0.key().into()),
-        from,
+        from: which.from.map(|from| from.0.0),
         until: which.until.map(|until| until.0.0),
         to: which.to.map(Status::from),
     };

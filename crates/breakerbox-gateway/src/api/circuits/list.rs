@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::view::CircuitView;
-use super::{StateView, store_problem, stored};
+use super::{StateView, is_since, store_problem, stored};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed};
@@ -67,6 +67,7 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Answer<axum::Json<Listed<CircuitView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let since = caller.tenant_since(&api.services.directory);
     let status = which.state.map(Status::from);
     let places = places(tenant);
     let mut place = Place::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
@@ -77,6 +78,7 @@ async fn list(
             Keys::One(key) => {
                 let record = stored(&api, &[Arc::clone(key)]).await?.pop().flatten();
                 let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
+                let record = record.filter(|record| is_since(record, since));
                 items.extend(record.map(|record| CircuitView::new(key, &record)));
                 None
             }
@@ -89,7 +91,8 @@ async fn list(
                 };
                 let page =
                     api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
-                items.extend(page.circuits.iter().map(|(key, record)| CircuitView::new(key, record)));
+                let theirs = page.circuits.iter().filter(|(_, record)| is_since(record, since));
+                items.extend(theirs.map(|(key, record)| CircuitView::new(key, record)));
                 page.next
             }
         };
@@ -103,13 +106,13 @@ async fn list(
 }
 
 /// Some keys of a store.
-enum Keys {
+pub(super) enum Keys {
     One(Arc<str>),
     Beginning(String),
 }
 
 /// Where the keys of a tenant are, or of all.
-fn places(tenant: Option<TenantId>) -> Vec<Keys> {
+pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
     let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
     let of_owner =

@@ -7,6 +7,7 @@ mod changes;
 mod id;
 mod list;
 mod orders;
+mod reset;
 mod view;
 
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, ObeyError};
-use breakerbox_core::{Command, Record, Status, Totals};
+use breakerbox_core::{Command, Record, Status, Timestamp, Totals};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::id::CircuitId;
+pub(super) use self::reset::reset_circuits_of;
 use self::view::{ChangeView, CircuitShown};
 pub(super) use self::view::{CircuitOf, PurposeView, StateView};
 use super::Api;
@@ -27,6 +29,7 @@ use super::listing::{Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Named, Query};
 use crate::objects::{Endpoint, TenantId};
+use crate::queue::records::ChangeFilter;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -54,7 +57,7 @@ async fn show(
     Named(id): Named<CircuitId>,
 ) -> Answer<axum::Json<CircuitShown>> {
     let key = seen(&api, &caller, &id)?;
-    shown(&api, key).await.map(axum::Json)
+    shown(&api, key, caller.tenant_since(&api.services.directory)).await.map(axum::Json)
 }
 
 /// Show what happened to a circuit
@@ -75,7 +78,9 @@ async fn history(
     Query(paging): Query<Paging>,
 ) -> Answer<axum::Json<Listed<ChangeView>>> {
     let key = seen(&api, &caller, &id)?;
-    let page = api.services.records.circuit_history(key, &paging.into()).await?;
+    let (tenant, circuit) = (caller.0.tenant.clone(), Some(key.into()));
+    let filter = ChangeFilter { tenant, circuit, ..ChangeFilter::default() };
+    let page = api.services.records.history(&filter, &paging.into()).await?;
     Ok(axum::Json(Listed::of(page, ChangeView::from)))
 }
 
@@ -89,15 +94,23 @@ fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
     }
 }
 
-/// A circuit with everything about it.
-async fn shown(api: &Api, key: &str) -> Answer<CircuitShown> {
+/// A circuit with everything about it. A change from before `since` is not shown.
+async fn shown(api: &Api, key: &str, since: Option<Timestamp>) -> Answer<CircuitShown> {
+    let record_since = |record: Option<Record>| {
+        record.filter(|record| is_since(record, since)).unwrap_or_else(|| view::untouched(key))
+    };
     if let Some(circuit) = api.services.circuits.find(key) {
-        return Ok(CircuitShown::new(key, &circuit.record(), &circuit.totals(), &circuit.policy()));
+        let record = record_since(Some(circuit.record()));
+        return Ok(CircuitShown::new(key, &record, &circuit.totals(), &circuit.policy()));
     }
     let policy = api.services.circuits.policy_of(key);
-    let record = stored(api, &[Arc::from(key)]).await?.pop().flatten();
-    let record = record.unwrap_or_else(|| view::untouched(key));
+    let record = record_since(stored(api, &[Arc::from(key)]).await?.pop().flatten());
     Ok(CircuitShown::new(key, &record, &Totals::default(), &policy))
+}
+
+/// Whether a circuit last changed then or later. What is older may be a deleted tenant's of the same name.
+fn is_since(record: &Record, since: Option<Timestamp>) -> bool {
+    since.is_none_or(|since| record.changed_at >= since)
 }
 
 async fn stored(api: &Api, keys: &[Arc<str>]) -> Answer<Vec<Option<Record>>> {

@@ -176,7 +176,7 @@ async fn resend(
 /// A delivery, if the caller may know of it.
 async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> Answer<Delivery> {
     let delivery = api.services.records.delivery(id).await?;
-    if caller.sees(&delivery.tenant) {
+    if caller.owns(delivery.owner, &api.services.directory) {
         Ok(delivery)
     } else {
         Err(Problem::not_found("delivery", &id.to_string()))

@@ -155,7 +155,7 @@ async fn show(
     Named(id): Named<EventId>,
 ) -> Answer<axum::Json<EventView>> {
     let event = api.services.records.event(id).await?;
-    if !caller.sees(&event.tenant) {
+    if !caller.owns(event.owner, &api.services.directory) {
         return Err(Problem::not_found("event", &id.to_string()));
     }
     Ok(axum::Json(event.into()))

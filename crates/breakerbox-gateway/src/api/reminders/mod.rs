@@ -276,7 +276,7 @@ async fn runs(
 /// A reminder, if the caller may know of it.
 async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
     let reminder = api.services.records.reminder(id).await?;
-    if caller.sees(&reminder.tenant) {
+    if caller.owns(reminder.owner, &api.services.directory) {
         Ok(reminder)
     } else {
         Err(Problem::not_found("reminder", &id.to_string()))

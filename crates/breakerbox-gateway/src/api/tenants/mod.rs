@@ -16,6 +16,7 @@ pub(super) use self::view::{CircuitByName, RateView, checked_name, checked_polic
 use self::view::{TenantBody, TenantChange, TenantView};
 use super::Api;
 use super::caller::{Admin, Allowed, Caller, Manage, Read};
+use super::circuits::reset_circuits_of;
 use super::endpoints::{NewSecret, SecretsView};
 use super::listing::{Listed, Paging};
 use super::problem::{Answer, Problem};
@@ -76,6 +77,9 @@ async fn create(
     let settings =
         body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), api.services.limits.mail)?;
     let id = body.id.0;
+    if api.services.directory.tenant(&id).is_none() {
+        reset_circuits_of(&api, &caller, &id).await?;
+    }
     let new = NewTenant { id, settings, secret: body.secret.map(|secret| secret.0) };
     let tenant = api.services.records.create_tenant(new).await?;
     Ok((StatusCode::CREATED, Revised(tenant.revision, TenantView::changed(tenant, &[]))))

@@ -30,7 +30,7 @@ impl From<PastChange> for Heard {
 /// Which changes. What is not said does not matter.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChangeFilter {
-    /// Of this tenant's circuits, whatever they are for.
+    /// Of this tenant's circuits, whatever they are for. Not of a deleted tenant that had the same name.
     pub tenant: Option<TenantId>,
     /// Of the circuit with this key.
     pub circuit: Option<Arc<str>>,

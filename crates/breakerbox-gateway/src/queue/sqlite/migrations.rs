@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_changes.sql"),
     include_str!("migrations/0006_tombstones.sql"),
     include_str!("migrations/0007_fan_outs.sql"),
+    include_str!("migrations/0008_owners.sql"),
 ];
 
 /// The newest schema that this version knows.
@@ -100,7 +101,6 @@ pub(super) fn in_memory() -> Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::CircuitOwner;
 
     fn shape(connection: &Connection) -> Vec<(String, Option<String>)> {
         let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
@@ -134,15 +134,28 @@ mod tests {
         migrate_to(&mut old, path, 1).unwrap();
         let keys =
             ["acme", "acme https://a.example/x", "a-2 a.example", "acme/reminders", "b/reminders https://x/"];
-        for key in keys {
-            let insert = "INSERT INTO circuit_changes (key, epoch, at, change) VALUES (?1, 1, 1, '{}')";
-            old.execute(insert, [key]).unwrap();
+        for (row, name, created_at, deleted_at) in
+            [(1, "acme", 1, Some(9)), (2, "acme", 10, None), (3, "a-2", 1, None), (4, "b", 1, Some(30))]
+        {
+            let insert = "INSERT INTO tenants (row, id, settings, sealed, revision, created_at, changed_at, deleted_at)
+                 VALUES (?1, ?2, '{}', x'', 1, ?3, 1, ?4)";
+            old.execute(insert, (row, name, created_at, deleted_at)).unwrap();
+        }
+        for (epoch, at) in [(1, 5), (2, 20)] {
+            for key in keys {
+                let insert = "INSERT INTO circuit_changes (key, epoch, at, change) VALUES (?1, ?2, ?3, '{}')";
+                old.execute(insert, (key, epoch, at)).unwrap();
+            }
         }
         migrate(&mut old, path).unwrap();
-        for key in keys {
-            let question = "SELECT tenant FROM circuit_changes WHERE key = ?1";
-            let tenant: String = old.query_row(question, [key], |row| row.get(0)).unwrap();
-            assert_eq!(tenant, CircuitOwner::of_key(key).unwrap().tenant.as_str(), "{key}");
+        for (key, owners) in
+            keys.into_iter().zip([[None, Some(2)], [None, Some(2)], [Some(3); 2], [None, Some(2)], [None; 2]])
+        {
+            let question = "SELECT owner FROM circuit_changes WHERE key = ?1 ORDER BY epoch";
+            let mut statement = old.prepare(question).unwrap();
+            let found = statement.query_map([key], |row| row.get(0)).unwrap();
+            let found: Vec<Option<i64>> = found.collect::<Result<_, _>>().unwrap();
+            assert_eq!(found, owners, "{key}: of those who have the name now, and only since they have it");
         }
         let changed = old.execute("UPDATE circuit_changes SET at = 2", []).unwrap_err();
         assert!(changed.to_string().contains("append-only"), "{changed}");

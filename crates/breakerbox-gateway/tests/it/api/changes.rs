@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::site::Site;
 use super::tenancy::{Things, body_for, operations};
 
-fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
+pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
     let change = Change {
         from: Status::Closed,
         to,
@@ -164,19 +164,6 @@ async fn the_history_of_all_circuits_is_listed_by_what_can_be_said() {
         assert_eq!((said.code().as_str(), &said.json()["field"]), ("invalid_query", &json!(field)));
     }
     assert_eq!(site.get("/v1/changes?tenant=other", &bound).await.expect(403).code(), "tenant_mismatch");
-}
-
-#[tokio::test]
-async fn a_tenant_does_not_see_what_happened_to_one_of_the_same_name_before() {
-    let site = Site::start().await;
-    let past = (site.services.clock)().before(Duration::from_secs(3_600));
-    site.records
-        .append_history(vec![change("acme", past, Status::Open, Cause::ProbeFailed).into()])
-        .await
-        .unwrap();
-    let bound = site.key(&[Scope::Read], Some("acme")).await;
-    assert_eq!(all(&site, "/v1/changes", &bound).await, Vec::<Value>::new());
-    assert_eq!(all(&site, "/v1/changes?tenant=acme", &site.admin).await.len(), 1);
 }
 
 /// Every operation of the document is tried, with a key that may do everything, and then the tenant is taken apart.

@@ -15,6 +15,7 @@ mod orders;
 mod policies;
 mod reminders;
 mod reminders_refused;
+mod reused_names;
 mod schemathesis;
 mod shares;
 mod site;

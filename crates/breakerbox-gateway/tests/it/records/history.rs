@@ -9,7 +9,7 @@ use breakerbox_gateway::queue::records::{ChangeFilter, Heard, Page, PageOf};
 
 use super::World;
 
-fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
+pub(super) fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     let by = Attribution::new("ops", "maintenance").unwrap();
     let cause = match epoch % 3 {
         0 => Cause::ProbeFailed,
@@ -95,6 +95,9 @@ pub(crate) async fn changes_are_listed_by_time_and_forgotten(world: &mut World) 
 }
 
 pub(crate) async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
+    for tenant in ["acme", "acme-2", "other"] {
+        world.tenant(tenant).await;
+    }
     let start = world.now();
     let keys = ["acme", "acme https://a.example/", "acme-2 https://a.example/", "acme/reminders", "other"];
     let mut changes = Vec::new();

@@ -41,6 +41,8 @@ mod on_sqlite {
             a_policy_that_cannot_be_used_is_refused_and_nothing_changes
             a_tenant_in_use_stays
             a_name_can_be_used_again
+            a_resend_ends_with_its_tenant
+            history_stays_with_its_tenant
             two_secrets_sign_during_a_rotation_and_one_after;
         endpoints:
             an_endpoint_is_as_it_was_created_and_after_a_restart_too

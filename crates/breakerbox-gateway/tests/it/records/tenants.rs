@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use breakerbox_core::CircuitBy;
-use breakerbox_gateway::objects::{Backlog, RateLimit, Secret, TenantId};
-use breakerbox_gateway::queue::records::{NewTenant, PageOf};
-use breakerbox_gateway::queue::{Defaults, RecordsError};
+use breakerbox_core::{CircuitBy, Timestamp};
+use breakerbox_gateway::objects::{Backlog, RateLimit, ResendState, Secret, TenantId};
+use breakerbox_gateway::queue::records::{ChangeFilter, DeliveryFilter, NewResend, NewTenant, PageOf};
+use breakerbox_gateway::queue::{Defaults, Next, RecordsError};
 use serde_json::json;
 
 use super::World;
+use super::history::change;
+use super::reminders::{MINUTE, once};
 use super::world::tenant_settings;
 
 fn id(name: &str) -> TenantId {
@@ -152,6 +154,11 @@ pub(crate) async fn a_tenant_in_use_stays(world: &mut World) {
 
 pub(crate) async fn a_name_can_be_used_again(world: &mut World) {
     world.tenant("acme").await;
+    let finished = world.reminder(once(world.now() + MINUTE)).await;
+    world.clock.advance(2 * MINUTE);
+    world.turn().await;
+    world.run(Next::Delivered).await;
+    world.turn().await;
     let endpoint = world.endpoint("acme", "https://a.example/").await;
     let event = world.event("acme", "a.b").await;
     world.fail_all(endpoint.lane()).await;
@@ -159,15 +166,60 @@ pub(crate) async fn a_name_can_be_used_again(world: &mut World) {
     world.records.cancel_orphans(100).await.unwrap();
     world.records.delete_tenant(&id("acme"), None).await.unwrap();
     world.tenant("acme").await;
-    let theirs = breakerbox_gateway::queue::records::DeliveryFilter {
-        tenant: Some(id("acme")),
-        ..breakerbox_gateway::queue::records::DeliveryFilter::default()
-    };
+    let theirs = DeliveryFilter { tenant: Some(id("acme")), ..DeliveryFilter::default() };
     assert_eq!(world.found(&theirs, 10).await, [], "what was before is not theirs");
     let old = world.of_event(event).await;
     assert_eq!(old.len(), 1, "and is still there");
     let refused = world.records.resend_delivery(old[0].id).await;
     assert!(matches!(refused, Err(RecordsError::Missing { what: "endpoint", .. })), "{refused:?}");
+    // Not even somebody for all tenants has it run in the new one's name.
+    world.records.run_reminder(finished.id).await.unwrap();
+    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.found(&theirs, 10).await, []);
+}
+
+/// A job that still ran when its tenant was deleted does nothing to another one of the same name.
+pub(crate) async fn a_resend_ends_with_its_tenant(world: &mut World) {
+    for is_new in [false, true] {
+        world.tenant("acme").await;
+        let endpoint = world.endpoint("acme", "https://a.example/").await;
+        world.event("acme", "a.b").await;
+        world.fail_all(endpoint.lane()).await;
+        world.clock.advance(MINUTE);
+        if is_new {
+            assert!(!world.records.step_resends(10).await.unwrap().more, "nothing is left to do");
+            assert_eq!(world.backlog("acme").await, 0, "nothing was resent");
+            continue;
+        }
+        let filter = DeliveryFilter { tenant: Some(id("acme")), ..DeliveryFilter::default() };
+        let job = world.records.create_resend(NewResend { filter, by: None }).await.unwrap();
+        world.records.delete_endpoint(endpoint.id, None).await.unwrap();
+        world.records.delete_tenant(&id("acme"), None).await.unwrap();
+        let ended = world.records.resend(job.id).await.unwrap();
+        assert_eq!(ended.state, ResendState::Cancelled);
+    }
+}
+
+/// The history of a deleted tenant's circuits is not that of another one of the same name.
+pub(crate) async fn history_stays_with_its_tenant(world: &mut World) {
+    let key = "acme https://a.example/";
+    let filter = || ChangeFilter { tenant: Some(id("acme")), ..ChangeFilter::default() };
+    let of_circuit = || ChangeFilter { circuit: Some(key.into()), ..filter() };
+    world.tenant("acme").await;
+    let old = change(key, 2, world.now());
+    world.records.append_history(vec![old.clone().into()]).await.unwrap();
+    world.records.delete_tenant(&id("acme"), None).await.unwrap();
+    world.tenant("acme").await;
+    // Whatever the clock says.
+    let new = change(key, 3, Timestamp::from_micros(old.change.at.as_micros() - 1_000_000));
+    world.records.append_history(vec![new.clone().into()]).await.unwrap();
+    world.restart().await;
+    for filter in [filter(), of_circuit()] {
+        let found = world.records.history(&filter, &PageOf::first(10)).await.unwrap().items;
+        assert_eq!(found, [new.clone()], "{filter:?}");
+    }
+    let all = world.records.history(&ChangeFilter::default(), &PageOf::first(10)).await.unwrap().items;
+    assert_eq!(all.len(), 2, "and the operator sees both");
 }
 
 pub(crate) async fn two_secrets_sign_during_a_rotation_and_one_after(world: &mut World) {

@@ -13,7 +13,7 @@ use super::{SqliteRecords, listed, readable};
 use crate::delivery::Fault;
 use crate::objects::{
     Attempt, Backlog, Delivery, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id, NewEvent,
-    ReminderId, RunId,
+    ReminderId, RunId, TenantNumber,
 };
 use crate::queue::RecordsError;
 use crate::queue::records::{Cursor, Deliveries, DeliveryFilter, Page, PageOf, Waiting};
@@ -29,7 +29,8 @@ pub(super) fn show(connection: &Connection, delivery: i64) -> rusqlite::Result<O
     connection
         .prepare_cached(
             "SELECT d.id, t.id, d.event, e.kind, d.lane, e.url, d.priority, d.state, d.reason, d.attempts, d.due_at,
-                    d.expires_at, d.finished_at, e.reminder, e.run, c.lane IS NOT NULL AND d.state = 0, nullif(c.closed_at, 0)
+                    d.expires_at, d.finished_at, e.reminder, e.run, c.lane IS NOT NULL AND d.state = 0, nullif(c.closed_at, 0),
+                    d.tenant
              FROM deliveries d JOIN events e ON e.id = d.event JOIN tenants t ON t.row = d.tenant
                   LEFT JOIN closed_lanes c ON c.lane = d.lane WHERE d.id = ?1",
         )?
@@ -53,6 +54,7 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     Ok(Delivery {
         id: delivery,
         tenant: parsed(1, row.get_ref(1)?.as_str()?)?,
+        owner: TenantNumber(row.get(17)?),
         event: EventId(id(row.get(2)?)),
         kind: parsed(3, row.get_ref(3)?.as_str()?)?,
         endpoint: url.is_none().then_some(endpoint),
@@ -77,6 +79,7 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     Ok(Event {
         id: event,
         tenant: parsed(1, row.get_ref(1)?.as_str()?)?,
+        owner: TenantNumber(row.get(11)?),
         submitted: NewEvent {
             kind: parsed(2, row.get_ref(2)?.as_str()?)?,
             payload: Bytes::from(row.get::<_, Vec<u8>>(3)?),
@@ -115,7 +118,8 @@ impl Deliveries for SqliteRecords {
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
                     "SELECT e.id, t.id, e.kind, p.payload, e.content_type, e.priority, e.not_before, e.expires_at, e.url,
-                            e.fan_out, coalesce((SELECT e.fan_out - position FROM fan_outs WHERE event = e.id), 0)
+                            e.fan_out, coalesce((SELECT e.fan_out - position FROM fan_outs WHERE event = e.id), 0),
+                            e.tenant
                      FROM events e JOIN payloads p ON p.event = e.id JOIN tenants t ON t.row = e.tenant WHERE e.id = ?1",
                 )?;
                 readable(statement.query_row([wanted.number()], event).optional(), "event", wanted)

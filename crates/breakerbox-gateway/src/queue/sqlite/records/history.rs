@@ -12,7 +12,7 @@ use super::{SqliteRecords, listed};
 use crate::objects::{CircuitOwner, PastChange};
 use crate::queue::records::{ChangeFilter, Cursor, Heard, History, Page, PageOf};
 use crate::queue::sqlite::columns::{micros, number, time, whole};
-use crate::queue::{QueueError, RecordsError};
+use crate::queue::{Directory, QueueError, RecordsError};
 
 /// How many changes a page looks at, for those into one state.
 const LOOKS: usize = 2_000;
@@ -63,6 +63,7 @@ fn status(name: &str) -> Status {
 fn scan(
     connection: &Connection,
     filter: &ChangeFilter,
+    owner: Option<i64>,
     before: Option<(u64, u64, String)>,
     size: usize,
 ) -> rusqlite::Result<Page<PastChange>> {
@@ -70,9 +71,9 @@ fn scan(
     let (at, epoch) = (number(at), number(epoch));
     let (from, until) = (filter.from.map_or(0, micros), filter.until.map_or(i64::MAX, micros));
     let mut statement = connection.prepare_cached(question(filter))?;
-    let mut rows = match (&filter.circuit, &filter.tenant) {
+    let mut rows = match (&filter.circuit, owner) {
         (Some(circuit), _) => statement.query(params![from, until, epoch, circuit])?,
-        (None, Some(tenant)) => statement.query(params![from, until, at, key, epoch, tenant.as_str()])?,
+        (None, Some(owner)) => statement.query(params![from, until, at, key, epoch, owner])?,
         (None, None) => statement.query(params![from, until, at, key, epoch])?,
     };
     let mut page = Page { items: Vec::new(), next: None };
@@ -86,8 +87,8 @@ fn scan(
         let (key, epoch, at) = (row.get::<_, String>(0)?, whole(row.get(1)?), time(row.get(2)?));
         last = Some(Cursor((at.as_micros(), epoch, key.clone()).write()));
         let Some(past) = listed(past_change(row), "change of the circuit", key)? else { continue };
-        // A circuit is asked for by its key alone, which may be another's.
-        let is_theirs = filter.tenant.as_ref().is_none_or(|tenant| tenant.as_str() == owner(&past.key));
+        // A circuit is asked for by its key alone, which may be another's, or have been.
+        let is_theirs = owner.is_none() || row.get::<_, Option<i64>>(4)? == owner;
         if is_theirs && filter.to.is_none_or(|to| past.change.to == to) {
             page.items.push(past);
         }
@@ -99,25 +100,25 @@ fn scan(
 const fn question(filter: &ChangeFilter) -> &'static str {
     match (&filter.circuit, &filter.tenant) {
         (Some(_), _) => {
-            "SELECT key, epoch, at, change FROM circuit_changes
+            "SELECT key, epoch, at, change, owner FROM circuit_changes
              WHERE key = ?4 AND epoch < ?3 AND at >= ?1 AND at < ?2 ORDER BY epoch DESC"
         }
         (None, Some(_)) => {
-            "SELECT key, epoch, at, change FROM circuit_changes INDEXED BY changes_of_tenant
-             WHERE tenant = ?6 AND at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
+            "SELECT key, epoch, at, change, owner FROM circuit_changes INDEXED BY changes_of_owner
+             WHERE owner = ?6 AND at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
              ORDER BY at DESC, key DESC, epoch DESC"
         }
         (None, None) => {
-            "SELECT key, epoch, at, change FROM circuit_changes INDEXED BY changes_by_time
+            "SELECT key, epoch, at, change, owner FROM circuit_changes INDEXED BY changes_by_time
              WHERE at >= ?1 AND at < ?2 AND (at, key, epoch) < (?3, ?4, ?5)
              ORDER BY at DESC, key DESC, epoch DESC"
         }
     }
 }
 
-/// The tenant that a key belongs to; empty if no tenant can have it.
-fn owner(key: &str) -> String {
-    CircuitOwner::of_key(key).map(|owner| owner.tenant.to_string()).unwrap_or_default()
+/// The number of the tenant that has this circuit now; none if no tenant has it.
+fn owner(directory: &Directory, key: &str) -> Option<i64> {
+    directory.tenant(&CircuitOwner::of_key(key)?.tenant).map(|entry| entry.row)
 }
 
 #[async_trait]
@@ -143,9 +144,9 @@ impl History for SqliteRecords {
                     let written = writing
                         .connection()
                         .prepare_cached(
-                            "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, tenant) VALUES (?1, ?2, ?3, ?4, ?5)",
+                            "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, owner) VALUES (?1, ?2, ?3, ?4, ?5)",
                         )?
-                        .execute(params![key, number(change.epoch.0), micros(change.at), kept, owner(&key)])?;
+                        .execute(params![key, number(change.epoch.0), micros(change.at), kept, owner(&directory, &key)])?;
                     if written == 0 {
                         continue;
                     }
@@ -178,7 +179,14 @@ impl History for SqliteRecords {
     async fn history(&self, filter: &ChangeFilter, of: &PageOf) -> Result<Page<PastChange>, RecordsError> {
         let before: Option<(u64, u64, String)> = place(of)?;
         let (filter, size) = (filter.clone(), of.size());
-        self.database.read(move |connection| Ok(scan(connection, &filter, before, size)?)).await
+        let owner = match &filter.tenant {
+            None => None,
+            Some(tenant) => match self.directory.tenant(tenant) {
+                Some(entry) => Some(entry.row),
+                None => return Ok(Page { items: Vec::new(), next: None }),
+            },
+        };
+        self.database.read(move |connection| Ok(scan(connection, &filter, owner, before, size)?)).await
     }
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
@@ -206,7 +214,7 @@ mod tests {
             (ChangeFilter::default(), "USING INDEX changes_by_time (at>? AND at<?)"),
             (
                 ChangeFilter { tenant, ..ChangeFilter::default() },
-                "USING INDEX changes_of_tenant (tenant=? AND at>? AND at<?)",
+                "USING INDEX changes_of_owner (owner=? AND at>? AND at<?)",
             ),
             (
                 ChangeFilter { circuit: Some("acme".into()), ..ChangeFilter::default() },

@@ -280,7 +280,7 @@ impl Notices for SqliteRecords {
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
                     "SELECT t.id, d.finished_at / 60000000 AS minute, count(*) FROM deliveries d INDEXED BY failed_lately JOIN tenants t ON t.row = d.tenant
-                     WHERE d.state = 3 AND d.finished_at >= ?1 AND d.finished_at < ?2 GROUP BY d.tenant, minute",
+                     WHERE d.state = 3 AND d.finished_at >= ?1 AND d.finished_at < ?2 AND t.deleted_at IS NULL GROUP BY d.tenant, minute",
                 )?;
                 let rows = statement.query_map(params![micros(from), micros(until)], |row| {
                     let minute = whole(row.get(1)?);

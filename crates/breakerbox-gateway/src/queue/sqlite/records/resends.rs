@@ -16,7 +16,7 @@ use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::objects::{
     ApiKeyId, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState, StateName,
-    TenantId,
+    TenantId, TenantNumber,
 };
 use crate::queue::records::{DeliveryFilter, NewResend, Page, PageOf, Resends};
 use crate::queue::sqlite::columns::{id, micros, number, time, whole};
@@ -34,7 +34,7 @@ const FORGOTTEN_AT_ONCE: u32 = 16;
 /// How many jobs a step tries, if their tenants' backlogs are full.
 const TURNS: usize = 8;
 
-const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled";
+const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
 
 /// A filter as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -91,6 +91,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
     Ok(Resend {
         id: JobId(id(row.get(0)?)),
         filter: wanted.filter().ok_or_else(unreadable)?,
+        owner: row.get::<_, Option<i64>>(9)?.map(TenantNumber),
         by: row.get::<_, Option<i64>>(2)?.map(|by| ApiKeyId(id(by))),
         state,
         progress: ResendProgress {
@@ -138,8 +139,11 @@ fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<O
     let found = match listed(job, JOB, JobId(self::id(id)))? {
         None => nothing,
         Some(job) => match Scan::new(&job.filter, connection)? {
-            Some(scan) => scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?,
-            None => nothing,
+            // The name that it was made for may be another tenant's by now.
+            Some(scan) if scan.tenant() == job.owner.map(|owner| owner.0) => {
+                scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?
+            }
+            _ => nothing,
         },
     };
     Ok(Some(Turn { job: id, position, found }))

@@ -72,6 +72,11 @@ impl Scan {
         Ok(Some(scan))
     }
 
+    /// The number of the tenant whose deliveries it finds; none: of all.
+    pub(super) fn tenant(&self) -> Option<i64> {
+        self.tenant
+    }
+
     /// Looks at no more than `looks` rows after this place, and stops once `limit` fit.
     pub(super) fn run(
         &self,

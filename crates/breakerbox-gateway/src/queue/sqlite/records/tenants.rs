@@ -145,6 +145,10 @@ impl Tenants for SqliteRecords {
                 let connection = writing.connection();
                 connection.execute("DELETE FROM api_keys WHERE tenant = ?1", [known.row])?;
                 connection.execute(
+                    "UPDATE jobs SET finished_at = ?2, cancelled = 1 WHERE tenant = ?1 AND finished_at IS NULL",
+                    params![known.row, micros(writing.now())],
+                )?;
+                connection.execute(
                     "UPDATE tenants SET deleted_at = ?2, sealed = x'' WHERE row = ?1",
                     params![known.row, micros(writing.now())],
                 )?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::{
     DeliveryId, Reminder, ReminderId, ReminderSettings, ReminderState, ReminderStateName, Revision,
+    TenantNumber,
 };
 use crate::queue::sqlite::columns::{id, parsed, time, whole};
 use crate::reminder::{CatchUp, Schedule, StopReason};
@@ -114,7 +115,7 @@ fn state(state: i64, reason: Option<i64>) -> ReminderState {
 
 /// All that is shown of a reminder, from `reminders r JOIN tenants t`.
 pub(in crate::queue::sqlite) const COLUMNS: &str = "r.id, t.id, r.settings, r.reference, r.size, r.state, r.reason, r.runs, \
-    r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision, r.ran_at";
+    r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision, r.ran_at, r.tenant";
 
 /// A row of [`COLUMNS`].
 pub(in crate::queue::sqlite) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
@@ -125,6 +126,7 @@ pub(in crate::queue::sqlite) fn reminder(row: &Row<'_>) -> rusqlite::Result<Remi
     Ok(Reminder {
         id: ReminderId(id(row.get(0)?)),
         tenant: parsed(1, row.get_ref(1)?.as_str()?)?,
+        owner: TenantNumber(row.get(16)?),
         settings: kept.settings(2, row.get(3)?)?,
         payload_size: whole(row.get(4)?),
         state: state(row.get(5)?, row.get(6)?),
