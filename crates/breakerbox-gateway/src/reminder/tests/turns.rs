@@ -201,6 +201,6 @@ fn names_are_read_back() {
     ];
     assert_eq!(
         wrong,
-        ["must be all or latest", "must be stop or next_run", "must be rejected, gone or failed"]
+        ["must be all or latest", "must be stop or next_run", "must be rejected, gone, failed or unreadable"]
     );
 }
