@@ -15,6 +15,12 @@ use std::time::{Duration, Instant, SystemTime};
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 
+/// From this drift on, the gateway is degraded.
+pub const DEGRADED_FROM: Duration = Duration::from_secs(30);
+
+/// From this drift on, times are converted between the clocks.
+const NOTICEABLE: Duration = Duration::from_secs(1);
+
 /// Reads the wall clock.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -23,6 +29,7 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Clocks {
     wall: WallClock,
     steady: Arc<dyn Clock>,
+    accepts_step: bool,
 }
 
 impl Clocks {
@@ -35,13 +42,24 @@ impl Clocks {
     /// Another wall clock, with the monotonic clock of this machine. For tests and proofs.
     #[must_use]
     pub fn with_wall(wall: WallClock) -> Self {
-        Self { wall, steady: Arc::new(Monotonic(Instant::now())) }
+        Self::new(wall, Arc::new(Monotonic(Instant::now())))
     }
 
     /// Both clocks from elsewhere. For tests.
     #[must_use]
     pub fn new(wall: WallClock, steady: Arc<dyn Clock>) -> Self {
-        Self { wall, steady }
+        Self { wall, steady, accepts_step: false }
+    }
+
+    /// The same clocks, right although the newest stored time is more than a day ahead of them. Without this a gateway does not start
+    /// then.
+    #[must_use]
+    pub fn accepting_step(self) -> Self {
+        Self { accepts_step: true, ..self }
+    }
+
+    pub(crate) const fn accepts_step(&self) -> bool {
+        self.accepts_step
     }
 
     /// The wall clock.
@@ -53,7 +71,7 @@ impl Clocks {
     /// A store clock that starts at the present wall-clock time.
     #[must_use]
     pub fn store(&self) -> StoreClock {
-        let Self { wall, steady } = self.clone();
+        let Self { wall, steady, .. } = self.clone();
         StoreClock { anchor: wall(), since: steady.now(), wall, steady }
     }
 }
@@ -97,6 +115,9 @@ pub enum Drift {
 }
 
 impl Drift {
+    /// No drift.
+    pub const NONE: Self = Self::Ahead(Duration::ZERO);
+
     /// From two readings of the same moment.
     #[must_use]
     pub fn between(wall: Timestamp, store: Timestamp) -> Self {
@@ -108,6 +129,12 @@ impl Drift {
     pub const fn size(self) -> Duration {
         let (Self::Ahead(size) | Self::Behind(size)) = self;
         size
+    }
+
+    /// The drift, or none if it is below a second: the two clocks are never read at quite the same moment.
+    #[must_use]
+    pub fn noticeable(self) -> Self {
+        if self.size() < NOTICEABLE { Self::NONE } else { self }
     }
 
     /// Seconds; positive if the wall clock is ahead.

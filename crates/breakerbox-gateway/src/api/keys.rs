@@ -170,7 +170,7 @@ async fn create(
         return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
     }
     let expires_at = body.expires_at.map(|moment| moment.0.0);
-    if expires_at.is_some_and(|expires_at| expires_at <= api.now()) {
+    if expires_at.is_some_and(|expires_at| expires_at <= api.wall()) {
         return Err(Problem::invalid("expires_at", "must be in the future"));
     }
     let text = ApiKeyText::random();

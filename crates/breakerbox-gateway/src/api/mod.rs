@@ -57,6 +57,8 @@ use self::caller::Failures;
 use self::events::IngestRates;
 use self::reading::Budget;
 use self::test_sends::TestSends;
+use crate::clock::Drift;
+use crate::objects::Moment;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -82,6 +84,16 @@ impl Reach {
     /// The queue's time.
     fn now(&self) -> Timestamp {
         (self.services.clock)()
+    }
+
+    /// The wall-clock time.
+    fn wall(&self) -> Timestamp {
+        (self.services.wall)()
+    }
+
+    /// A time of the queue by the wall clock, for people.
+    fn shown(&self, at: Timestamp) -> Moment {
+        Moment(Drift::between(self.wall(), self.now()).noticeable().to_wall(at))
     }
 }
 

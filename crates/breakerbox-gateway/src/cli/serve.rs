@@ -36,6 +36,10 @@ pub(super) struct Arguments {
     #[arg(long, conflicts_with = "print_config")]
     example_config: bool,
 
+    /// Start although the newest stored time is more than a day ahead of the clock. Check that the machine's time is right
+    #[arg(long)]
+    accept_clock_step: bool,
+
     #[command(flatten)]
     flags: Flags,
 }
@@ -44,14 +48,15 @@ pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Resu
     if arguments.example_config {
         return print(&config::example());
     }
-    let print_only = arguments.print_config;
+    let (print_only, accept_clock_step) = (arguments.print_config, arguments.accept_clock_step);
     let file = arguments.config.filter(|name| !name.as_os_str().is_empty());
     let loaded = load(file, arguments.flags)?;
     if print_only {
         let text = if output.json { format!("{:#}\n", loaded.to_json()) } else { loaded.to_toml() };
         return print(&text);
     }
-    start(&loaded, clocks)
+    let clocks = if accept_clock_step { clocks.clone().accepting_step() } else { clocks.clone() };
+    start(&loaded, &clocks)
 }
 
 /// The settings of a gateway that would be started here without flags.

@@ -28,7 +28,7 @@ pub use buckets::KeyedBuckets;
 pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };
-pub use next::Tried;
+pub use next::{Tried, bounded_due};
 pub use rate::TokenBucket;
 pub use reply::{Fault, Reply};
 pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};

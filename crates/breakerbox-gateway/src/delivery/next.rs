@@ -1,5 +1,7 @@
 //! What comes next for a delivery, after an attempt.
 
+use std::time::Duration;
+
 use breakerbox_core::{Epoch, Timestamp};
 
 use super::{Fate, RetrySchedule, Ruling};
@@ -43,10 +45,25 @@ impl Tried {
     }
 }
 
+/// When a waiting delivery is due whose time was set by a clock that was ahead: at the latest after the wait that follows so many
+/// attempts, from now on. What it was not to be sent before stays.
+#[must_use]
+pub fn bounded_due(
+    due_at: Timestamp,
+    attempts: u32,
+    not_before: Option<Timestamp>,
+    schedule: &RetrySchedule,
+    now: Timestamp,
+) -> Timestamp {
+    let wait = match attempts {
+        0 => Duration::ZERO,
+        attempts => schedule.due_after(attempts, 1.0, None).unwrap_or_default(),
+    };
+    due_at.min((now + wait).max(not_before.unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::delivery::{Fault, Reply, Rulings};
 
@@ -61,6 +78,25 @@ mod tests {
     fn next(tried: Tried, reply: Reply) -> Next {
         let ruling = Rulings::default().of(reply, tried.probed.is_some(), Duration::from_secs(30));
         tried.next(&ruling, &RetrySchedule::default(), NOW)
+    }
+
+    #[test]
+    fn a_wait_is_bounded_by_its_own_length() {
+        let (schedule, hours) =
+            (RetrySchedule::default(), |hours: u64| NOW + Duration::from_secs(3_600 * hours));
+        let seconds = |seconds: u64| NOW + Duration::from_secs(seconds);
+        for (due_at, attempts, not_before, expected) in [
+            (hours(6), 0, None, NOW),
+            (hours(6), 0, Some(hours(6)), hours(6)),
+            (hours(6), 0, Some(hours(2)), hours(2)),
+            (hours(6), 1, None, seconds(5) + Duration::from_millis(500)),
+            (seconds(3), 1, None, seconds(3)),
+            (hours(6), 2, Some(Timestamp::ZERO), seconds(330)),
+            (hours(6), 99, None, NOW),
+        ] {
+            let due = bounded_due(due_at, attempts, not_before, &schedule, NOW);
+            assert_eq!(due, expected, "{due_at:?} after {attempts}");
+        }
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
+use tracing::warn;
 
 use super::history::Scribe;
 use super::{StartError, notices, settings};
-use crate::clock::Clocks;
+use crate::clock::{Clocks, StoreClock};
 use crate::config::Config;
 use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use crate::telemetry::Metrics;
@@ -16,6 +17,7 @@ use crate::work::{Dispatch, Taker};
 /// The database, open, and what reads and writes it.
 pub(super) struct Foundation {
     pub(super) database: Database,
+    pub(super) clock: StoreClock,
     pub(super) records: Arc<SqliteRecords>,
     pub(super) queue: Arc<SqliteQueue>,
     pub(super) circuits: Arc<SqliteCircuits>,
@@ -33,8 +35,11 @@ impl Foundation {
     ) -> Result<Self, StartError> {
         let counted = Arc::clone(metrics);
         let on_commit: OnCommit = Arc::new(move |writes, took| counted.committed(writes, took));
+        let clock = clocks.store();
         let options = Options {
-            clock: Arc::new(clocks.store()),
+            clock: Arc::new(clock.clone()),
+            wall: Some(Arc::clone(clocks.wall())),
+            accept_clock_step: clocks.accepts_step(),
             reserve: config.limits.reserve,
             on_commit: Some(on_commit),
             ..Options::default()
@@ -47,8 +52,17 @@ impl Foundation {
         let records = Arc::new(records);
         let taker = Arc::new(Taker::default());
         let queue = SqliteQueue::new(database.clone(), records.directory().clone(), taker.clone());
+        let bounded = queue.bound_waits(records.directory()).await?;
         let circuits = Arc::new(SqliteCircuits::open(database.clone()).await?);
-        Ok(Self { database, records, queue: Arc::new(queue), circuits, taker, is_rotating })
+        if let Some(step) = database.clock_step() {
+            warn!(
+                ahead = ?step.ahead,
+                deliveries = bounded,
+                "stored times are ahead of the clock: it was ahead at an earlier start, or is behind now; waits, circuits and \
+                 retention were bounded by their own durations"
+            );
+        }
+        Ok(Self { database, clock, records, queue: Arc::new(queue), circuits, taker, is_rotating })
     }
 }
 
@@ -81,6 +95,6 @@ pub(super) fn breakers(
                 dispatch.circuit_changed(heard);
             }
         })
-        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
+        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.wall())))
         .build())
 }

@@ -9,6 +9,7 @@ use breakerbox::{Breakerbox, StoreHealth};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
+use super::clock_watch::ClockWatch;
 use crate::api::{Health, HealthReport};
 use crate::notify::Notifier;
 use crate::objects::Moment;
@@ -87,6 +88,7 @@ impl Health for Report {
 /// Looks.
 pub(super) struct Watcher {
     pub(super) database: Database,
+    pub(super) clock: ClockWatch,
     pub(super) breakers: Breakerbox,
     pub(super) circuits: Arc<SqliteCircuits>,
     pub(super) dispatch: Arc<Dispatch>,
@@ -100,7 +102,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) async fn run(self, report: Arc<Report>) {
+    pub(super) async fn run(mut self, report: Arc<Report>) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -115,12 +117,13 @@ impl Watcher {
         }
     }
 
-    async fn look(&self) -> Vec<String> {
+    async fn look(&mut self) -> Vec<String> {
         let mut degraded = Vec::new();
         let parked = self.look_at_dispatch();
         self.look_at_circuits(&mut degraded).await;
         self.look_at_backlog(parked, &mut degraded).await;
         self.look_at_disk(&mut degraded);
+        self.look_at_clock(&mut degraded).await;
         for (target, since) in self.notifier.failing() {
             let since = Moment(since);
             degraded.push(format!("notices: {target} has not taken any since {since}"));
@@ -181,6 +184,19 @@ impl Watcher {
                 self.metrics.backlog.of(Waiting::Parked).set(number(parked));
             }
             Err(error) => degraded.push(format!("database: {error}")),
+        }
+    }
+
+    async fn look_at_clock(&mut self, degraded: &mut Vec<String>) {
+        let look = self.clock.look();
+        #[allow(clippy::cast_possible_truncation, reason = "whole seconds are enough")]
+        self.metrics.clock_drift.set(look.drift.seconds().round() as i64);
+        degraded.extend(look.degraded);
+        if look.is_new {
+            warn!(drift = %look.drift, "the wall clock was set, or the machine was suspended");
+        }
+        if let Err(error) = self.database.note_drift(look.drift).await {
+            warn!(%error, "the drift of the clock can't be written; the next start will not know of it");
         }
     }
 

@@ -14,6 +14,7 @@ use breakerbox_core::{Change, Record, Status, Timestamp};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
+use crate::clock::{Drift, StoreClock};
 use crate::notify::{Notice, Teller, ToTell, is_old};
 use crate::objects::PastChange;
 use crate::queue::QueueError;
@@ -39,6 +40,7 @@ enum Entry {
 #[derive(Clone)]
 pub(super) struct Scribe {
     line: mpsc::Sender<Entry>,
+    clock: StoreClock,
     metrics: Arc<Metrics>,
 }
 
@@ -48,18 +50,29 @@ pub(super) struct Writing {
     metrics: Arc<Metrics>,
 }
 
-pub(super) fn line(metrics: &Arc<Metrics>) -> (Scribe, Writing) {
+pub(super) fn line(metrics: &Arc<Metrics>, clock: StoreClock) -> (Scribe, Writing) {
     let (sender, receiver) = mpsc::channel(LINE);
     (
-        Scribe { line: sender, metrics: Arc::clone(metrics) },
+        Scribe { line: sender, clock, metrics: Arc::clone(metrics) },
         Writing { line: receiver, metrics: Arc::clone(metrics) },
     )
+}
+
+/// A change that happened just now, with its times by the wall clock: people read them.
+fn by_wall_clock(change: Change, drift: Drift) -> Change {
+    Change {
+        at: drift.to_wall(change.at),
+        retry_at: change.retry_at.map(|at| drift.to_wall(at)),
+        last_success: change.last_success.map(|at| drift.to_wall(at)),
+        ..change
+    }
 }
 
 impl Scribe {
     /// A circuit changed.
     pub(super) fn note(&self, heard: &CircuitChange) {
-        let change = PastChange { key: Arc::clone(&heard.key), change: heard.change.clone() };
+        let change = by_wall_clock(heard.change.clone(), self.clock.drift().noticeable());
+        let change = PastChange { key: Arc::clone(&heard.key), change };
         if self.line.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
             error!(circuit = %heard.key, "too many changes at once: this one is missing in the history");

@@ -170,7 +170,7 @@ async fn what_is_old_or_an_operators_is_not_told() {
 async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let world = World::new().await;
     let metrics = Arc::new(Metrics::new());
-    let (scribe, writing) = history::line(&metrics);
+    let (scribe, writing) = history::line(&metrics, crate::clock::Clocks::system().store());
     let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
     let (of_store, clock) = (scribe.clone(), world.database.clone());
     let breakers = Breakerbox::builder()

@@ -5,6 +5,7 @@
 //! | [`Gateway`] | a gateway that runs: API, dispatch, upkeep, over one data folder |
 //! | [`FirstStart`] | what an empty data folder is given, so that somebody can get in |
 //! | [`StartError`] | why it did not start |
+//! | `clock_watch` | how far the wall clock and the store clock are apart |
 //! | `foundation` | what the rest stands on: the database, and the circuits |
 //! | `settings` | what the settings mean for each part |
 //! | `health` | what is not as it should be, and the gauges that are looked at now and then |
@@ -17,6 +18,7 @@
 //! for its settlements, as long as the grace time lasts. Then the database writes what is left and is closed. What was not
 //! answered in time is tried again at the next start, with the same `webhook-id`.
 
+mod clock_watch;
 mod first_start;
 mod foundation;
 mod health;
@@ -42,6 +44,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use self::clock_watch::ClockWatch;
 pub use self::first_start::FirstStart;
 use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
@@ -112,10 +115,10 @@ impl Gateway {
         let post = notices::post(config, Arc::clone(&courier))?;
 
         let metrics = Arc::new(Metrics::new());
-        let Foundation { database, records, queue, circuits, taker, is_rotating } =
+        let Foundation { database, clock: store_clock, records, queue, circuits, taker, is_rotating } =
             Foundation::open(config, clocks, &metrics).await?;
         let directory = Arc::clone(records.directory());
-        let (scribe, writing) = history::line(&metrics);
+        let (scribe, writing) = history::line(&metrics, store_clock.clone());
         let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
         let heard = Heard { scribe, hearer: Arc::clone(&hearer), metrics: Arc::clone(&metrics) };
         let breakers = foundation::breakers(config, &circuits, heard, &database)?;
@@ -148,6 +151,7 @@ impl Gateway {
             throttles,
             courier,
             metrics: Arc::clone(&metrics),
+            wall: Arc::clone(clocks.wall()),
         };
         let dispatch = Dispatch::new(parts, settings::dispatch(config));
         for tenant in directory.tenants() {
@@ -160,12 +164,13 @@ impl Gateway {
 
         let teller = Teller::new(breakers.clone(), directory.clone());
         history::catch_up(&*circuits, &*records, &teller, database.now()).await?;
-        history::store_is_here(&*records, database.now()).await?;
+        history::store_is_here(&*records, database.wall()).await?;
         let notifier = Notifier::new(
             records.clone(),
             directory.clone(),
             post,
             Arc::clone(&clock),
+            Arc::clone(clocks.wall()),
             Arc::clone(&metrics),
             notices::settings(config),
         );
@@ -175,6 +180,7 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         let watcher = health::Watcher {
             database: database.clone(),
+            clock: ClockWatch::new(store_clock.clone(), database.clock_step()),
             breakers: breakers.clone(),
             circuits: Arc::clone(&circuits),
             dispatch: Arc::clone(&dispatch),

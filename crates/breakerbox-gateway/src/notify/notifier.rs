@@ -19,6 +19,7 @@ use super::pacing::{AfterFailure, Due, MOST_WAITING, Pacing, Turn, after_failure
 use super::post::{Delivered, Post};
 use super::target::NoticeTarget;
 use super::test_pace::TestPace;
+use crate::clock::WallClock;
 use crate::objects::{Id, NoticeId, TenantId};
 use crate::queue::records::{Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget};
 use crate::queue::{Directory, QueueError};
@@ -92,6 +93,7 @@ pub struct Notifier {
     directory: Arc<Directory>,
     post: Post,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    wall: WallClock,
     metrics: Arc<Metrics>,
     settings: NotifierSettings,
     pacing: Mutex<Pacing>,
@@ -106,12 +108,13 @@ impl Notifier {
         directory: Arc<Directory>,
         post: Post,
         clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+        wall: WallClock,
         metrics: Arc<Metrics>,
         settings: NotifierSettings,
     ) -> Arc<Self> {
         let pacing = Mutex::new(Pacing::new(settings.burst, settings.interval));
         let test_pace = Mutex::new(TestPace::new(settings.burst, settings.interval));
-        Arc::new(Self { records, directory, post, clock, metrics, settings, pacing, test_pace })
+        Arc::new(Self { records, directory, post, clock, wall, metrics, settings, pacing, test_pace })
     }
 
     /// Sends, until the task is dropped.
@@ -204,7 +207,7 @@ impl Notifier {
                 (Message::digest(&headlines, target.not_kept), target.not_kept)
             }
         };
-        let delivered = self.post.send(&found.way, &message, (self.clock)()).await;
+        let delivered = self.post.send(&found.way, &message, (self.wall)()).await;
         let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
         self.metrics.notice_messages.of(result).inc();
         if !delivered.well {
@@ -272,9 +275,13 @@ impl Notifier {
     pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NoticeTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
         let targets = entry.map(|entry| entry.source.settings.notices.clone()).unwrap_or_default();
-        let now = (self.clock)();
-        let pace = self.test_pace.lock().unwrap_or_else(PoisonError::into_inner).take(tenant, &targets, now);
+        let pace = self.test_pace.lock().unwrap_or_else(PoisonError::into_inner).take(
+            tenant,
+            &targets,
+            (self.clock)(),
+        );
         pace?;
+        let now = (self.wall)();
         let message = Message::of(NoticeId(Id::first_at(now)), &Notice::test(Some(tenant.clone()), now));
         let message = &message;
         let tests = targets.into_iter().map(|target| async move {
@@ -319,7 +326,7 @@ impl Notifier {
     async fn look_after(&self) {
         let mut ticks = interval(SELDOM);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut from = (self.clock)().before(HOUR);
+        let mut from = (self.wall)().before(HOUR);
         let mut growth = self.settings.dead_letters.map(Growth::new);
         loop {
             ticks.tick().await;
@@ -328,7 +335,7 @@ impl Notifier {
             {
                 warn!(%error, "can't count dead letters; trying again");
             }
-            match self.records.prune_notices((self.clock)().before(self.settings.kept), PIECE).await {
+            match self.records.prune_notices((self.wall)().before(self.settings.kept), PIECE).await {
                 Ok(0) => {}
                 Ok(pruned) => debug!(pruned, "old notices are forgotten"),
                 Err(error) => warn!(%error, "can't forget old notices; trying again"),
@@ -341,7 +348,8 @@ impl Notifier {
         growth: &mut Growth,
         from: &mut Timestamp,
     ) -> Result<(), QueueError> {
-        let failed = self.records.failed_since(*from).await?;
+        // The wall clock may have been set back since.
+        let failed = self.records.failed_since((*from).min((self.wall)())).await?;
         *from = failed.until;
         for (tenant, minute, count) in &failed.of {
             growth.add(tenant, *count, *minute);

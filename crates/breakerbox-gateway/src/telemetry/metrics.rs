@@ -121,6 +121,8 @@ pub struct Metrics {
     pub database_up: Gauge,
     /// Free disk space of the data folder.
     pub disk_free: Gauge,
+    /// Seconds by which the wall clock is ahead of the store clock.
+    pub clock_drift: Gauge,
     /// The size of the database.
     pub database_bytes: Gauge,
     /// The size of its write-ahead log.
@@ -200,6 +202,11 @@ impl Metrics {
             store_up: gauge(r, "store_up", "1 if the store of circuits answers, else 0"),
             database_up: gauge(r, "database_up", "1 if the database takes writes, else 0"),
             disk_free: bytes(r, "disk_free", "Free space on the disk of the data folder"),
+            clock_drift: gauge(
+                r,
+                "clock_drift_seconds",
+                "Seconds that the wall clock went ahead of monotonic time since the start",
+            ),
             database_bytes: bytes(r, "database", "Size of the database"),
             wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
             pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),

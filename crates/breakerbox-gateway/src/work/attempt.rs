@@ -33,8 +33,9 @@ impl Dispatch {
         pass: Pass,
         outage: Option<Epoch>,
     ) {
-        let started_at = self.now();
-        if leased.expires_at.is_some_and(|expires_at| expires_at <= started_at) {
+        let started_at = self.wall();
+        let now = self.now();
+        if leased.expires_at.is_some_and(|expires_at| expires_at <= now) {
             drop(pass);
             self.ended(&destination, Ended::Neither, None);
             self.give_up_expired(leased).await;
@@ -100,7 +101,7 @@ impl Dispatch {
         payload: Bytes,
         content_type: Arc<str>,
     ) -> Incoming {
-        let now = self.now();
+        let now = self.wall();
         let Ok(destination) = self.destinations.apart(endpoint) else { return unreadable_url() };
         match destination.test_request(payload, &content_type, now) {
             Some(outgoing) => self.courier.send(outgoing).await,

@@ -64,6 +64,13 @@ impl Terms {
     }
 }
 
+/// A signer, with the wall-clock times between which its secrets are the active ones.
+struct TimedSigner {
+    signer: Arc<Signer>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+}
+
 /// Where a lane leads.
 pub(super) struct Destination {
     pub(super) lane: LaneId,
@@ -81,7 +88,7 @@ pub(super) struct Destination {
     headers: HeaderMap,
     secrets: Arc<SigningSecrets>,
     /// Made for the secrets of its time; none before the first request.
-    signer: Mutex<Option<(Arc<Signer>, Option<Timestamp>)>>,
+    signer: Mutex<Option<TimedSigner>>,
 }
 
 impl Destination {
@@ -176,15 +183,16 @@ impl Destination {
 
     fn signer(&self, now: Timestamp) -> Arc<Signer> {
         let mut kept = self.signer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((signer, until)) = &*kept
-            && until.is_none_or(|until| now < until)
+        if let Some(kept) = &*kept
+            && kept.since <= now
+            && kept.until.is_none_or(|until| now < until)
         {
-            return Arc::clone(signer);
+            return Arc::clone(&kept.signer);
         }
         let active: Vec<_> = self.secrets.active(now).cloned().collect();
         let signer = Arc::new(Signer::new(&active));
         let until = self.secrets.iter().filter_map(|secret| secret.until).filter(|until| now < *until).min();
-        *kept = Some((Arc::clone(&signer), until));
+        *kept = Some(TimedSigner { signer: Arc::clone(&signer), since: now, until });
         signer
     }
 }

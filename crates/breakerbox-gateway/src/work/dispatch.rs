@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
+use crate::clock::WallClock;
 use crate::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
 use crate::objects::{LaneId, Priority};
 use crate::queue::{Directory, Leased, Queue, WaitingLane};
@@ -53,6 +54,8 @@ pub struct Parts {
     pub courier: Arc<dyn Courier>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// The wall clock.
+    pub wall: WallClock,
 }
 
 /// Moves deliveries to their receivers.
@@ -62,6 +65,7 @@ pub struct Dispatch {
     pub(super) breakers: Breakerbox,
     pub(super) courier: Arc<dyn Courier>,
     pub(super) metrics: Arc<Metrics>,
+    wall: WallClock,
     pub(super) settings: Settings,
     pub(super) destinations: Destinations,
     lanes: Mutex<Lanes>,
@@ -97,12 +101,13 @@ impl Dispatch {
     /// Nothing is under way yet: see [`run`](Self::run).
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Arc<Self> {
-        let Parts { queue, chores, directory, breakers, throttles, courier, metrics } = parts;
+        let Parts { queue, chores, directory, breakers, throttles, courier, metrics, wall } = parts;
         Arc::new(Self {
             queue,
             chores,
             courier,
             metrics,
+            wall,
             settings,
             destinations: Destinations::new(directory, breakers.clone(), throttles),
             breakers,
@@ -185,6 +190,11 @@ impl Dispatch {
         self.queue.now()
     }
 
+    /// The wall-clock time: for what receivers check, and for what is recorded.
+    pub(super) fn wall(&self) -> Timestamp {
+        (self.wall)()
+    }
+
     pub(super) fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,8 +270,9 @@ impl Dispatch {
         self.metrics.handed_back.inc();
         match self.queue.hand_back(leased.id, leased.lease).await {
             Ok(_) => {
-                let due_at = leased.pulled_from.unwrap_or(leased.created_at);
                 let now = self.now();
+                // It was made by the wall clock.
+                let due_at = leased.pulled_from.unwrap_or_else(|| leased.created_at.min(now));
                 self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
                 self.wake();
             }

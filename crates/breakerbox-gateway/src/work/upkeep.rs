@@ -108,9 +108,9 @@ impl Dispatch {
             ticks.tick().await;
             let pruned = self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
             self.metrics.pruned.inc_by(pruned);
-            let before = self.now().before(history);
+            let before = self.wall().before(history);
             self.piece_by_piece("prune the history", || self.chores.prune_history(before, PIECE)).await;
-            let before = self.now().before(retention.failed);
+            let before = self.wall().before(retention.failed);
             self.piece_by_piece("prune reminders", || self.chores.prune_reminders(before, PIECE)).await;
             self.forget_idle(&KEEP_IDLE);
             self.breakers.tidy();

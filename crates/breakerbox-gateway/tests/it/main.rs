@@ -6,6 +6,7 @@ mod addresses;
 mod api;
 mod api_commands;
 mod backup;
+mod clocks;
 mod command;
 mod command_line;
 mod config;

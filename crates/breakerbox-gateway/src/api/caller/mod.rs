@@ -83,7 +83,7 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
     let text = presented.to_str().unwrap_or_default();
     let key = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let key = key.and_then(|(_, key)| key.trim().parse::<ApiKeyText>().ok());
-    let found = key.and_then(|key| api.services.directory.api_key(&key.hash(), api.now()));
+    let found = key.and_then(|key| api.services.directory.api_key(&key.hash(), api.wall()));
     match found {
         Some(key) => Ok(Caller(key)),
         None => {

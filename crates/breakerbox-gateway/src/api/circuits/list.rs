@@ -79,7 +79,7 @@ async fn list(
                 let record = stored(&api, &[Arc::clone(key)]).await?.pop().flatten();
                 let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
                 let record = record.filter(|record| is_since(record, since));
-                items.extend(record.map(|record| CircuitView::new(key, &record)));
+                items.extend(record.map(|record| CircuitView::new(&api, key, &record)));
                 None
             }
             Keys::Beginning(prefix) => {
@@ -92,7 +92,7 @@ async fn list(
                 let page =
                     api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
                 let theirs = page.circuits.iter().filter(|(_, record)| is_since(record, since));
-                items.extend(theirs.map(|(key, record)| CircuitView::new(key, record)));
+                items.extend(theirs.map(|(key, record)| CircuitView::new(&api, key, record)));
                 page.next
             }
         };

@@ -101,11 +101,11 @@ async fn shown(api: &Api, key: &str, since: Option<Timestamp>) -> Answer<Circuit
     };
     if let Some(circuit) = api.services.circuits.find(key) {
         let record = record_since(Some(circuit.record()));
-        return Ok(CircuitShown::new(key, &record, &circuit.totals(), &circuit.policy()));
+        return Ok(CircuitShown::new(api, key, &record, &circuit.totals(), &circuit.policy()));
     }
     let policy = api.services.circuits.policy_of(key);
     let record = record_since(stored(api, &[Arc::from(key)]).await?.pop().flatten());
-    Ok(CircuitShown::new(key, &record, &Totals::default(), &policy))
+    Ok(CircuitShown::new(api, key, &record, &Totals::default(), &policy))
 }
 
 /// Whether a circuit last changed then or later. What is older may be a deleted tenant's of the same name.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::CircuitId;
+use crate::api::Api;
 use crate::api::reading::fields::Moment;
 use crate::config::policy_values;
 use crate::objects::{CircuitOwner, PastChange, Purpose};
@@ -156,7 +157,7 @@ pub(super) struct CircuitView {
 }
 
 impl CircuitView {
-    pub(super) fn new(key: &str, record: &Record) -> Self {
+    pub(super) fn new(api: &Api, key: &str, record: &Record) -> Self {
         let (tenant, purpose) = owner(key);
         Self {
             id: CircuitId::of(key).to_string(),
@@ -167,7 +168,7 @@ impl CircuitView {
             mode: (&record.mode).into(),
             epoch: record.epoch.0,
             trips: record.trips,
-            retry_at: record.retry_at.map(Moment),
+            retry_at: record.retry_at.map(|at| api.shown(at)),
             opened_at: record.opened_at.map(Moment),
             last_success_at: record.last_success.map(Moment),
             probe_successes: record.probe_successes,
@@ -222,12 +223,12 @@ struct WindowView {
 }
 
 impl CircuitShown {
-    pub(super) fn new(key: &str, record: &Record, totals: &Totals, policy: &Policy) -> Self {
+    pub(super) fn new(api: &Api, key: &str, record: &Record, totals: &Totals, policy: &Policy) -> Self {
         let calls = totals.calls();
         #[allow(clippy::cast_precision_loss)] // A mean for people.
         let mean = (calls > 0).then(|| totals.latency_sum.as_secs_f64() * 1_000.0 / calls as f64);
         Self {
-            circuit: CircuitView::new(key, record),
+            circuit: CircuitView::new(api, key, record),
             window: WindowView {
                 calls,
                 successes: totals.successes,

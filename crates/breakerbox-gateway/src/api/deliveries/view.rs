@@ -105,8 +105,8 @@ impl DeliveryView {
             state: delivery.state.name().name(),
             reason,
             attempts: delivery.attempts,
-            due_at: delivery.due_at.map(Moment),
-            expires_at: delivery.expires_at.map(Moment),
+            due_at: delivery.due_at.map(|at| api.shown(at)),
+            expires_at: delivery.expires_at.map(|at| api.shown(at)),
             created_at: Moment(delivery.created_at),
             finished_at: delivery.finished_at.map(Moment),
         }

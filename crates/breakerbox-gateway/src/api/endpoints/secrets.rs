@@ -107,7 +107,7 @@ async fn secrets(
     Named(id): Named<EndpointId>,
 ) -> Answer<axum::Json<SecretsView>> {
     let endpoint = seen(&api, &caller, id).await?;
-    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.now())))
+    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.wall())))
 }
 
 /// Rotate an endpoint's secret
@@ -131,5 +131,5 @@ async fn rotate(
     seen(&api, &caller, id).await?;
     let (secret, overlap) = body.split()?;
     let endpoint = api.services.records.rotate_endpoint_secret(id, secret, overlap).await?;
-    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.now())))
+    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.wall())))
 }

@@ -95,7 +95,7 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Respons
     let tenant = caller.tenant_for(event.tenant())?;
     let tenant = known(api, &tenant)?;
     let now = api.now();
-    let event = event.into_event(&body, &tenant, limits.payload, now)?;
+    let event = event.into_event(&body, &tenant, limits.payload, api.wall())?;
     api.rates.take(&tenant, 1, now)?;
     let idempotency = key.map(|key| fingerprint(key, "/v1/events", &body));
     let accepted = accept(api, &tenant.id, vec![event], idempotency).await?;
@@ -132,7 +132,7 @@ async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<R
     let tenant = caller.tenant_for(batch.tenant())?;
     let tenant = known(api, &tenant)?;
     let now = api.now();
-    let events = batch.into_events(&tenant, limits.payload, now)?;
+    let events = batch.into_events(&tenant, limits.payload, api.wall())?;
     api.rates.take(&tenant, events.len(), now)?;
     let idempotency = key.map(|key| fingerprint(key, "/v1/events/batch", &body));
     let accepted = accept(api, &tenant.id, events, idempotency).await?;

@@ -198,8 +198,8 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
     let circuit = CircuitId::of(&key).to_string();
     let wanted = Wanted { tenant, key, priority, timeout };
     match api.services.permits.acquire(wanted).await {
-        Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(circuit, given))),
-        Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(circuit, refused))),
+        Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(api, circuit, given))),
+        Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(api, circuit, refused))),
         Err(error @ AcquireError::NoRoom) => Err(Problem::new(Code::Overloaded, error.to_string())),
         Err(error @ AcquireError::CircuitsFull) => Err(Problem::new(Code::CircuitsFull, error.to_string())),
         Err(error @ AcquireError::ShareUsed) => Err(Problem::new(Code::TenantBusy, error.to_string())),
@@ -233,22 +233,22 @@ fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc
     }
 }
 
-fn permit(circuit: String, given: Given) -> PermitView {
+fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
     PermitView {
         id: given.token,
         circuit,
         probe: given.is_probe,
-        expires_at: Moment(given.expires_at),
+        expires_at: api.shown(given.expires_at),
         // Rounded down: who takes more has taken too long.
         time_left_ms: u64::try_from(given.time_left.as_millis()).unwrap_or(u64::MAX),
     }
 }
 
-fn refusal(circuit: String, refused: Refused) -> RefusalView {
+fn refusal(api: &Api, circuit: String, refused: Refused) -> RefusalView {
     RefusalView {
         reason: refused.reason.into(),
         circuit,
-        retry_at: refused.retry_at.map(Moment),
+        retry_at: refused.retry_at.map(|at| api.shown(at)),
         retry_in_ms: refused.retry_in.map(rounded_up),
     }
 }

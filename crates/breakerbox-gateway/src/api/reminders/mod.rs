@@ -288,7 +288,7 @@ fn known(api: &Api, tenant: TenantId) -> Answer<Arc<TenantEntry>> {
 }
 
 fn circumstances<'c>(api: &Api, tenant: &'c TenantEntry) -> Circumstances<'c> {
-    Circumstances { tenant, payload: api.services.limits.payload, now: (api.services.wall)() }
+    Circumstances { tenant, payload: api.services.limits.payload, now: api.wall() }
 }
 
 /// Names the field, if the reference is another reminder's.
@@ -335,7 +335,7 @@ fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: Status)
     Around {
         catch_up: tenant.map_or_else(CatchUp::default, |tenant| tenant.reminders.catch_up),
         circuit: key.map(|key| CircuitOf::new(&key, status)),
-        now: (api.services.wall)(),
+        now: api.wall(),
         resumes: false,
     }
 }

@@ -107,7 +107,7 @@ async fn preview(
         Some(Ok(count @ 1..=MOST)) => count,
         Some(_) => return Err(Problem::invalid("count", format_args!("must be 1 to {MOST}"))),
     };
-    let now = from.map_or_else(|| (api.services.wall)(), |from| from.0.0);
+    let now = from.map_or_else(|| api.wall(), |from| from.0.0);
     let schedule = TimesChange { at, every, cron, time_zone, ends_at, max_runs }.fresh().schedule(now)?;
     let (catch_up, when_failed) = (CatchUp::All, WhenFailed::Stop);
     let standing = Standing { schedule, catch_up, when_failed, runs: 0, last: None };

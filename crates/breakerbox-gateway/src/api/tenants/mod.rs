@@ -188,7 +188,7 @@ async fn secrets(
     Named(id): Named<TenantId>,
 ) -> Answer<axum::Json<SecretsView>> {
     let tenant = seen(&api, &caller, &id).await?;
-    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.now())))
+    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.wall())))
 }
 
 /// Rotate a tenant's secret
@@ -212,7 +212,7 @@ async fn rotate_secret(
     seen(&api, &caller, &id).await?;
     let (secret, overlap) = body.split()?;
     let tenant = api.services.records.rotate_tenant_secret(&id, secret, overlap).await?;
-    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.now())))
+    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.wall())))
 }
 
 /// A tenant, if the caller may know of it.

@@ -22,6 +22,7 @@ use super::ledger::Held;
 use super::routes::{Routes, TenantRoutes};
 use super::unheard::Unheard;
 use super::writer::Writing;
+use crate::clock::Drift;
 use crate::objects::{DeliveryId, EventId, Id, IdempotencyKey, LaneId, NewBatch, NewEvent};
 use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
 
@@ -61,7 +62,7 @@ impl Command for Accept {
             return Ok(Err(AcceptError::UnknownTenant(self.batch.tenant.clone())));
         };
         if let Some(key) = &self.batch.idempotency
-            && let Some(earlier) = earlier(writing.connection, tenant.row(), key, writing.now)?
+            && let Some(earlier) = earlier(writing, tenant.row(), key)?
         {
             return Ok(earlier);
         }
@@ -118,15 +119,16 @@ impl Accept {
         fan_outs: &[u32],
     ) -> Result<Accepted, QueueError> {
         let (connection, now, row) = (writing.connection, writing.now, tenant.row());
+        let (wall, drift) = (writing.wall, writing.drift());
         let mut lanes_of_keys = Vec::with_capacity(keys.len());
         for key in keys {
             lanes_of_keys.push(match key {
-                Some(key) => Some(lanes::of_key(connection, writing.ledger, row, key.text(), now)?),
+                Some(key) => Some(lanes::of_key(connection, writing.ledger, row, key.text(), wall)?),
                 None => None,
             });
         }
         let ids = fan_outs.iter().fold(0_u32, |ids, fan_out| ids.saturating_add(*fan_out).saturating_add(1));
-        let first = writing.ledger.next_ids(ids, now).number();
+        let first = writing.ledger.next_ids(ids, wall).number();
         let mut accepted = Accepted {
             events: Vec::with_capacity(fan_outs.len()),
             repeated: false,
@@ -143,7 +145,7 @@ impl Accept {
             let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
             room = room.saturating_sub(written);
             writing.ledger.wrote_in_group(row, written);
-            let (stops, audience) = stops(tenant, event, written, fan_out, now);
+            let (stops, audience) = stops(tenant, event, written, fan_out, now, drift);
             let size = event.payload.len() as u64;
             let new = NewEventRow {
                 id: event_id,
@@ -161,7 +163,7 @@ impl Accept {
             insert::event(connection, &new)?;
             let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
             let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
-            let due_at = event.not_before.unwrap_or(now).max(now);
+            let due_at = starts_at(event, now, drift);
             for stop in stops {
                 next += 1;
                 let lane = lanes_of_keys[index].map_or(stop.lane, |lane| LaneId(id(lane)));
@@ -240,9 +242,11 @@ fn stops(
     written: u32,
     fan_out: u32,
     now: Timestamp,
+    drift: Drift,
 ) -> (Vec<Stop>, Audience) {
-    let start = event.not_before.unwrap_or(now).max(now);
-    let expires = |after: Option<Duration>| event.expires_at.or(after.map(|after| start + after));
+    let start = starts_at(event, now, drift);
+    let own = event.expires_at.map(|at| drift.to_store(at));
+    let expires = |after: Option<Duration>| own.or(after.map(|after| start + after));
     let has_rest = written < fan_out;
     let mut audience = Audience::with_room_for(if has_rest { fan_out } else { 0 });
     if event.url.is_some() {
@@ -259,6 +263,11 @@ fn stops(
         }
     });
     (stops, audience)
+}
+
+/// When an event may first be sent, by the queue's time. It was said by the wall clock.
+fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
+    event.not_before.map_or(now, |at| drift.to_store(at).max(now))
 }
 
 /// Whether limits and disk have room for all of it.
@@ -294,20 +303,23 @@ pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -
 
 /// What was answered to the same key, if that is remembered.
 fn earlier(
-    connection: &Connection,
+    writing: &Writing<'_>,
     tenant: i64,
     key: &IdempotencyKey,
-    now: Timestamp,
 ) -> rusqlite::Result<Option<Result<Accepted, AcceptError>>> {
-    let found = connection
+    let found = writing
+        .connection
         .prepare_cached(
-            "SELECT id, fingerprint, fan_outs FROM idempotency_keys WHERE tenant = ?1 AND key = ?2 AND id >= ?3",
+            "SELECT id, fingerprint, fan_outs FROM idempotency_keys WHERE tenant = ?1 AND key = ?2",
         )?
-        .query_row(params![tenant, key.key, remembered_since(now)], |row| {
+        .query_row(params![tenant, key.key], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
-    let Some((first, fingerprint, fan_outs)) = found else { return Ok(None) };
+    let is_remembered = |first: i64| writing.ledger.ids.is_younger(first, REMEMBERED, writing.wall);
+    let Some((first, fingerprint, fan_outs)) = found.filter(|found| is_remembered(found.0)) else {
+        return Ok(None);
+    };
     if fingerprint != key.fingerprint {
         return Ok(Some(Err(AcceptError::KeyReused)));
     }

@@ -30,7 +30,7 @@ impl Writing<'_> {
     /// # Errors
     /// If the database fails.
     pub fn lane_of(&mut self, tenant_row: i64, key: &str) -> Result<LaneId, QueueError> {
-        let lane = lanes::of_key(self.connection, self.ledger, tenant_row, key, self.now)?;
+        let lane = lanes::of_key(self.connection, self.ledger, tenant_row, key, self.wall)?;
         Ok(LaneId(super::columns::id(lane)))
     }
 
@@ -46,7 +46,7 @@ impl Writing<'_> {
             .optional()?;
         let waits = state == Some(WAITING);
         if waits {
-            stop_waiting(self, delivery.number(), CANCELLED, None, self.now)?;
+            stop_waiting(self, delivery.number(), CANCELLED, None, self.wall)?;
         }
         Ok(waits)
     }

@@ -21,7 +21,7 @@ use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
     Term,
 };
-use breakerbox_core::{Nonce, Record, Timestamp, Version};
+use breakerbox_core::{Draw, Nonce, Record, Timestamp, Version};
 use futures_util::FutureExt;
 use rusqlite::params;
 
@@ -33,6 +33,8 @@ use crate::queue::QueueError;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How many records one job writes.
 const PIECE: usize = 512;
+/// A record may be ahead of the clock by less than this: clocks are adjusted.
+const STEP: Duration = Duration::from_secs(1);
 /// How many forgotten records one job clears away.
 const CLEARED_AT_ONCE: u32 = 16;
 
@@ -54,6 +56,19 @@ struct Kept {
     forget_at: Option<Timestamp>,
 }
 
+impl Kept {
+    /// If the record was changed at a time that is yet to come, the clock was ahead then: the same record as if it had changed now,
+    /// so that cool-offs and leases last as long as they would have.
+    fn rebased(&self, now: Timestamp) -> Option<Self> {
+        let ahead = self.record.changed_at.since(now);
+        if ahead < STEP {
+            return None;
+        }
+        let record = self.record.rebased(Draw(rand::random()), now)?;
+        Some(Self { record, forget_at: self.forget_at.map(|at| at.before(ahead)) })
+    }
+}
+
 /// The database's time, for the memory store.
 struct DatabaseClock(Database);
 
@@ -70,15 +85,26 @@ impl SqliteCircuits {
     /// If the database fails.
     pub async fn open(database: Database) -> Result<Self, QueueError> {
         let memory = MemoryStore::with_clock(DatabaseClock(database.clone()));
+        let mut unwritten = BTreeMap::new();
         for (key, kept) in load(&database).await? {
             let now = database.now();
+            let kept = match kept.rebased(now) {
+                Some(rebased) => {
+                    unwritten.insert(Arc::clone(&key), rebased.clone());
+                    rebased
+                }
+                None => kept,
+            };
             let keep_for = kept.forget_at.map(|at| at.since(now));
             let not_after = Timestamp::from_micros(u64::MAX);
             let swap = Swap { key, expected: None, record: kept.record, not_after, keep_for };
             // Memory is empty and answers at once: each of them is in.
             let _ = memory.swap_if(&swap).now_or_never();
         }
-        Ok(Self(Arc::new(Inner { memory, database, unwritten: Mutex::default() })))
+        let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
+        // What can't be written now is kept in memory, as always.
+        while let Ok(1..) = circuits.write_rest().await {}
+        Ok(circuits)
     }
 
     /// Writes what could not be written when it was swapped in, for instance because the disk was full. Answers how many records

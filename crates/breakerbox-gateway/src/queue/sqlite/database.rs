@@ -5,16 +5,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use breakerbox::{Clock, WallClock};
+use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::checkpoints::Checkpoints;
+use super::clock_step::{self, ClockStep};
 use super::columns::micros;
 use super::disk::{Disk, FreeSpace};
 use super::error::OpenError;
@@ -26,6 +28,7 @@ use super::migrations::{self, Schema};
 use super::open_files::OpenFiles;
 use super::readers::Readers;
 use super::writer::{Writer, Writing};
+use crate::clock::{Drift, WallClock};
 use crate::queue::QueueError;
 
 /// The file's name in a folder.
@@ -38,8 +41,12 @@ pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where the time comes from: the wall clock at the start, and monotonic since.
+    /// Decides about leases, retries and expiry: the wall clock at the start, and monotonic since.
     pub clock: Arc<dyn Clock>,
+    /// The time that is recorded, and that ids are made of: the wall clock. None: the same as `clock`.
+    pub wall: Option<WallClock>,
+    /// Whether to open a file whose newest time is more than a day ahead of the clock.
+    pub accept_clock_step: bool,
     /// Bytes of the disk that only settlements may use.
     pub reserve: u64,
     /// Who says how many bytes are free; none: the file system.
@@ -55,7 +62,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            clock: Arc::new(WallClock),
+            clock: Arc::new(breakerbox::WallClock),
+            wall: None,
+            accept_clock_step: false,
             reserve: 512 << 20,
             free_space: None,
             on_commit: None,
@@ -72,6 +81,10 @@ pub struct Database(Arc<Open>);
 struct Open {
     path: PathBuf,
     clock: Arc<dyn Clock>,
+    wall: WallClock,
+    clock_step: Option<ClockStep>,
+    /// The drift that is in the file, in microseconds; positive if the store clock is ahead.
+    noted_drift: AtomicI64,
     line: Arc<Line>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -92,7 +105,14 @@ impl Database {
             None => FreeSpace::of(folder_of(&path))
                 .map_err(|error| OpenError::File { path: path.clone(), error })?,
         };
-        let ledger = Ledger::open(&mut connection, Disk::new(free_space, options.reserve)).map_err(failed)?;
+        let wall = options.wall.unwrap_or_else(|| {
+            let clock = Arc::clone(&options.clock);
+            Arc::new(move || clock.now())
+        });
+        let now = wall();
+        let clock_step = clock_step::look(&mut connection, &path, now, options.accept_clock_step)?;
+        let disk = Disk::new(free_space, options.reserve);
+        let ledger = Ledger::open(&mut connection, disk, now).map_err(failed)?;
         // The ledger has written to the file, so the write-ahead log is there.
         let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let line = Arc::new(Line::new(options.waiting_jobs));
@@ -105,6 +125,7 @@ impl Database {
             files,
             line: Arc::clone(&line),
             clock: Arc::clone(&options.clock),
+            wall: Arc::clone(&wall),
             checkpoints,
             on_commit: options.on_commit,
         };
@@ -114,7 +135,16 @@ impl Database {
             drop(lock);
         });
         threads.push(thread.map_err(|error| OpenError::File { path: path.clone(), error })?);
-        Ok(Self(Arc::new(Open { path, clock: options.clock, line, readers, threads: Mutex::new(threads) })))
+        Ok(Self(Arc::new(Open {
+            path,
+            clock: options.clock,
+            wall,
+            clock_step,
+            noted_drift: AtomicI64::new(0),
+            line,
+            readers,
+            threads: Mutex::new(threads),
+        })))
     }
 
     /// Which schema a file has. Nothing is changed; a file that is not there is new.
@@ -235,6 +265,36 @@ impl Database {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
+    }
+
+    /// The wall-clock time.
+    #[must_use]
+    pub fn wall(&self) -> Timestamp {
+        (self.0.wall)()
+    }
+
+    /// The newest stored time was ahead of the clock at the start.
+    #[must_use]
+    pub fn clock_step(&self) -> Option<ClockStep> {
+        self.0.clock_step
+    }
+
+    /// Keeps how far the wall clock is from the queue's time, for the next start. Writes nothing if that has hardly changed.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub async fn note_drift(&self, drift: Drift) -> Result<(), QueueError> {
+        let ahead = match drift.noticeable() {
+            Drift::Ahead(_) => 0,
+            Drift::Behind(by) => i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
+        };
+        if ahead.abs_diff(self.0.noted_drift.load(Ordering::Relaxed)) < 1_000_000 {
+            return Ok(());
+        }
+        self.write(move |writing| Ok::<_, QueueError>(clock_step::note(writing.connection(), drift)?))
+            .await?;
+        self.0.noted_drift.store(ahead, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The file.

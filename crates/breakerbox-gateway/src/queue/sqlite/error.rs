@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use breakerbox_core::Timestamp;
 use rusqlite::ErrorCode;
 
+use crate::objects::Moment;
 use crate::queue::QueueError;
 
 /// Why a file is not opened.
@@ -60,6 +62,20 @@ pub enum OpenError {
         /// Why.
         #[source]
         error: rusqlite::Error,
+    },
+    /// Its newest time is more than a day ahead of the clock.
+    #[error(
+        "{}: its newest time is {}, but the clock says {}; either the clock of this machine is behind, or it was ahead at an \
+         earlier start; check the machine's time, and if it is right start once with --accept-clock-step",
+        path.display(), Moment(*newest), Moment(*now)
+    )]
+    ClockAhead {
+        /// Which file.
+        path: PathBuf,
+        /// The newest time in it.
+        newest: Timestamp,
+        /// The time by the clock.
+        now: Timestamp,
     },
     /// SQLite can't open it.
     #[error("can't open the database {}", path.display())]

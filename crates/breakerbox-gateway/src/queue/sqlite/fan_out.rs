@@ -196,7 +196,7 @@ impl WritePiece {
         limit: u32,
         woken: &mut Vec<WaitingLane>,
     ) -> Result<u32, QueueError> {
-        let (connection, now) = (writing.connection, writing.now);
+        let (connection, wall, drift) = (writing.connection, writing.wall, writing.drift());
         let Some(event) = &job.of_event else {
             tracing::error!(event = job.event, "a fan-out has no event; it is dropped");
             return Ok(end(connection, tenant, job).map(|()| 0)?);
@@ -229,8 +229,11 @@ impl WritePiece {
                     state: if is_there { WAITING } else { CANCELLED },
                     priority: event.priority,
                     due_at: job.due_at,
-                    expires_at: event.expires_at.or(route.expires_after.map(|after| job.due_at + after)),
-                    finished_at: (!is_there).then_some(now),
+                    expires_at: event
+                        .expires_at
+                        .map(|at| drift.to_store(at))
+                        .or(route.expires_after.map(|after| job.due_at + after)),
+                    finished_at: (!is_there).then_some(wall),
                 },
             )?;
             writing.ledger.written_later(tenant, 1, event.size);

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{micros, number, whole};
 use super::disk::Disk;
+use super::ids::Ids;
 use crate::objects::{Id, TenantId};
 use crate::queue::Lease;
 
@@ -82,7 +83,7 @@ pub(super) struct Ledger {
     in_group: HashMap<i64, u32>,
     closed: BTreeSet<i64>,
     names: HashMap<i64, TenantId>,
-    last_id: Id,
+    pub(super) ids: Ids,
     last_lease: i64,
     undo: Vec<Undo>,
     /// Lanes whose backlog is not yet written.
@@ -92,7 +93,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Reads what is kept, and voids the leases of earlier starts: what they held waits again.
-    pub(super) fn open(connection: &mut Connection, disk: Disk) -> rusqlite::Result<Self> {
+    pub(super) fn open(connection: &mut Connection, disk: Disk, now: Timestamp) -> rusqlite::Result<Self> {
         let transaction = connection.transaction()?;
         let starts: i64 = transaction.query_row(
             "INSERT INTO meta (name, value) VALUES ('starts', 1)
@@ -102,19 +103,6 @@ impl Ledger {
         )?;
         transaction.execute("UPDATE deliveries INDEXED BY leased SET state = 0 WHERE state = 1", [])?;
         transaction.commit()?;
-        let mut last_id = 0;
-        for table in ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs", "reminders"] {
-            let highest: Option<i64> =
-                connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| row.get(0))?;
-            last_id = last_id.max(highest.unwrap_or(0));
-        }
-        // Ids of deliveries that have no row yet are taken all the same.
-        let reserved: Option<i64> = connection.query_row(
-            "SELECT max(f.event + e.fan_out) FROM fan_outs f JOIN events e ON e.id = f.event",
-            [],
-            |row| row.get(0),
-        )?;
-        last_id = last_id.max(reserved.unwrap_or(0));
         let mut ledger = Self {
             held: HashMap::new(),
             lanes: HashMap::new(),
@@ -124,7 +112,7 @@ impl Ledger {
             in_group: HashMap::new(),
             closed: BTreeSet::new(),
             names: HashMap::new(),
-            last_id: Id::from_number(last_id).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)),
+            ids: Ids::open(connection, now)?,
             last_lease: starts << STARTS_SHIFT,
             undo: Vec::new(),
             dirty: Vec::new(),
@@ -158,10 +146,7 @@ impl Ledger {
 
     /// Ids, one after the other: the first of `count`. They are used up even if the transaction fails.
     pub(super) fn next_ids(&mut self, count: u32, now: Timestamp) -> Id {
-        let first = self.last_id.next(now);
-        let last = first.number().saturating_add(i64::from(count.max(1) - 1));
-        self.last_id = Id::from_number(last).unwrap_or(first);
-        first
+        self.ids.next(count, now)
     }
 
     /// Leases a delivery.

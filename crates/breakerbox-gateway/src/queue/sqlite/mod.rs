@@ -15,6 +15,8 @@
 //! | `migrations` | brings the schema up to date, forward only |
 //! | `checkpoints` | keeps the write-ahead log short without making writers wait |
 //! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
+//! | `ids` | gives out ids, none twice, also where the clock is set back |
+//! | `clock_step`, `waits` | what is done at a start where stored times are ahead of the clock |
 //! | `columns` | how values are kept in columns |
 //! | [`backup`], [`restore`] | copy a file while it is in use, and put a copy back |
 //! | `file_lock` | one process for each folder |
@@ -26,12 +28,14 @@ mod by_hand;
 mod checkpoints;
 mod circuits;
 mod claim;
+mod clock_step;
 pub(super) mod columns;
 mod database;
 mod disk;
 mod error;
 mod fan_out;
 mod file_lock;
+mod ids;
 mod insert;
 mod job;
 mod lanes;
@@ -52,10 +56,12 @@ mod settle;
 mod tombstones;
 mod unheard;
 mod upkeep;
+mod waits;
 mod writer;
 
 pub use backup::{CopyError, CopyProgress, DatabaseCopy, backup, restore};
 pub use circuits::SqliteCircuits;
+pub use clock_step::ClockStep;
 pub use database::{Database, OnCommit, Options};
 pub use disk::FreeSpace;
 pub use error::OpenError;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::accept::remembered_since;
+use super::accept::{REMEMBERED, remembered_since};
 use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
 use super::database::Database;
+use super::ids::IdsAhead;
 use super::job::Command;
 use super::lanes;
 use super::line::Urgency;
@@ -33,6 +34,8 @@ const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 pub(super) struct Sweep {
     /// The last event that was looked at.
     position: i64,
+    /// The same among those whose ids are ahead of the clock.
+    ahead: i64,
     /// When to begin at the start again.
     restart_at: Timestamp,
     keep: Option<Retention>,
@@ -69,24 +72,34 @@ impl Sweep {
     ) -> Result<Batch, QueueError> {
         let now = database.now();
         if now >= self.restart_at || self.keep != Some(keep) {
-            self.position = -1;
+            (self.position, self.ahead) = (-1, -1);
             self.restart_at = now + FROM_THE_START_EVERY;
             self.keep = Some(keep);
         }
-        let until = Until::of(&keep, now);
+        let wall = database.wall();
+        let until = Until::of(&keep, wall);
         // Nothing younger can have been finished long enough ago.
-        let end = Id::first_at(now.before(keep.finished.min(keep.failed))).number();
-        let after = self.position;
-        let found =
-            database.read(move |connection| Ok::<_, QueueError>(look(connection, after, end, until, limit)?));
-        let found = found.await?;
+        let end = Id::first_at(wall.before(keep.finished.min(keep.failed))).number();
+        let (after, after_ahead) = (self.position, self.ahead);
+        let found = database.read(move |connection| {
+            let mut found = look(connection, after, end, until, limit)?;
+            let mut position = after_ahead;
+            if let Some(ahead) = IdsAhead::load(connection)?.filter(|_| found.is_all) {
+                let after = after_ahead.max(ahead.first - 1);
+                let more = look(connection, after, ahead.last.saturating_add(1), until, limit)?;
+                found.rows.extend(more.rows);
+                (found.is_all, position) = (more.is_all, more.position);
+            }
+            Ok::<_, QueueError>((found, position))
+        });
+        let (found, position_ahead) = found.await?;
         let mut batch = Batch { more: !found.is_all, ..Batch::default() };
         let mut rows = found.rows;
         while !rows.is_empty() {
             let job: Vec<Old> = rows.drain(..rows.len().min(ROWS_IN_A_JOB)).collect();
             batch.done += database.ask(Delete { rows: job, until }, Urgency::Urgent).await?;
         }
-        self.position = found.position;
+        (self.position, self.ahead) = (found.position, position_ahead);
         let tidy = Tidy { limit, is_last: !batch.more };
         let (keys, lanes) = database.ask(tidy, Urgency::Urgent).await?;
         batch.done += keys as u64;
@@ -206,12 +219,28 @@ impl Command for Tidy {
                 "DELETE FROM idempotency_keys WHERE id IN
                  (SELECT id FROM idempotency_keys WHERE id < ?1 ORDER BY id LIMIT ?2)",
             )?
-            .execute(params![remembered_since(writing.now), number(self.limit as u64)])?;
+            .execute(params![remembered_since(writing.wall), number(self.limit as u64)])?;
+        let keys = keys + forget_keys_ahead(writing, self.limit - keys.min(self.limit))?;
         let mut lanes = 0;
         if self.is_last && keys < self.limit {
-            lanes = lanes::forget_unused(writing.connection, writing.ledger, writing.now, self.limit)?;
+            lanes = lanes::forget_unused(writing.connection, writing.ledger, writing.wall, self.limit)?;
             tombstones::forget(writing, self.limit)?;
         }
         Ok((keys, lanes))
     }
+}
+
+/// Forgets idempotency keys of a time when the clock was ahead, once they would have been forgotten.
+fn forget_keys_ahead(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<usize> {
+    let Some(ahead) = writing.ledger.ids.ahead() else { return Ok(0) };
+    if writing.wall.since(ahead.seen_at) < REMEMBERED {
+        return Ok(0);
+    }
+    writing
+        .connection
+        .prepare_cached(
+            "DELETE FROM idempotency_keys WHERE id IN
+             (SELECT id FROM idempotency_keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)",
+        )?
+        .execute(params![ahead.first, ahead.last, number(limit as u64)])
 }

@@ -78,7 +78,7 @@ pub(super) fn hand_back(
     let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
     if writing.ledger.is_closed(held.lane) {
         let Held { tenant, lane, bytes, reminder, .. } = held;
-        let at = writing.now;
+        let at = writing.wall;
         stop(writing, Stopped { delivery, tenant, lane, bytes, reminder, at }, CANCELLED, None)?;
     } else {
         writing
@@ -96,7 +96,7 @@ fn is_called_off(writing: &mut Writing<'_>, delivery: i64, held: &Held) -> rusql
 
 /// Gives up a waiting delivery whose time is over.
 pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusqlite::Result<()> {
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired), writing.now)
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired), writing.wall)
 }
 
 /// Gives up a waiting delivery whose row, event or payload can't be read: it would be due for ever, and in the way of others.
@@ -107,7 +107,7 @@ pub(super) fn give_up_unreadable(
 ) -> rusqlite::Result<()> {
     let id = DeliveryId(id(delivery));
     tracing::error!(delivery = %id, error, "a delivery can't be read; it has failed");
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable), writing.now)
+    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable), writing.wall)
 }
 
 /// Ends a waiting delivery without an attempt.
@@ -168,7 +168,7 @@ fn finish(
                  requests = requests + 1
              WHERE id = ?1",
         )?
-        .execute(params![delivery, state, micros(writing.now), why.map(reason), attempts])?;
+        .execute(params![delivery, state, micros(writing.wall), why.map(reason), attempts])?;
     writing.ledger.finished(held.tenant, held.lane, held.bytes);
     runs::ended(writing.connection, held.reminder, delivery)
 }

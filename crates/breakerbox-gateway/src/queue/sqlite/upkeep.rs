@@ -111,7 +111,7 @@ impl Command for CancelClosed {
                 .query_row([lane], |row| row.get(0))
                 .optional()?
                 .flatten();
-            let at = closed_at.map_or(writing.now, time);
+            let at = closed_at.map_or(writing.wall, time);
             for delivery in &waiting {
                 stop_waiting(writing, *delivery, CANCELLED, None, at)?;
             }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
@@ -23,6 +23,7 @@ use super::job::{Job, text_of};
 use super::ledger::Ledger;
 use super::line::Line;
 use super::open_files::OpenFiles;
+use crate::clock::{Drift, WallClock};
 use crate::objects::{Id, LaneId};
 use crate::queue::QueueError;
 
@@ -38,6 +39,7 @@ pub struct Writing<'w> {
     pub(super) connection: &'w Connection,
     pub(super) ledger: &'w mut Ledger,
     pub(super) now: Timestamp,
+    pub(super) wall: Timestamp,
     pub(super) hooks: &'w mut Vec<Hook>,
 }
 
@@ -54,9 +56,27 @@ impl Writing<'_> {
         self.now
     }
 
-    /// An id that is greater than all before it.
+    /// The wall-clock time: for what is recorded and for what other parties check. It may be before that of an earlier
+    /// transaction.
+    #[must_use]
+    pub fn wall(&self) -> Timestamp {
+        self.wall
+    }
+
+    /// How far the wall clock is from the queue's time.
+    pub(super) fn drift(&self) -> Drift {
+        Drift::between(self.wall, self.now).noticeable()
+    }
+
+    /// The time after the newest id that is ahead of the clock; zero if there is none.
+    pub(super) fn newest_id_time(&self) -> Timestamp {
+        let ahead = self.ledger.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
+        ahead.map_or(Timestamp::ZERO, |last| last.made_at() + Duration::from_millis(1))
+    }
+
+    /// A new id.
     pub fn next_id(&mut self) -> Id {
-        self.ledger.next_ids(1, self.now)
+        self.ledger.next_ids(1, self.wall)
     }
 
     /// Does this in memory once the transaction is durable, before the next job runs and before anybody gets an answer. It
@@ -78,7 +98,7 @@ impl Writing<'_> {
     /// # Errors
     /// If the database fails.
     pub fn close_lane(&mut self, lane: LaneId) -> Result<(), QueueError> {
-        Ok(self.ledger.close(self.connection, lane.number(), self.now)?)
+        Ok(self.ledger.close(self.connection, lane.number(), self.wall)?)
     }
 }
 
@@ -89,6 +109,7 @@ pub(super) struct Writer {
     pub(super) files: OpenFiles,
     pub(super) line: Arc<Line>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) wall: WallClock,
     pub(super) checkpoints: Checkpoints,
     pub(super) on_commit: Option<OnCommit>,
 }
@@ -182,10 +203,11 @@ impl Writer {
             return Err(Broken::ForAll(QueueError::FileGone(path.to_owned())));
         }
         self.execute("BEGIN IMMEDIATE").map_err(all)?;
-        let now = self.clock.now();
+        let (now, wall) = (self.clock.now(), (self.wall)());
         while let Some(mut job) = group.pop_front() {
             let before = hooks.len();
-            let mut writing = Writing { connection: &self.connection, ledger: &mut self.ledger, now, hooks };
+            let mut writing =
+                Writing { connection: &self.connection, ledger: &mut self.ledger, now, wall, hooks };
             let outcome = catch_unwind(AssertUnwindSafe(|| job.run(&mut writing)))
                 .unwrap_or_else(|panic| Err(QueueError::Panicked(text_of(&*panic))));
             ran.push(job);

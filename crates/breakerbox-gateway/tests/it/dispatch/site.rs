@@ -165,6 +165,7 @@ impl Site {
             throttles: Some(Throttle::builder().clock(Virtual(started)).build_keyed(10_000)),
             courier: couriers.clone(),
             metrics: Arc::new(Metrics::new()),
+            wall: Arc::new(move || Virtual(started).now()),
         };
         let dispatch = Dispatch::new(parts, settings);
         heard.set(Arc::downgrade(&dispatch)).unwrap();

@@ -207,12 +207,13 @@ fn notifier(
 ) -> Arc<Notifier> {
     let courier = FakeCourier { book: Arc::clone(book), clock: clock.clone() };
     let no_mail: Option<Mailer> = None;
-    let clock = clock.clone();
+    let (clock, wall) = (clock.clone(), clock.clone());
     Notifier::new(
         Arc::new(records.clone()),
         Arc::clone(records.directory()),
         Post::new(Arc::new(courier), no_mail),
         Arc::new(move || clock.now()),
+        Arc::new(move || wall.now()),
         Arc::clone(metrics),
         settings,
     )

@@ -42,7 +42,7 @@ impl ApiKeys for SqliteRecords {
                     name: new.name,
                     scopes: new.scopes,
                     tenant: new.tenant,
-                    created_at: writing.now(),
+                    created_at: writing.wall(),
                     expires_at: new.expires_at,
                     revoked_at: None,
                 };
@@ -90,10 +90,10 @@ impl ApiKeys for SqliteRecords {
                 if key.revoked_at.is_some() {
                     return Ok(key);
                 }
-                key.revoked_at = Some(writing.now());
+                key.revoked_at = Some(writing.wall());
                 writing.connection().execute(
                     "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1",
-                    params![id.number(), micros(writing.now())],
+                    params![id.number(), micros(writing.wall())],
                 )?;
                 let (directory, kept) = (Arc::clone(&records.directory), key.clone());
                 writing.after_commit(move || directory.put_api_key(kept));

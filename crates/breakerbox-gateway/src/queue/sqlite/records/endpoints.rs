@@ -41,7 +41,7 @@ impl SqliteRecords {
                     return Ok(endpoint);
                 }
                 endpoint.revision = endpoint.revision.next();
-                endpoint.changed_at = writing.now();
+                endpoint.changed_at = writing.wall();
                 let entry = records.directory.resolve_endpoint(endpoint.clone())?;
                 let columns = kept::endpoint(&endpoint, &records.keyring);
                 writing
@@ -87,7 +87,7 @@ impl Endpoints for SqliteRecords {
         let records = self.clone();
         self.database
             .write(move |writing| {
-                let now = writing.now();
+                let now = writing.wall();
                 let limit = records.directory.defaults().endpoints;
                 if records.directory.endpoint_count(&new.tenant) >= limit as usize {
                     return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit });
@@ -192,7 +192,7 @@ impl Endpoints for SqliteRecords {
         overlap: Duration,
     ) -> Result<Endpoint, RecordsError> {
         self.alter_endpoint(id, move |endpoint, writing| {
-            endpoint.secrets = endpoint.secrets.rotated(secret, overlap, writing.now());
+            endpoint.secrets = endpoint.secrets.rotated(secret, overlap, writing.wall());
             Ok(())
         })
         .await

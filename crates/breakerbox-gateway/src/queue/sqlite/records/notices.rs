@@ -227,7 +227,7 @@ impl Notices for SqliteRecords {
                         state_number(*state),
                         result.tried,
                         micros(*due_at),
-                        micros(writing.now()),
+                        micros(writing.wall()),
                         result.answer,
                         result.message,
                     ])?;
@@ -274,7 +274,7 @@ impl Notices for SqliteRecords {
 
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError> {
         // What is committed later is written by a later job, and no earlier time is in it.
-        let until = self.database.write(move |writing| Ok::<_, QueueError>(writing.now())).await?;
+        let until = self.database.write(move |writing| Ok::<_, QueueError>(writing.wall())).await?;
         let of = self
             .database
             .read(move |connection| {

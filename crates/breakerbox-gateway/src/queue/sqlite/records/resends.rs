@@ -200,7 +200,7 @@ impl SqliteRecords {
                         position,
                         number(resent),
                         number(skipped),
-                        is_done.then(|| micros(writing.now()))
+                        is_done.then(|| micros(writing.wall()))
                     ])?;
                 let woken = lanes.into_values().collect();
                 let is_stuck = is_full && resent == 0 && skipped == 0;
@@ -216,7 +216,7 @@ impl Resends for SqliteRecords {
         let records = self.clone();
         self.database
             .write(move |writing| {
-                let now = writing.now();
+                let now = writing.wall();
                 let filter = &new.filter;
                 let mut tenant = None;
                 if let Some(id) = &filter.tenant {
@@ -235,7 +235,9 @@ impl Resends for SqliteRecords {
                         return Err(RecordsError::missing("event", id));
                     }
                 }
-                let until = filter.until.map_or(now, |until| until.min(now));
+                // What was made while the clock was ahead is there, too.
+                let newest = now.max(writing.newest_id_time());
+                let until = filter.until.map_or(newest, |until| until.min(newest));
                 let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
                 let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
                 let before =
@@ -310,7 +312,7 @@ impl Resends for SqliteRecords {
                         "UPDATE jobs SET finished_at = ?2, cancelled = 1
                          WHERE id = ?1 AND kind = '{KIND}' AND finished_at IS NULL"
                     ))?
-                    .execute(params![wanted.number(), micros(writing.now())])?;
+                    .execute(params![wanted.number(), micros(writing.wall())])?;
                 show(writing.connection(), wanted)
             })
             .await

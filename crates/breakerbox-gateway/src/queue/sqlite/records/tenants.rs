@@ -40,7 +40,7 @@ impl SqliteRecords {
                     return Ok(tenant);
                 }
                 tenant.revision = tenant.revision.next();
-                tenant.changed_at = writing.now();
+                tenant.changed_at = writing.wall();
                 let entry = records.directory.resolve_tenant(tenant.clone(), known.row)?;
                 let household = records.directory.resolve_household(entry)?;
                 let columns = kept::tenant(&tenant, &records.keyring);
@@ -73,7 +73,7 @@ impl Tenants for SqliteRecords {
                 if records.directory.tenant(&new.id).is_some() {
                     return Err(RecordsError::Exists { what: TENANT, name: new.id.to_string() });
                 }
-                let now = writing.now();
+                let now = writing.wall();
                 let tenant = Tenant {
                     id: new.id,
                     settings: new.settings,
@@ -150,7 +150,7 @@ impl Tenants for SqliteRecords {
                 )?;
                 connection.execute(
                     "UPDATE tenants SET deleted_at = ?2, sealed = x'' WHERE row = ?1",
-                    params![known.row, micros(writing.now())],
+                    params![known.row, micros(writing.wall())],
                 )?;
                 let directory = Arc::clone(&records.directory);
                 writing.after_commit(move || directory.remove_tenant(&id));
@@ -166,7 +166,7 @@ impl Tenants for SqliteRecords {
         overlap: Duration,
     ) -> Result<Tenant, RecordsError> {
         self.alter_tenant(id, move |tenant, writing| {
-            tenant.secrets = tenant.secrets.rotated(secret, overlap, writing.now());
+            tenant.secrets = tenant.secrets.rotated(secret, overlap, writing.wall());
             Ok(())
         })
         .await

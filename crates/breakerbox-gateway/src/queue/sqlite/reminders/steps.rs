@@ -202,8 +202,8 @@ impl TakeSteps {
     ) -> Result<i64, QueueError> {
         let Firing { tenant, row, settings, key, payload, run } = firing;
         let (connection, now) = (writing.connection, writing.now);
-        let lane = LaneId(id(lanes::of_key(connection, writing.ledger, row, &key, now)?));
-        let event = writing.ledger.next_ids(2, now).number();
+        let lane = LaneId(id(lanes::of_key(connection, writing.ledger, row, &key, writing.wall)?));
+        let event = writing.ledger.next_ids(2, writing.wall).number();
         let delivery = event + 1;
         let expires_at = settings.expires_after.map(|after| now + after);
         insert::event(
@@ -351,7 +351,7 @@ fn stopped(
     let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
     let reason = format!("{}{last}", why.text());
     let (id, run) = (decided.id.to_string(), found.numbered);
-    Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, writing.now))
+    Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, writing.wall))
 }
 
 /// The reminder has ended.
@@ -375,7 +375,7 @@ fn end(
             reason,
             decided.last_at.map(micros),
             NOTHING_ASKED,
-            micros(writing.now),
+            micros(writing.wall),
             ACTIVE,
         ])?;
     Ok(())

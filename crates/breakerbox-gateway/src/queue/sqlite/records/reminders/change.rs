@@ -36,7 +36,7 @@ pub(super) fn write(
             Kept::of(settings).write(),
             number(size),
             found.revision.next().0,
-            micros(writing.now()),
+            micros(writing.wall()),
         ]);
     taken_reference(written, settings)?;
     if let Some(payload) = &change.payload {

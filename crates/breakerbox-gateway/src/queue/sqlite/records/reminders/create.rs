@@ -61,7 +61,7 @@ fn insert(
     tenant: i64,
     new: &NewReminder,
 ) -> Result<(), RecordsError> {
-    let now = micros(writing.now());
+    let now = micros(writing.wall());
     let settings = &new.settings;
     let first = settings.schedule.first();
     let inserted = writing

@@ -223,7 +223,7 @@ fn set_state(
     look_at: Option<Timestamp>,
     asked: i64,
 ) -> Result<(), RecordsError> {
-    let now = micros(writing.now());
+    let now = micros(writing.wall());
     let ended_at = (state == CANCELLED).then_some(now);
     writing
         .connection()

@@ -1,0 +1,5 @@
+//! What happens when the wall clock is wrong, or is set: while a gateway runs, and between two starts.
+
+mod running;
+mod site;
+mod starting;
