@@ -7,7 +7,7 @@ use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
-    notices, powercut, quota, sigterm,
+    notices, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -34,6 +34,8 @@ pub(crate) enum Proof {
     Hostile(Part),
     /// The gateway: a full disk, and a tenant with too much waiting
     Diskfull(Part),
+    /// The gateway: no descriptor left, a pause, ordinary ends of connections, and no receiver is blamed
+    OwnFaults(Only),
     /// Reminders: 100,000 due at one moment start on time, within their limits, and nobody else notices
     RemindersBurst(Part),
     /// Reminders: a million that are not due cost nothing
@@ -79,6 +81,15 @@ pub(crate) struct Isolation {
     #[command(flatten)]
     part: Part,
     /// Only what has this in its name: one, crowd, large-tenant
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[derive(Args)]
+pub(crate) struct Only {
+    #[command(flatten)]
+    part: Part,
+    /// Only what has this in its name: descriptors, pause, ends
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -167,6 +178,13 @@ impl Proof {
                 let sizes = part.of(disk::Size::FULL, disk::Size::SMALL);
                 let disks = sizes.map(|size| Box::new(move || disk::prove(program, size)) as Tried<'_>);
                 disks.into_iter().chain([Box::new(move || quota::prove(program)) as Tried<'_>]).collect()
+            }
+            Self::OwnFaults(Only { part, only }) => {
+                let size = part.of(own_faults::Size::FULL, own_faults::Size::SMALL);
+                let cases = own_faults::Case::ALL.into_iter().filter(move |case| case.name().contains(&only));
+                cases
+                    .map(|case| Box::new(move || own_faults::prove(program, case, size)) as Tried<'_>)
+                    .collect()
             }
             Self::RemindersBurst(part) => {
                 let size = part.of(burst::Size::FULL, burst::Size::SMALL);

@@ -16,6 +16,7 @@
 //! | [`shares`] | fair shares of what is limited, by tenant, key or address; pure |
 //! | [`telemetry`] | the log and the metrics |
 //! | [`gateway`] | all of it put together, started and stopped |
+//! | [`host`] | what the process needs from its host, and how it notices that it lacks it |
 //! | [`work`] | the loops that move deliveries |
 //! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod config;
 pub mod delivery;
 pub mod gateway;
+pub mod host;
 pub mod notify;
 pub mod objects;
 pub mod permits;

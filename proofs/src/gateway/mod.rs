@@ -12,6 +12,7 @@
 //! | [`drain`] | an endpoint that recovers is not drowned |
 //! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
 //! | [`disk`], [`quota`] | a full disk, a full backlog: refused with a reason, and nothing breaks |
+//! | [`own_faults`] | faults on the gateway's own side: no receiver is blamed, and all goes on by itself |
 //! | [`reminders`] | reminders: on time, cheap, never lost, held back by tenant, all counted |
 //! | [`notices`] | an endpoint that flaps: a few messages, in which every trip is told once |
 //! | `site`, `tls` | a gateway and a receiver side by side; receivers whose TLS is wrong |
@@ -37,6 +38,7 @@ pub mod large_tenant;
 pub mod ledger;
 pub mod neighbours;
 pub mod notices;
+pub mod own_faults;
 pub mod powercut;
 pub mod quota;
 pub mod reminders;

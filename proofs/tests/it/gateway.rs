@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
-    notices, powercut, quota, sigterm,
+    notices, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -83,6 +83,13 @@ fn hostile_receivers_are_survived() {
 #[test]
 fn hostile_clients_are_told_what_is_wrong() {
     holds(&clients::prove(program()).unwrap());
+}
+
+#[test]
+fn no_receiver_is_blamed_for_a_fault_on_our_side() {
+    for case in own_faults::Case::ALL {
+        holds(&own_faults::prove(program(), case, own_faults::Size::SMALL).unwrap());
+    }
 }
 
 #[test]

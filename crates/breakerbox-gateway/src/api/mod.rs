@@ -59,6 +59,7 @@ use self::reading::Budget;
 use self::test_sends::TestSends;
 use crate::clock::Drift;
 use crate::objects::Moment;
+use crate::telemetry::Metrics;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -99,8 +100,8 @@ impl Reach {
 
 /// Answers what comes in until `stop` is ready, and then lets what is under way finish.
 pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<Output = ()> + Send) {
-    let connections = services.limits.connections;
-    serve_router(listener, router(services), connections, stop).await;
+    let (connections, metrics) = (services.limits.connections, Arc::clone(&services.metrics));
+    serve_router(listener, router(services), connections, &metrics, stop).await;
 }
 
 /// The same for a router that has more routes than the API's.
@@ -108,9 +109,10 @@ pub async fn serve_router(
     listener: TcpListener,
     router: Router,
     connections: Connections,
+    metrics: &Metrics,
     stop: impl Future<Output = ()> + Send,
 ) {
-    serve::serve(listener, router, connections, stop).await;
+    serve::serve(listener, router, connections, metrics, stop).await;
 }
 
 /// All routes of the API.

@@ -13,6 +13,7 @@ use super::output::{Output, print};
 use crate::clock::Clocks;
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, StartError};
+use crate::host::descriptors;
 use crate::telemetry;
 
 /// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
@@ -84,6 +85,7 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
     for name in &loaded.unknown_variables {
         warn!("the variable {name} is no setting, and means nothing here");
     }
+    descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -3,6 +3,7 @@
 //! | part | what it decides |
 //! | --- | --- |
 //! | [`Reply`], [`Fault`] | what came back, or why nothing did |
+//! | [`LocalFaultPace`] | when a delivery that met a local fault is tried again |
 //! | [`Ruling`], [`Rulings`] | what a reply means for the delivery, its circuit and its throttle |
 //! | [`RetrySchedule`] | when a failed attempt is tried again |
 //! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | what is otherwise for a reminder's run |
@@ -15,6 +16,7 @@
 mod buckets;
 mod headers;
 pub mod lanes;
+mod local_fault_pace;
 mod next;
 mod of_reminders;
 mod rate;
@@ -28,9 +30,10 @@ pub use buckets::KeyedBuckets;
 pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };
+pub use local_fault_pace::LocalFaultPace;
 pub use next::{Tried, bounded_due};
 pub use rate::TokenBucket;
-pub use reply::{Fault, Reply};
+pub use reply::{Fault, LocalFault, Reply};
 pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};
 pub use ruling::{Fate, MAX_LANE_SLEEP, Ruling};
 pub use rulings::{MAX_RULINGS, Rulings, RulingsError};

@@ -29,6 +29,10 @@ impl Tried {
             Fate::Delivered => Next::Delivered,
             Fate::Rejected => Next::Failed(FailReason::Rejected),
             Fate::Gone => Next::Failed(FailReason::Gone),
+            Fate::PutOff => {
+                let due_at = self.pulled_from.unwrap_or(now);
+                Next::Retry { due_at, uses_attempt: false, failed_probe: None }
+            }
             Fate::Retry => {
                 let asked = ruling.retry_after.or(ruling.sleep);
                 if let Some(due_at) = self.pulled_from {
@@ -65,7 +69,7 @@ pub fn bounded_due(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::{Fault, Reply, Rulings};
+    use crate::delivery::{Fault, LocalFault, Reply, Rulings};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
     const LATER: Timestamp = Timestamp::from_millis(9_000_000);
@@ -110,6 +114,7 @@ mod tests {
             uses_attempt: true,
             failed_probe,
         };
+        let put_off = |due_at| Next::Retry { due_at, uses_attempt: false, failed_probe: None };
         for (tried, reply, expected) in [
             (first, answered(204, None), Next::Delivered),
             (first, answered(422, None), Next::Failed(FailReason::Rejected)),
@@ -127,6 +132,8 @@ mod tests {
                 Reply::Failed(Fault::Connect),
                 Next::Retry { due_at: LATER, uses_attempt: false, failed_probe: Some(OUTAGE) },
             ),
+            (last, Reply::Failed(Fault::Local(LocalFault::Descriptors)), put_off(NOW)),
+            (pulled, Reply::Failed(Fault::Local(LocalFault::Pause)), put_off(LATER)),
             (pulled, answered(200, None), Next::Delivered),
             (pulled, answered(400, None), Next::Failed(FailReason::Rejected)),
         ] {

@@ -33,10 +33,48 @@ pub enum Fault {
     Reset,
     /// What came was no HTTP.
     Protocol,
+    /// The gateway itself was unable to make the request. It says nothing about the receiver.
+    Local(LocalFault),
+}
+
+/// What the gateway or its host lacked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LocalFault {
+    /// A file descriptor.
+    Descriptors,
+    /// Memory or socket buffers.
+    Memory,
+    /// A local port for another connection.
+    Ports,
+    /// A free DNS look-up.
+    LookUps,
+    /// The proxy: it can't be reached.
+    Proxy,
+    /// CPU time: the process was paused or starved while the request was under way.
+    Pause,
+}
+
+impl LocalFault {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Descriptors, Self::Memory, Self::Ports, Self::LookUps, Self::Proxy, Self::Pause];
+
+    /// Its name, in metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::Memory => "memory",
+            Self::Ports => "ports",
+            Self::LookUps => "look_ups",
+            Self::Proxy => "proxy",
+            Self::Pause => "pause",
+        }
+    }
 }
 
 impl Fault {
-    /// All of them.
+    /// All that count as a failure of the receiver: all but [`Local`](Self::Local).
     pub const ALL: [Self; 7] =
         [Self::Timeout, Self::Dns, Self::Denied, Self::Connect, Self::Tls, Self::Reset, Self::Protocol];
 
@@ -51,6 +89,7 @@ impl Fault {
             Self::Tls => "tls",
             Self::Reset => "reset",
             Self::Protocol => "protocol",
+            Self::Local(_) => "local",
         }
     }
 }

@@ -40,6 +40,8 @@ pub enum Fate {
     Rejected,
     /// The endpoint is gone: failed at once, and the endpoint is disabled.
     Gone,
+    /// The gateway was at fault: the delivery waits again as it did before, and no attempt is used.
+    PutOff,
 }
 
 /// One row of the table, without what depends on `Retry-After`.
@@ -104,6 +106,7 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
         Reply::Failed(Fault::Dns | Fault::Tls | Fault::Denied) => {
             row(Fate::Retry, OutcomeKind::Failure, Verdict::Neither)
         }
+        Reply::Failed(Fault::Local(_)) => row(Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither),
     }
 }
 
@@ -118,6 +121,7 @@ const fn asks_to_wait(reply: Reply) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery::LocalFault;
 
     const COOL_OFF: Duration = Duration::from_secs(30);
 
@@ -197,6 +201,23 @@ mod tests {
             }
         }
         assert_eq!(faults, Fault::ALL.len(), "each fault has its row");
+    }
+
+    #[test]
+    fn a_local_fault_counts_nowhere_whatever_a_tenant_says_of_faults() {
+        let said =
+            Fault::ALL.map(|fault| format!(r#""{}": {{"circuit": "failure"}}"#, fault.name())).join(", ");
+        let strict: Rulings = serde_json::from_str(&format!("{{{said}}}")).unwrap();
+        for (fault, is_probe) in LocalFault::ALL.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
+            for rulings in [&Rulings::default(), &strict] {
+                let ruling = rulings.of(Reply::Failed(Fault::Local(fault)), is_probe, COOL_OFF);
+                let expected = (Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither, None, None);
+                let Ruling { fate, circuit, retry_after, throttle, sleep } = ruling;
+                assert_eq!((fate, circuit, throttle, retry_after, sleep), expected, "{fault:?} {is_probe}");
+            }
+        }
+        let local = r#"{"local": {"circuit": "failure"}}"#;
+        assert!(serde_json::from_str::<Rulings>(local).is_err(), "nothing can be said of it");
     }
 
     #[test]

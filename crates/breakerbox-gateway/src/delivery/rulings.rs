@@ -140,6 +140,8 @@ impl Rulings {
             Reply::Answered { status, .. } => {
                 self.said(Case::Status(status)).over(self.said(Case::Class(status / 100)).over(row))
             }
+            // Nothing that a tenant says makes the gateway's own fault the receiver's.
+            Reply::Failed(Fault::Local(_)) => row,
             Reply::Failed(fault) => self.said(Case::of(fault)).over(row),
         }
     }

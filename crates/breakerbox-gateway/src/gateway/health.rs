@@ -99,6 +99,8 @@ pub(super) struct Watcher {
     pub(super) notifier: Arc<Notifier>,
     /// Calls without a circuit, until the last look.
     pub(super) uncontrolled: AtomicU64,
+    /// Why the limit of open files is too small for the settings.
+    pub(super) shortfall: Option<String>,
 }
 
 impl Watcher {
@@ -118,7 +120,8 @@ impl Watcher {
     }
 
     async fn look(&mut self) -> Vec<String> {
-        let mut degraded = Vec::new();
+        let mut degraded = Vec::from_iter(self.shortfall.clone());
+        degraded.extend(self.metrics.local_faults.current());
         let parked = self.look_at_dispatch();
         self.look_at_circuits(&mut degraded).await;
         self.look_at_backlog(parked, &mut degraded).await;

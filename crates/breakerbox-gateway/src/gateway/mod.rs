@@ -52,6 +52,7 @@ use self::writes::WriteWatcher;
 use crate::api::{self, Services};
 use crate::clock::Clocks;
 use crate::config::Config;
+use crate::host::Pauses;
 use crate::notify::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
 use crate::queue::Queue;
@@ -111,10 +112,15 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let address =
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let courier: Arc<dyn Courier> = Arc::new(Sender::with_resolver(&settings::send(config)?, resolver)?);
+        let metrics = Arc::new(Metrics::new());
+        let pauses = Pauses::default();
+        let mut sending = settings::send(config)?;
+        let mut limits = settings::limits(config);
+        let shortfall = settings::fit_descriptors(config, &mut limits, &mut sending);
+        let sender = Sender::with_resolver(&sending, resolver)?.with_pauses(pauses.clone());
+        let courier: Arc<dyn Courier> = Arc::new(sender.counting_repeated(metrics.repeated.clone()));
         let post = notices::post(config, Arc::clone(&courier))?;
 
-        let metrics = Arc::new(Metrics::new());
         let Foundation { database, clock: store_clock, records, queue, circuits, taker, is_rotating } =
             Foundation::open(config, clocks, &metrics).await?;
         let directory = Arc::clone(records.directory());
@@ -190,6 +196,7 @@ impl Gateway {
             reserve: config.limits.reserve,
             notifier: Arc::clone(&notifier),
             uncontrolled: AtomicU64::new(0),
+            shortfall,
         };
         let health = Arc::new(health::Report::default());
         let writes = WriteWatcher {
@@ -201,7 +208,8 @@ impl Gateway {
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
-            tokio::spawn(Arc::clone(&permits).keep_house()),
+            tokio::spawn(Arc::clone(&permits).keep_house(pauses.clone())),
+            tokio::spawn(pauses.watch(Arc::clone(&metrics))),
             tokio::spawn(writing.run(records.clone(), teller)),
             tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
@@ -231,7 +239,7 @@ impl Gateway {
             metrics,
             clock,
             wall: Arc::clone(clocks.wall()),
-            limits: settings::limits(config),
+            limits,
         };
         let mut until = stopped;
         let stopping = async move {

@@ -3,6 +3,7 @@
 use super::{API_GRACE, StartError};
 use crate::api::{self, Connections};
 use crate::config::Config;
+use crate::host::descriptors::{self, Wanted};
 use crate::queue::Defaults;
 use crate::secrets::KeySource;
 use crate::send::{AddressPolicy, Proxy, SendSettings, Trust};
@@ -74,6 +75,22 @@ pub(super) fn limits(config: &Config) -> api::Limits {
             ..Connections::default()
         },
     }
+}
+
+/// Makes the limits fit the number of descriptors that the process may have. If that number is too small, says so.
+pub(super) fn fit_descriptors(
+    config: &Config,
+    limits: &mut api::Limits,
+    sending: &mut SendSettings,
+) -> Option<String> {
+    let wanted = Wanted {
+        connections: limits.connections.most,
+        slots: config.delivery.slots as usize,
+        kept: sending.max_connections_kept,
+    };
+    let shares = descriptors::share(descriptors::limit(), wanted);
+    (limits.connections.most, sending.max_connections_kept) = (shares.connections, shares.kept);
+    shares.shortfall
 }
 
 #[cfg(test)]

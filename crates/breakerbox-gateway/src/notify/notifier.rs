@@ -35,6 +35,9 @@ const SELDOM: Duration = Duration::from_secs(5);
 /// How many rows one transaction writes.
 const PIECE: usize = 500;
 
+/// How long a message waits that the gateway itself was unable to send.
+const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
+
 /// How far back dead letters are counted at the start.
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -185,7 +188,7 @@ impl Notifier {
             return Ok(None);
         }
         let Some(found) = self.target(target) else {
-            let gone = Delivered { well: false, answer: "the target is not there any more".into() };
+            let gone = Delivered::new(false, "the target is not there any more");
             self.settle(target, due, &gone, "", 0, Some(SendState::Dropped)).await?;
             return Ok(None);
         };
@@ -194,7 +197,7 @@ impl Notifier {
                 let past = match self.records.notice(only.headline.id).await {
                     // It would be tried for ever, and in the way of others.
                     Err(error @ RecordsError::Unreadable { .. }) => {
-                        let unreadable = Delivered { well: false, answer: error.to_string() };
+                        let unreadable = Delivered::new(false, error.to_string());
                         self.settle(target, due, &unreadable, "", 0, Some(SendState::Dropped)).await?;
                         return Ok(None);
                     }
@@ -207,15 +210,17 @@ impl Notifier {
                 (Message::digest(&headlines, target.not_kept), target.not_kept)
             }
         };
-        let delivered = self.post.send(&found.way, &message, (self.wall)()).await;
-        let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
-        self.metrics.notice_messages.of(result).inc();
+        let delivered = self.post.send(target.tenant.as_ref(), &found.way, &message, (self.wall)()).await;
+        if !delivered.is_local_fault {
+            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
+            self.metrics.notice_messages.of(result).inc();
+        }
         if !delivered.well {
             warn!(target = %target.name, answer = delivered.answer, "a notice was not taken");
         }
         let said = if delivered.well { said_not_kept } else { 0 };
         self.settle(target, due, &delivered, &message.id, said, None).await?;
-        Ok(Some(delivered.well))
+        Ok((!delivered.is_local_fault).then_some(delivered.well))
     }
 
     /// Writes what became of these, in small transactions.
@@ -232,6 +237,9 @@ impl Notifier {
         let follows = |waiting: &WaitingNotice| match (end, delivered.well) {
             (Some(end), _) => (waiting.headline.id, end, now),
             (None, true) => (waiting.headline.id, SendState::Sent, now),
+            (None, false) if delivered.is_local_fault => {
+                (waiting.headline.id, SendState::Waiting, now + AFTER_A_LOCAL_FAULT)
+            }
             (None, false) => match after_failure(waiting.tries + 1, now) {
                 AfterFailure::Again(due_at) => (waiting.headline.id, SendState::Waiting, due_at),
                 AfterFailure::GivenUp => (waiting.headline.id, SendState::GivenUp, now),
@@ -250,7 +258,7 @@ impl Notifier {
                 answer: delivered.answer.clone(),
                 notices,
                 said_not_kept: std::mem::take(&mut said_not_kept),
-                tried: end.is_none(),
+                tried: end.is_none() && !delivered.is_local_fault,
             };
             self.records.settle_message(result).await?;
         }
@@ -285,7 +293,7 @@ impl Notifier {
         let message = Message::of(NoticeId(Id::first_at(now)), &Notice::test(Some(tenant.clone()), now));
         let message = &message;
         let tests = targets.into_iter().map(|target| async move {
-            let delivered = self.post.send(&target.way, message, now).await;
+            let delivered = self.post.send(Some(tenant), &target.way, message, now).await;
             (target, delivered)
         });
         Ok(join_all(tests).await)
@@ -302,7 +310,7 @@ impl Notifier {
 
     async fn send_from_memory(&self, target: &NoticeTarget, message: &Message) {
         for attempt in 1..=UNWRITTEN_ATTEMPTS {
-            let delivered = self.post.send(&target.way, message, (self.clock)()).await;
+            let delivered = self.post.send(None, &target.way, message, (self.clock)()).await;
             let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
             self.metrics.notice_messages.of(result).inc();
             if delivered.well {

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::mail::Mailer;
 use super::message::Message;
 use super::target::Way;
-use crate::delivery::{Reply, Signer};
+use crate::delivery::{Fault, Reply, Signer};
+use crate::objects::TenantId;
 use crate::send::{Courier, Outgoing, Target};
 
 /// How long one message may take.
@@ -30,6 +31,15 @@ pub struct Delivered {
     pub well: bool,
     /// What it answered, in a few words.
     pub answer: String,
+    /// Whether the gateway itself was unable to send it: that is not the target's fault.
+    pub is_local_fault: bool,
+}
+
+impl Delivered {
+    /// What a target said.
+    pub fn new(well: bool, answer: impl Into<String>) -> Self {
+        Self { well, answer: answer.into(), is_local_fault: false }
+    }
 }
 
 /// Takes messages to targets.
@@ -46,44 +56,57 @@ impl Post {
         Self { courier, mailer }
     }
 
-    /// Sends a message, within its time.
-    pub async fn send(&self, way: &Way, message: &Message, now: Timestamp) -> Delivered {
+    /// Sends a message of a tenant, or of the operator, within its time.
+    pub async fn send(
+        &self,
+        tenant: Option<&TenantId>,
+        way: &Way,
+        message: &Message,
+        now: Timestamp,
+    ) -> Delivered {
         match way {
             Way::Webhook { url, secret } => {
                 let body = message.webhook();
                 let mut headers = headers();
                 let seconds = now.as_micros() / 1_000_000;
                 Signer::new(std::slice::from_ref(secret)).add_to(&mut headers, &message.id, seconds, &body);
-                self.request(url, headers, body).await
+                self.request(tenant, url, headers, body).await
             }
-            Way::Slack { url } => self.request(url, headers(), message.slack()).await,
+            Way::Slack { url } => self.request(tenant, url, headers(), message.slack()).await,
             Way::Email { to } => {
                 let Some(mailer) = &self.mailer else {
-                    let answer = "there is no mail server; set notify.smtp_url".to_owned();
-                    return Delivered { well: false, answer };
+                    return Delivered::new(false, "there is no mail server; set notify.smtp_url");
                 };
                 match timeout(LIMIT, mailer.send(to, message)).await {
-                    Ok(Ok(answer)) => Delivered { well: true, answer },
-                    Ok(Err(answer)) => Delivered { well: false, answer },
-                    Err(_) => Delivered { well: false, answer: "timeout".into() },
+                    Ok(Ok(answer)) => Delivered::new(true, answer),
+                    Ok(Err(answer)) => Delivered::new(false, answer),
+                    Err(_) => Delivered::new(false, "timeout"),
                 }
             }
         }
     }
 
-    async fn request(&self, url: &url::Url, headers: HeaderMap, body: bytes::Bytes) -> Delivered {
+    async fn request(
+        &self,
+        tenant: Option<&TenantId>,
+        url: &url::Url,
+        headers: HeaderMap,
+        body: bytes::Bytes,
+    ) -> Delivered {
         let Ok(target) = Target::new(url) else {
-            return Delivered { well: false, answer: "the URL can't be read".into() };
+            return Delivered::new(false, "the URL can't be read");
         };
-        let incoming = self.courier.send(Outgoing { target, headers, body, limit: LIMIT }).await;
+        let outgoing = Outgoing { target, headers, body, limit: LIMIT, tenant: tenant.cloned() };
+        let incoming = self.courier.send(outgoing).await;
         match incoming.reply {
             Reply::Answered { status, .. } => {
-                Delivered { well: (200..300).contains(&status), answer: status.to_string() }
+                Delivered::new((200..300).contains(&status), status.to_string())
             }
             Reply::Failed(fault) => {
                 let detail = incoming.detail.map(|detail| format!(": {detail}")).unwrap_or_default();
                 let answer = format!("{}{detail}", fault.name());
-                Delivered { well: false, answer: answer.chars().take(300).collect() }
+                let is_local_fault = matches!(fault, Fault::Local(_));
+                Delivered { well: false, answer: answer.chars().take(300).collect(), is_local_fault }
             }
         }
     }

@@ -10,11 +10,15 @@ use tracing::warn;
 
 use super::Permits;
 use super::table::Held;
+use crate::host::Pauses;
 use crate::objects::PermitSettled;
 use crate::queue::QueueError;
 
 /// How often is looked for expired ones.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// How long workers are waited for after a pause, at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How many are dealt with at once.
 const PIECE: usize = 500;
@@ -26,13 +30,23 @@ const CLEAR_EVERY: Duration = Duration::from_secs(30);
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 impl Permits {
-    /// Sees to what expires, until the task is dropped.
-    pub async fn keep_house(self: Arc<Self>) {
+    /// Sees to what expires, until the task is dropped. After a pause of this process the workers first get as long to report
+    /// as the pause took: what they reported meanwhile is still to be read.
+    pub async fn keep_house(self: Arc<Self>, pauses: Pauses) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut cleared_at = Instant::now();
+        let (mut lost, mut wait_until) = (pauses.lost(), Instant::now());
         loop {
             ticks.tick().await;
+            let pause = pauses.lost().saturating_sub(lost);
+            if !pause.is_zero() {
+                lost += pause;
+                wait_until = Instant::now() + pause.min(LONGEST_WAIT);
+            }
+            if Instant::now() < wait_until {
+                continue;
+            }
             if let Err(error) = self.expire().await {
                 warn!(%error, "can't see which permits were settled elsewhere; trying again");
             }

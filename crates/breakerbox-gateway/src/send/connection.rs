@@ -1,14 +1,16 @@
-//! One connection: plain or with TLS, and counted for as long as it is open.
+//! One connection: plain or with TLS, counted for as long as it is open, and watched for whether an answer has begun.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use http::Extensions;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -57,15 +59,64 @@ impl Drop for Place {
     }
 }
 
+/// What passed over a connection. Clones are of the same connection.
+#[derive(Clone, Debug)]
+pub(super) struct Wire(Arc<Passed>);
+
+#[derive(Debug)]
+struct Passed {
+    is_http2: bool,
+    is_used: AtomicBool,
+    is_answering: AtomicBool,
+}
+
+impl Wire {
+    fn new(is_http2: bool) -> Self {
+        let (is_used, is_answering) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self(Arc::new(Passed { is_http2, is_used, is_answering }))
+    }
+
+    /// Of the connection that a request was made over.
+    pub(super) fn of(connected: &Connected) -> Option<Self> {
+        let mut extensions = Extensions::new();
+        connected.get_extras(&mut extensions);
+        extensions.remove()
+    }
+
+    /// Whether many requests share it.
+    pub(super) fn is_http2(&self) -> bool {
+        self.0.is_http2
+    }
+
+    /// A request was answered over it.
+    pub(super) fn note_answer(&self) {
+        self.0.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request was answered over it before.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.is_used.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything came since something was last sent.
+    pub(super) fn is_answering(&self) -> bool {
+        self.0.is_answering.load(Ordering::Relaxed)
+    }
+
+    fn passed(&self, is_answering: bool) {
+        self.0.is_answering.store(is_answering, Ordering::Relaxed);
+    }
+}
+
 /// A connection to an address that was checked, or to the proxy.
 #[derive(Debug)]
 pub(super) struct Stream<T> {
-    io: T,
+    io: TokioIo<T>,
     place: Place,
 }
 
 /// As it was dialed.
-pub(super) type Dialed = Stream<TokioIo<TcpStream>>;
+pub(super) type Dialed = Stream<TcpStream>;
 
 impl Dialed {
     pub(super) fn new(tcp: TcpStream, connections: &Arc<Connections>) -> Self {
@@ -73,7 +124,8 @@ impl Dialed {
     }
 
     pub(super) fn plain(self) -> Stream<Io> {
-        Stream { io: Io::Plain(self.io), place: self.place }
+        let io = Io { kind: Kind::Plain(self.io.into_inner()), wire: Wire::new(false) };
+        Stream { io: TokioIo::new(io), place: self.place }
     }
 
     /// The same connection with what is done to it, such as TLS.
@@ -82,33 +134,37 @@ impl Dialed {
         secure: impl AsyncFnOnce(TcpStream) -> Result<TlsStream<TcpStream>, E>,
     ) -> Result<Stream<Io>, E> {
         let tls = secure(self.io.into_inner()).await?;
-        Ok(Stream { io: Io::Tls(TokioIo::new(Box::new(tls))), place: self.place })
+        let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        let io = Io { kind: Kind::Tls(Box::new(tls)), wire: Wire::new(is_http2) };
+        Ok(Stream { io: TokioIo::new(io), place: self.place })
     }
 }
 
-/// Plain or with TLS.
+/// Plain or with TLS, and what passed over it.
 #[derive(Debug)]
-pub(super) enum Io {
-    Plain(TokioIo<TcpStream>),
-    Tls(TokioIo<Box<TlsStream<TcpStream>>>),
+pub(super) struct Io {
+    kind: Kind,
+    wire: Wire,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connection for Stream<Io> {
     fn connected(&self) -> Connected {
-        let connected = Connected::new();
+        let wire = &self.io.inner().wire;
+        let connected = Connected::new().extra(wire.clone());
         if !self.place.is_kept {
             connected.poison();
         }
-        match &self.io {
-            Io::Tls(tls) if tls.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
-                connected.negotiated_h2()
-            }
-            _ => connected,
-        }
+        if wire.is_http2() { connected.negotiated_h2() } else { connected }
     }
 }
 
-impl<T: Read + Unpin> Read for Stream<T> {
+impl<T: AsyncRead + Unpin> Read for Stream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -118,7 +174,7 @@ impl<T: Read + Unpin> Read for Stream<T> {
     }
 }
 
-impl<T: Write + Unpin> Write for Stream<T> {
+impl<T: AsyncWrite + Unpin> Write for Stream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
@@ -145,56 +201,63 @@ impl<T: Write + Unpin> Write for Stream<T> {
     }
 }
 
-impl Read for Io {
+impl AsyncRead for Io {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_read(cx, buffer),
-            Self::Tls(io) => Pin::new(io).poll_read(cx, buffer),
+        let before = buffer.filled().len();
+        let polled = match &mut self.kind {
+            Kind::Plain(io) => Pin::new(io).poll_read(cx, buffer),
+            Kind::Tls(io) => Pin::new(io).poll_read(cx, buffer),
+        };
+        if buffer.filled().len() > before {
+            self.wire.passed(true);
         }
+        polled
     }
 }
 
-impl Write for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write(cx, bytes),
-            Self::Tls(io) => Pin::new(io).poll_write(cx, bytes),
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.wire.passed(false);
+        match &mut self.kind {
+            Kind::Plain(io) => Pin::new(io).poll_write(cx, bytes),
+            Kind::Tls(io) => Pin::new(io).poll_write(cx, bytes),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_flush(cx),
-            Self::Tls(io) => Pin::new(io).poll_flush(cx),
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            Kind::Plain(io) => Pin::new(io).poll_flush(cx),
+            Kind::Tls(io) => Pin::new(io).poll_flush(cx),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
-            Self::Tls(io) => Pin::new(io).poll_shutdown(cx),
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            Kind::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Kind::Tls(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(io) => io.is_write_vectored(),
-            Self::Tls(io) => io.is_write_vectored(),
+        match &self.kind {
+            Kind::Plain(io) => io.is_write_vectored(),
+            Kind::Tls(io) => io.is_write_vectored(),
         }
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, parts),
-            Self::Tls(io) => Pin::new(io).poll_write_vectored(cx, parts),
+        self.wire.passed(false);
+        match &mut self.kind {
+            Kind::Plain(io) => Pin::new(io).poll_write_vectored(cx, parts),
+            Kind::Tls(io) => Pin::new(io).poll_write_vectored(cx, parts),
         }
     }
 }

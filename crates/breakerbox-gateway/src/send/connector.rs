@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Uri};
+use http::Uri;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -18,8 +18,9 @@ use super::address::AddressPolicy;
 use super::connection::{Dialed, Io, Stream};
 use super::dial::{Dialer, literal};
 use super::fault::ConnectError;
+use super::progress::Progress;
 use super::proxy::Proxy;
-use crate::delivery::Fault;
+use crate::delivery::{Fault, LocalFault};
 
 /// Connects to targets.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ pub(super) struct Connector(Arc<Parts>);
 struct Parts {
     dialer: Dialer,
     policy: AddressPolicy,
-    proxy: Option<Tunnel<ToProxy>>,
+    proxy: Option<Proxy>,
     tls: TlsConnector,
     limit: Duration,
 }
@@ -37,19 +38,10 @@ impl Connector {
     pub(super) fn new(
         dialer: Dialer,
         policy: AddressPolicy,
-        proxy: Option<&Proxy>,
+        proxy: Option<Proxy>,
         tls: Arc<ClientConfig>,
         limit: Duration,
     ) -> Self {
-        let tunnel = |proxy: &Proxy| {
-            let to_proxy = ToProxy { dialer: dialer.clone(), limit };
-            let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
-            match proxy.credentials() {
-                Some(credentials) => tunnel.with_auth(HeaderValue::clone(credentials)),
-                None => tunnel,
-            }
-        };
-        let proxy = proxy.map(tunnel);
         Self(Arc::new(Parts { dialer, policy, proxy, tls: TlsConnector::from(tls), limit }))
     }
 }
@@ -65,19 +57,21 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let parts = Arc::clone(&self.0);
-        async move { parts.connect(&uri).await }.boxed()
+        // A connection that is not needed any more comes about elsewhere, so what it belongs to is looked up here.
+        let progress = Progress::current();
+        async move { parts.connect(&uri, progress).await }.boxed()
     }
 }
 
 impl Parts {
-    async fn connect(&self, uri: &Uri) -> Result<Stream<Io>, ConnectError> {
+    async fn connect(&self, uri: &Uri, progress: Progress) -> Result<Stream<Io>, ConnectError> {
         let deadline = Instant::now() + self.limit;
         let host = uri.host().ok_or_else(|| ConnectError::new(Fault::Connect, "the URL has no host"))?;
         let is_secure = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
         let dialed = match &self.proxy {
-            None => self.dialer.dial(host, port, Some(&self.policy), deadline).await?,
-            Some(tunnel) => self.through(tunnel.clone(), host, port, deadline).await?,
+            None => self.dialer.dial(host, port, Some(&self.policy), &progress, deadline).await?,
+            Some(proxy) => self.through(proxy, host, port, progress, deadline).await?,
         };
         if !is_secure {
             return Ok(dialed.plain());
@@ -94,9 +88,10 @@ impl Parts {
     /// here all the same.
     async fn through(
         &self,
-        mut tunnel: Tunnel<ToProxy>,
+        proxy: &Proxy,
         host: &str,
         port: u16,
+        progress: Progress,
         deadline: Instant,
     ) -> Result<Dialed, ConnectError> {
         if let Some(Err(denied)) = literal(host).map(|address| self.policy.check(address)) {
@@ -106,6 +101,12 @@ impl Parts {
             Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query("/").build();
         let uri =
             uri.map_err(|_| ConnectError::new(Fault::Connect, "the URL's host can't be told to a proxy"))?;
+        let to_proxy = ToProxy { dialer: self.dialer.clone(), limit: self.limit / 2, progress };
+        let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
+        let mut tunnel = match proxy.credentials() {
+            Some(credentials) => tunnel.with_auth(credentials.clone()),
+            None => tunnel,
+        };
         tokio::time::timeout_at(deadline, tunnel.call(uri))
             .await
             .map_err(|_| ConnectError::new(Fault::Timeout, "the proxy made no connection in time"))?
@@ -123,11 +124,12 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
         .map_err(|_| ConnectError::new(Fault::Tls, "no certificate can be for this host"))
 }
 
-/// Connects to the proxy itself, wherever that is: the operator named it.
+/// Connects to the proxy itself, wherever that is: the operator named it. It has half of the time: the rest is the receiver's.
 #[derive(Clone)]
 struct ToProxy {
     dialer: Dialer,
     limit: Duration,
+    progress: Progress,
 }
 
 impl Service<Uri> for ToProxy {
@@ -140,11 +142,13 @@ impl Service<Uri> for ToProxy {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let Self { dialer, limit } = self.clone();
+        let Self { dialer, limit, progress } = self.clone();
         async move {
             let host = uri.host().unwrap_or_default();
-            let dialed = dialer.dial(host, uri.port_u16().unwrap_or(80), None, Instant::now() + limit);
-            dialed.await.map_err(ConnectError::at_proxy)
+            let (port, deadline) = (uri.port_u16().unwrap_or(80), Instant::now() + limit);
+            let _stage = progress.enter(LocalFault::Proxy);
+            let operator = Progress::default();
+            dialer.dial(host, port, None, &operator, deadline).await.map_err(ConnectError::at_proxy)
         }
         .boxed()
     }

@@ -4,7 +4,7 @@
 //! changes its mind (DNS rebinding) gains nothing.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,10 @@ use tracing::debug;
 use super::address::AddressPolicy;
 use super::connection::{Connections, Dialed};
 use super::fault::ConnectError;
-use super::resolve::LookUps;
-use crate::delivery::Fault;
+use super::progress::Progress;
+use super::resolve::{LookUpError, LookUps};
+use crate::delivery::{Fault, LocalFault};
+use crate::host::local_fault;
 
 /// How many addresses of one name are tried.
 const MAX_ADDRESSES: usize = 6;
@@ -43,14 +45,15 @@ impl Dialer {
         host: &str,
         port: u16,
         policy: Option<&AddressPolicy>,
+        progress: &Progress,
         deadline: Instant,
     ) -> Result<Dialed, ConnectError> {
-        let addresses = self.addresses(host, policy, deadline).await?;
+        let addresses = self.addresses(host, policy, progress, deadline).await?;
         let connecting = self.first_of(&addresses, port);
         let tcp = tokio::time::timeout_at(deadline, connecting)
             .await
             .map_err(|_| ConnectError::new(Fault::Timeout, "no connection came about in time"))?
-            .map_err(|error| ConnectError::new(Fault::Connect, format!("no connection: {error}")))?;
+            .map_err(|error| ConnectError::of_io(Fault::Connect, "no connection", &error))?;
         Ok(Dialed::new(tcp, &self.connections))
     }
 
@@ -59,6 +62,7 @@ impl Dialer {
         &self,
         host: &str,
         policy: Option<&AddressPolicy>,
+        progress: &Progress,
         deadline: Instant,
     ) -> Result<Vec<IpAddr>, ConnectError> {
         let check = |address: &IpAddr| policy.map_or(Ok(()), |policy| policy.check(*address));
@@ -68,10 +72,15 @@ impl Dialer {
                 Err(denied) => Err(ConnectError::new(Fault::Denied, format!("it is {denied}"))),
             };
         }
-        let found = tokio::time::timeout_at(deadline, self.look_ups.of(host))
+        // Kept until it is known what it waited for.
+        let mut look_up = std::pin::pin!(self.look_ups.of(host, progress));
+        let found = tokio::time::timeout_at(deadline, &mut look_up)
             .await
-            .map_err(|_| ConnectError::new(Fault::Dns, "the name was not found in time"))?
-            .map_err(|error| ConnectError::new(Fault::Dns, error.to_string()))?;
+            .map_err(|_| match progress.local_fault() {
+                Some(cause) => ConnectError::new(Fault::Local(cause), LookUpError::Busy.to_string()),
+                None => ConnectError::new(Fault::Dns, "the name was not found in time"),
+            })?
+            .map_err(|error| ConnectError::new(error.fault(), error.to_string()))?;
         let allowed: Vec<_> =
             found.iter().copied().filter(|address| check(address).is_ok()).take(MAX_ADDRESSES).collect();
         if !allowed.is_empty() {
@@ -88,11 +97,13 @@ impl Dialer {
     async fn first_of(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let mut rest = addresses.iter();
         let mut trying = FuturesUnordered::new();
-        let mut latest = io::Error::other("no address is left");
+        let mut failed: Option<io::Error> = None;
         loop {
             if let Some(address) = rest.next() {
                 self.connections.count_dial();
-                trying.push(TcpStream::connect(SocketAddr::new(*address, port)));
+                let address = SocketAddr::new(*address, port);
+                trying
+                    .push(async move { TcpStream::connect(address).await.map_err(|error| (address, error)) });
             }
             let is_last = rest.as_slice().is_empty();
             tokio::select! {
@@ -102,11 +113,36 @@ impl Dialer {
                         tcp.set_nodelay(true)?;
                         return Ok(tcp);
                     }
-                    Some(Err(error)) => latest = error,
-                    None => return Err(latest),
+                    Some(Err((address, error))) => failed = Some(worse(failed, blamed(address, error))),
+                    None => return Err(failed.unwrap_or_else(|| io::Error::other("no address is left"))),
                 },
                 () = tokio::time::sleep(HEAD_START), if !is_last => {}
             }
+        }
+    }
+}
+
+/// Of two failed connections, the one that decides: a lack of this host leaves open whether the receiver can be reached.
+fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
+    match before {
+        Some(before) if local_fault(&before).is_some() && local_fault(&error).is_none() => before,
+        _ => error,
+    }
+}
+
+/// No local address is either a lack of ports, or there is no address of this host from which that one can be called, such as
+/// where IPv6 is switched off. The latter is for good, so it counts as a failed connection.
+fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
+    if local_fault(&error) != Some(LocalFault::Ports) {
+        return error;
+    }
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Nothing is sent: UDP only looks for a way, and has ports of its own.
+    match UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)) {
+        Ok(()) => error,
+        Err(_) => {
+            io::Error::new(io::ErrorKind::NetworkUnreachable, "this host has no address to call it from")
         }
     }
 }

@@ -4,7 +4,9 @@
 use std::error::Error;
 use std::io;
 
-use crate::delivery::Fault;
+use super::connection::Wire;
+use crate::delivery::{Fault, LocalFault};
+use crate::host::local_fault;
 
 /// The longest detail, in characters.
 const MAX_DETAIL: usize = 200;
@@ -22,17 +24,26 @@ impl ConnectError {
         Self { fault, detail: detail.into() }
     }
 
+    /// A connection can't be made. `what` says which.
+    pub(super) fn of_io(fault: Fault, what: &str, error: &io::Error) -> Self {
+        let fault = local_fault(error).map_or(fault, Fault::Local);
+        Self::new(fault, format!("{what}: {error}"))
+    }
+
     /// A handshake fails for want of trust, or because the connection broke.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
             Some(error) => Self::new(Fault::Tls, error.to_string()),
-            None => Self::new(Fault::Reset, format!("the connection broke in the TLS handshake: {error}")),
+            None => Self::of_io(Fault::Reset, "the connection broke in the TLS handshake", error),
         }
     }
 
-    /// The proxy itself can't be reached: whatever it is, it says nothing about the receiver's name or address.
+    /// The proxy itself can't be reached: whatever it is, it says nothing about the receiver.
     pub(super) fn at_proxy(self) -> Self {
-        let fault = if self.fault == Fault::Timeout { Fault::Timeout } else { Fault::Connect };
+        let fault = match self.fault {
+            Fault::Local(cause) => Fault::Local(cause),
+            _ => Fault::Local(LocalFault::Proxy),
+        };
         Self { fault, detail: format!("the proxy can't be reached: {}", self.detail) }
     }
 
@@ -59,6 +70,9 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
     }
     if let Some(error) = find::<io::Error>(error) {
         // What came was wrong, such as the length of a chunk; or nothing came any more.
+        if let Some(cause) = local_fault(error) {
+            return (Fault::Local(cause), shortened(&error.to_string()));
+        }
         return match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 (Fault::Protocol, shortened(&error.to_string()))
@@ -77,6 +91,31 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
         // The client's own: a connection that others shared, and that is gone.
         None => (Fault::Reset, shortened(&error.to_string())),
     }
+}
+
+/// Whether a request that failed is made again, on a fresh connection. It is if the receiver can't have acted on it, by the
+/// rules of HTTP/2; or if it went over a connection that had been used before and got no byte of an answer: then the receiver
+/// most likely closed an idle connection at the same moment.
+pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
+    let http2 = find::<h2::Error>(error);
+    if http2.is_some_and(|error| error.is_remote() && is_unprocessed(error)) {
+        return true;
+    }
+    let wire = error.connect_info().and_then(Wire::of);
+    let Some(wire) = wire.filter(|_| !error.is_connect()) else { return false };
+    let got_nothing = if wire.is_http2() {
+        // What is not about the connection is about this request, and so is an answer.
+        http2.is_none_or(h2::Error::is_io)
+    } else {
+        !wire.is_answering()
+    };
+    wire.is_used() && got_nothing
+}
+
+/// What HTTP/2 calls safe to repeat: the receiver says that it has not looked at the request.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    // A stream is ended by GOAWAY only if its number is beyond the last one that the receiver looks at.
+    error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 /// The nearest error of a type in a chain of causes.

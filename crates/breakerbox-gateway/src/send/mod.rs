@@ -16,6 +16,8 @@ mod connection;
 mod connector;
 mod dial;
 mod fault;
+mod look_up_places;
+mod progress;
 mod proxy;
 mod resolve;
 mod sender;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::delivery::Reply;
+use crate::objects::TenantId;
 
 pub use address::{AddressPolicy, DeniedAddress};
 pub use proxy::{Proxy, ProxyError};
@@ -46,6 +49,8 @@ pub struct Outgoing {
     pub body: Bytes,
     /// How long everything may take: name, connection, trust, headers, body.
     pub limit: Duration,
+    /// The tenant that the request is made for; none: the operator. Each has a share of the DNS look-ups.
+    pub tenant: Option<TenantId>,
 }
 
 /// What came of a request.

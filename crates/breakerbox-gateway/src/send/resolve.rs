@@ -1,37 +1,39 @@
 //! From a name to addresses: bounded, so that slow names can't hold up the others.
 //!
 //! The system's resolver blocks a thread for each name, for as long as the name's servers keep it waiting, and can't be
-//! told to stop. So there is a limit to look-ups at once; one name is looked up once however many ask; an answer is good for
-//! a few seconds. Half of the room is for names that were found lately: names that were never found, and may be somebody's
-//! trap, share the other half.
+//! told to stop. So there is a limit to look-ups at once, in which each tenant has a share ([`LookUpPlaces`]); one name is
+//! looked up once however many ask; an answer is good for a few seconds. Half of the places are for names that were found
+//! lately: names that were never found, and may be somebody's trap, share the other half. The names that were used least
+//! recently are forgotten first.
 //!
 //! Nothing here decides whether an address may be called.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::Semaphore;
+use hashlink::LruCache;
+use rustix::io::Errno;
 use tokio::time::Instant;
+
+use super::look_up_places::{LookUpPlaces, Place};
+use super::progress::Progress;
+use crate::delivery::{Fault, LocalFault};
+use crate::host::{descriptors, local_fault};
 
 /// How long an answer is good for.
 const FRESH: Duration = Duration::from_secs(10);
 /// How long a failure is: enough for those who ask at once.
 const FAILED: Duration = Duration::from_secs(1);
-/// How long a name that was found has room of its own.
+/// How long a name that was found has places of its own.
 const KNOWN: Duration = Duration::from_secs(600);
 /// How many names are remembered.
 const MAX_NAMES: usize = 10_000;
-/// How many look-ups may wait for room.
-const MAX_WAITING: usize = 2_048;
-/// How long one may wait for room.
-const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Finds the addresses of names.
 #[async_trait]
@@ -52,8 +54,11 @@ impl Resolve for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let name = name.to_owned();
         let found = move || (name.as_str(), 0).to_socket_addrs();
-        let addresses = tokio::task::spawn_blocking(found).await.map_err(io::Error::other)??;
-        Ok(addresses.map(|address| address.ip()).collect())
+        let found = tokio::task::spawn_blocking(found).await.map_err(io::Error::other)?;
+        // Without a descriptor the resolver can't ask, and reports that there is no such name.
+        let found =
+            found.map_err(|error| if descriptors::are_used_up() { Errno::MFILE.into() } else { error })?;
+        Ok(found.map(|address| address.ip()).collect())
     }
 }
 
@@ -64,6 +69,19 @@ pub(super) enum LookUpError {
     NotFound(Arc<str>),
     #[error("too many names are being looked up")]
     Busy,
+    #[error("the name can't be looked up: {detail}")]
+    Local { cause: LocalFault, detail: Arc<str> },
+}
+
+impl LookUpError {
+    /// Whose fault it is.
+    pub(super) const fn fault(&self) -> Fault {
+        match self {
+            Self::NotFound(_) => Fault::Dns,
+            Self::Busy => Fault::Local(LocalFault::LookUps),
+            Self::Local { cause, .. } => Fault::Local(*cause),
+        }
+    }
 }
 
 type Found = Result<Arc<[IpAddr]>, LookUpError>;
@@ -74,54 +92,78 @@ pub(super) struct LookUps(Arc<Inner>);
 
 struct Inner {
     resolver: Arc<dyn Resolve>,
-    /// Room for names that were found lately.
-    known: Semaphore,
-    /// Room for all others.
-    others: Semaphore,
-    waiting: AtomicUsize,
-    names: Mutex<HashMap<Box<str>, Entry>>,
+    /// Places for names that were found lately.
+    known: LookUpPlaces,
+    /// Places for all others.
+    others: LookUpPlaces,
+    names: Mutex<Names>,
 }
 
-struct Entry {
+struct Names {
+    answered: LruCache<Box<str>, Answered>,
+    /// As many as there are places.
+    asked: HashMap<Box<str>, Asked>,
+}
+
+/// A look-up that goes on by itself.
+type Asked = Shared<BoxFuture<'static, Found>>;
+
+struct Answered {
+    answer: Found,
+    at: Instant,
     /// When it was last found.
     found_at: Option<Instant>,
-    state: State,
 }
 
-enum State {
-    Asked(Shared<BoxFuture<'static, Found>>),
-    Answered { answer: Found, at: Instant },
+/// What is known of a name without a look-up.
+enum Known {
+    Answered(Found),
+    Asked(Asked),
+    /// It has to be looked up.
+    Nothing {
+        found_at: Option<Instant>,
+    },
 }
 
 impl LookUps {
     /// At most so many at once.
     pub(super) fn new(resolver: Arc<dyn Resolve>, at_once: usize) -> Self {
         let half = (at_once / 2).max(1);
+        let names = Names { answered: LruCache::new(MAX_NAMES), asked: HashMap::new() };
         Self(Arc::new(Inner {
             resolver,
-            known: Semaphore::new(half),
-            others: Semaphore::new(half),
-            waiting: AtomicUsize::new(0),
-            names: Mutex::default(),
+            known: LookUpPlaces::new(half),
+            others: LookUpPlaces::new(half),
+            names: Mutex::new(names),
         }))
     }
 
     /// The addresses of a name. Whoever stops waiting leaves the look-up to others.
-    pub(super) async fn of(&self, name: &str) -> Found {
-        let now = Instant::now();
+    pub(super) async fn of(&self, name: &str, progress: &Progress) -> Found {
+        let known = self.0.names().known(name);
+        let found_at = match known {
+            Known::Answered(answer) => return answer,
+            Known::Asked(asked) => return asked.await,
+            Known::Nothing { found_at } => found_at,
+        };
+        let places = if found_at.is_some() { &self.0.known } else { &self.0.others };
+        let place = {
+            let _stage = progress.enter(LocalFault::LookUps);
+            places.take(progress.tenant()).await.map_err(|_| LookUpError::Busy)?
+        };
+        self.begin(name, found_at, place).await
+    }
+
+    /// Looks a name up, unless that happened while its place was waited for.
+    async fn begin(&self, name: &str, found_at: Option<Instant>, place: Place) -> Found {
         let asked = {
-            let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-            let entry = names.get(name);
-            match entry.map(|entry| &entry.state) {
-                Some(State::Asked(asked)) => asked.clone(),
-                Some(State::Answered { answer, at }) if now - *at < good_for(answer) => {
-                    return answer.clone();
-                }
-                _ => {
-                    let found_at = entry.and_then(|entry| entry.found_at).filter(|at| now - *at < KNOWN);
-                    let asked = self.ask(name, found_at);
-                    make_room(&mut names, now);
-                    names.insert(name.into(), Entry { found_at, state: State::Asked(asked.clone()) });
+            let mut names = self.0.names();
+            match names.known(name) {
+                Known::Answered(answer) => return answer,
+                Known::Asked(asked) => asked,
+                Known::Nothing { .. } => {
+                    let asked = self.ask(name, found_at, place);
+                    names.asked.insert(name.into(), asked.clone());
                     asked
                 }
             }
@@ -129,16 +171,20 @@ impl LookUps {
         asked.await
     }
 
-    /// A look-up that goes on by itself.
-    fn ask(&self, name: &str, found_at: Option<Instant>) -> Shared<BoxFuture<'static, Found>> {
+    fn ask(&self, name: &str, found_at: Option<Instant>, place: Place) -> Asked {
         let inner = Arc::clone(&self.0);
         let name: Box<str> = name.into();
         let task = tokio::spawn(async move {
-            let answer = inner.look_up(&name, found_at.is_some()).await;
+            let answer = inner.look_up(&name).await;
+            drop(place);
             let at = Instant::now();
-            let found_at = if answer.is_ok() { Some(at) } else { found_at };
-            let mut names = inner.names.lock().unwrap_or_else(PoisonError::into_inner);
-            names.insert(name, Entry { found_at, state: State::Answered { answer: answer.clone(), at } });
+            let mut names = inner.names();
+            names.asked.remove(&name);
+            // What this host lacked says nothing about the name.
+            if !matches!(answer, Err(LookUpError::Local { .. })) {
+                let found_at = if answer.is_ok() { Some(at) } else { found_at };
+                names.answered.insert(name, Answered { answer: answer.clone(), at, found_at });
+            }
             answer
         });
         task.map(|done| done.unwrap_or(Err(LookUpError::Busy))).boxed().shared()
@@ -146,38 +192,38 @@ impl LookUps {
 }
 
 impl Inner {
-    async fn look_up(&self, name: &str, is_known: bool) -> Found {
-        let room = if is_known { &self.known } else { &self.others };
-        let _place = match room.try_acquire() {
-            Ok(place) => place,
-            Err(_) => {
-                let waiting = Waiting::new(&self.waiting).ok_or(LookUpError::Busy)?;
-                let place = tokio::time::timeout(MAX_WAIT, room.acquire()).await;
-                drop(waiting);
-                place.ok().and_then(Result::ok).ok_or(LookUpError::Busy)?
-            }
-        };
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn look_up(&self, name: &str) -> Found {
         match self.resolver.resolve(name).await {
             Ok(addresses) if addresses.is_empty() => Err(LookUpError::NotFound("it has no address".into())),
             Ok(addresses) => Ok(addresses.into()),
-            Err(error) => Err(LookUpError::NotFound(error.to_string().into())),
+            Err(error) => Err(match local_fault(&error) {
+                Some(cause) => LookUpError::Local { cause, detail: error.to_string().into() },
+                None => LookUpError::NotFound(error.to_string().into()),
+            }),
         }
     }
 }
 
-/// One who waits for room, counted as long as it does.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Option<Self> {
-        let waiting = Self(count);
-        (count.fetch_add(1, Ordering::Relaxed) < MAX_WAITING).then_some(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Names {
+    fn known(&mut self, name: &str) -> Known {
+        if let Some(asked) = self.asked.get(name) {
+            return Known::Asked(asked.clone());
+        }
+        let now = Instant::now();
+        // A look at it is a use of it.
+        match self.answered.get(name) {
+            Some(Answered { answer, at, .. }) if now - *at < good_for(answer) => {
+                Known::Answered(answer.clone())
+            }
+            Some(Answered { found_at, .. }) => {
+                Known::Nothing { found_at: found_at.filter(|at| now - *at < KNOWN) }
+            }
+            None => Known::Nothing { found_at: None },
+        }
     }
 }
 
@@ -185,22 +231,6 @@ const fn good_for(answer: &Found) -> Duration {
     match answer {
         Ok(_) => FRESH,
         Err(_) => FAILED,
-    }
-}
-
-/// Forgets what is of no use any more; if that is not enough, everything that is not being looked up.
-fn make_room(names: &mut HashMap<Box<str>, Entry>, now: Instant) {
-    if names.len() < MAX_NAMES {
-        return;
-    }
-    names.retain(|_, entry| match &entry.state {
-        State::Asked(_) => true,
-        State::Answered { answer, at } => {
-            now - *at < good_for(answer) || entry.found_at.is_some_and(|at| now - at < KNOWN)
-        }
-    });
-    if names.len() >= MAX_NAMES {
-        names.retain(|_, entry| matches!(entry.state, State::Asked(_)));
     }
 }
 
@@ -218,6 +248,7 @@ mod tests {
         asked: Mutex<Vec<String>>,
         now_missing: Mutex<HashSet<String>>,
         let_go: Notify,
+        is_without_descriptors: std::sync::atomic::AtomicBool,
     }
 
     #[async_trait]
@@ -226,6 +257,9 @@ mod tests {
             self.asked.lock().unwrap().push(name.to_owned());
             if name.starts_with("slow") {
                 self.let_go.notified().await;
+            }
+            if self.is_without_descriptors.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(Errno::MFILE.into());
             }
             let missing = self.now_missing.lock().unwrap().contains(name);
             match name {
@@ -241,6 +275,17 @@ mod tests {
         (Arc::clone(&resolver), LookUps::new(resolver, at_once))
     }
 
+    impl LookUps {
+        /// For the operator.
+        async fn of_default(&self, name: &str) -> Found {
+            self.of(name, &Progress::default()).await
+        }
+
+        async fn of_tenant(&self, tenant: &str, name: &str) -> Found {
+            self.of(name, &Progress::new(Some(tenant.parse().unwrap()))).await
+        }
+    }
+
     impl Scripted {
         fn times(&self, name: &str) -> usize {
             self.asked.lock().unwrap().iter().filter(|asked| *asked == name).count()
@@ -250,14 +295,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_name_is_looked_up_once_and_its_answer_kept_for_a_while() {
         let (resolver, look_ups) = scripted(4);
-        let all = futures_util::future::join_all((0..100).map(|_| look_ups.of("ok"))).await;
+        let all = futures_util::future::join_all((0..100).map(|_| look_ups.of_default("ok"))).await;
         assert!(all.iter().all(Result::is_ok));
         assert_eq!(resolver.times("ok"), 1);
         tokio::time::advance(FRESH - Duration::from_millis(1)).await;
-        look_ups.of("ok").await.unwrap();
+        look_ups.of_default("ok").await.unwrap();
         assert_eq!(resolver.times("ok"), 1);
         tokio::time::advance(Duration::from_millis(1)).await;
-        look_ups.of("ok").await.unwrap();
+        look_ups.of_default("ok").await.unwrap();
         assert_eq!(resolver.times("ok"), 2);
     }
 
@@ -266,50 +311,120 @@ mod tests {
         let (resolver, look_ups) = scripted(4);
         for name in ["missing", "none"] {
             for _ in 0..3 {
-                assert!(matches!(look_ups.of(name).await, Err(LookUpError::NotFound(_))));
+                assert!(matches!(look_ups.of_default(name).await, Err(LookUpError::NotFound(_))));
             }
             tokio::time::advance(FAILED).await;
-            assert!(look_ups.of(name).await.is_err());
+            assert!(look_ups.of_default(name).await.is_err());
             assert_eq!(resolver.times(name), 2, "{name}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_names_do_not_hold_up_names_that_were_found() {
-        let (resolver, look_ups) = scripted(4);
-        look_ups.of("ok").await.unwrap();
+        let (resolver, look_ups) = scripted(64);
+        look_ups.of_default("ok").await.unwrap();
         tokio::time::advance(FRESH).await;
         for number in 0..50 {
             let look_ups = look_ups.clone();
-            tokio::spawn(async move { look_ups.of(&format!("slow{number}")).await });
+            tokio::spawn(async move { look_ups.of_default(&format!("slow{number}")).await });
         }
         tokio::time::timeout(Duration::from_millis(1), async {
-            while resolver.asked.lock().unwrap().len() < 3 {
+            while resolver.asked.lock().unwrap().len() < 25 {
                 tokio::task::yield_now().await;
             }
-            look_ups.of("ok").await.unwrap();
+            look_ups.of_default("ok").await.unwrap();
         })
         .await
-        .expect("the name that was found has room of its own");
-        assert_eq!(resolver.asked.lock().unwrap().len(), 4, "two slow ones at once, and no more");
-        assert_eq!(look_ups.of("ok2").await, Err(LookUpError::Busy), "one that was never found has none");
+        .expect("the name that was found has places of its own");
+        assert_eq!(resolver.asked.lock().unwrap().len(), 26, "24 slow ones at once, and no more");
+        let busy = look_ups.of_default("ok2").await;
+        assert_eq!(busy, Err(LookUpError::Busy), "one that was never found has none");
+        assert_eq!(
+            busy.unwrap_err().fault(),
+            Fault::Local(LocalFault::LookUps),
+            "which is not the name's fault"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_names_of_one_tenant_do_not_hold_up_another() {
+        let (resolver, look_ups) = scripted(64);
+        for number in 0..2_000 {
+            let look_ups = look_ups.clone();
+            tokio::spawn(async move { look_ups.of_tenant("mallory", &format!("slow{number}")).await });
+        }
+        tokio::time::timeout(Duration::from_millis(1), async {
+            while resolver.asked.lock().unwrap().len() < 24 {
+                tokio::task::yield_now().await;
+            }
+            for number in 0..100 {
+                look_ups.of_tenant("acme", &format!("ok{number}")).await.unwrap();
+            }
+        })
+        .await
+        .expect("each tenant has a share");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_another_tenant_waits_for_is_looked_up_all_the_same() {
+        let (_, look_ups) = scripted(64);
+        for number in 0..100 {
+            let look_ups = look_ups.clone();
+            tokio::spawn(async move { look_ups.of_tenant("mallory", &format!("slow{number}")).await });
+        }
+        let waits = look_ups.clone();
+        tokio::spawn(async move { waits.of_tenant("mallory", "ok").await });
+        tokio::task::yield_now().await;
+        let found = tokio::time::timeout(Duration::from_millis(1), look_ups.of_tenant("acme", "ok")).await;
+        assert!(found.expect("it waits in its own line").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_place_waits_for_the_gateway() {
+        let (_, look_ups) = scripted(2);
+        let slow = look_ups.clone();
+        tokio::spawn(async move { slow.of_default("slow").await });
+        tokio::task::yield_now().await;
+        let progress = Progress::default();
+        let waiting = look_ups.of("ok", &progress);
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut waiting).await.is_err());
+        assert_eq!(progress.local_fault(), Some(LocalFault::LookUps));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lack_of_this_host_is_not_kept_as_an_answer() {
+        let (resolver, look_ups) = scripted(4);
+        resolver.is_without_descriptors.store(true, std::sync::atomic::Ordering::Relaxed);
+        let lacking = look_ups.of_default("ok").await.unwrap_err();
+        assert_eq!(lacking.fault(), Fault::Local(LocalFault::Descriptors), "{lacking}");
+        resolver.is_without_descriptors.store(false, std::sync::atomic::Ordering::Relaxed);
+        look_ups.of_default("ok").await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_stops_waiting_leaves_the_look_up_to_others() {
         let (resolver, look_ups) = scripted(4);
-        assert!(tokio::time::timeout(Duration::from_secs(1), look_ups.of("slow")).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_secs(1), look_ups.of_default("slow")).await.is_err());
         resolver.let_go.notify_one();
-        assert!(matches!(look_ups.of("slow").await, Err(LookUpError::NotFound(_))));
+        assert!(matches!(look_ups.of_default("slow").await, Err(LookUpError::NotFound(_))));
         assert_eq!(resolver.times("slow"), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_are_forgotten_before_there_are_too_many() {
-        let (_, look_ups) = scripted(4);
-        for number in 0..MAX_NAMES + 100 {
-            look_ups.of(&format!("ok{number}")).await.unwrap();
+    async fn the_names_that_were_used_least_recently_are_forgotten_first() {
+        let (resolver, look_ups) = scripted(4);
+        look_ups.of_default("ok").await.unwrap();
+        look_ups.of_default("ok unused").await.unwrap();
+        for number in 0..2 * MAX_NAMES {
+            look_ups.of_default(&format!("ok{number}")).await.unwrap();
+            if number % 1_000 == 0 {
+                look_ups.of_default("ok").await.unwrap();
+            }
         }
-        assert!(look_ups.0.names.lock().unwrap().len() <= MAX_NAMES);
+        assert_eq!(resolver.times("ok"), 1, "what is used stays");
+        let mut names = look_ups.0.names();
+        assert!(names.answered.len() <= MAX_NAMES && names.asked.is_empty());
+        assert!(names.answered.get("ok unused").is_none());
     }
 }

@@ -4,7 +4,7 @@
 use breakerbox_core::Status;
 
 use crate::api::Code;
-use crate::delivery::{Fault, Reply};
+use crate::delivery::{Fault, LocalFault, Reply};
 use crate::objects::{FailReason, SettledAs};
 use crate::permits::{Answered, Reason};
 
@@ -112,6 +112,8 @@ labels! {
         Reset "reset",
         /// What came was no HTTP.
         Protocol "protocol",
+        /// The gateway itself was unable to make it.
+        Local "local",
     }
 
     /// What became of a message with notices, or of a notice.
@@ -209,6 +211,19 @@ labels! {
     }
 }
 
+impl Label for LocalFault {
+    const NAME: &'static str = "cause";
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+
+    fn place(self) -> usize {
+        self as usize
+    }
+}
+
 impl From<Reason> for PermitRefused {
     fn from(reason: Reason) -> Self {
         match reason {
@@ -256,6 +271,7 @@ impl From<Reply> for Class {
                 Fault::Tls => Self::Tls,
                 Fault::Reset => Self::Reset,
                 Fault::Protocol => Self::Protocol,
+                Fault::Local(_) => Self::Local,
             },
         }
     }
@@ -306,7 +322,8 @@ mod tests {
 
     #[test]
     fn a_fault_has_its_own_word_and_the_same_as_elsewhere() {
-        for fault in Fault::ALL {
+        let faults = Fault::ALL.into_iter().chain([Fault::Local(LocalFault::Proxy)]);
+        for fault in faults {
             assert_eq!(Class::from(Reply::Failed(fault)).word(), fault.name());
         }
     }

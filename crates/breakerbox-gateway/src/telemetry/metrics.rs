@@ -19,6 +19,7 @@ use super::labels::{
     CircuitState, Class, Gate, Label, LaneState, NoticeResult, Outcome, PermitEnd, PermitRefused, Refused,
     Waiting,
 };
+use super::local_faults::LocalFaults;
 
 /// One metric for each word of a label.
 pub struct ByLabel<L, M> {
@@ -59,6 +60,10 @@ pub struct Metrics {
     pub deliveries: ByLabel<Outcome, Counter>,
     /// Requests that were made.
     pub attempts: ByLabel<Class, Counter>,
+    /// Local faults: requests that the gateway was unable to make, connections that it was unable to accept.
+    pub local_faults: LocalFaults,
+    /// Requests that were made again on a fresh connection, because a kept one had ended.
+    pub repeated: Counter,
     /// Requests that probed a circuit.
     pub probes: Counter,
     /// How long a request took.
@@ -167,6 +172,12 @@ impl Metrics {
             events_refused: by_label(r, "events_refused", "Requests with events that were refused"),
             deliveries: by_label(r, "deliveries", "Deliveries that were settled, by what became of them"),
             attempts: by_label(r, "attempts", "Requests that were made, by what came of them"),
+            local_faults: LocalFaults::new(by_label(
+                r,
+                "local_faults",
+                "Faults of the gateway or its host, by cause; they count against no receiver",
+            )),
+            repeated: counter(r, "repeated_requests", "Requests made again on a fresh connection"),
             probes: counter(r, "probes", "Requests that probed a circuit"),
             request_seconds: seconds(r, "request", "How long a request took", &REQUEST),
             delivery_seconds: seconds(r, "delivery", "From being accepted to being delivered", &DELIVERY),

@@ -1,18 +1,19 @@
 //! One attempt: the request is made and sent, its reply settles the permit, the throttle's pass, the lane and the delivery.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
+use breakerbox_core::throttle::Verdict;
 use bytes::Bytes;
 use tracing::{debug, error, warn};
 
 use super::destination::Destination;
 use super::dispatch::Dispatch;
-use super::gates::Pass;
+use super::gates::{self, Pass};
 use crate::delivery::lanes::{Ended, Sleep};
-use crate::delivery::{Fate, Fault, Reply, Ruling, Tried};
+use crate::delivery::{Fate, Fault, LocalFault, Reply, Ruling, Tried};
 use crate::objects::{Attempt, FailReason};
 use crate::queue::{EndpointEntry, Leased, Next, Settle, Settled};
 use crate::send::Incoming;
@@ -55,6 +56,9 @@ impl Dispatch {
         let ruling =
             destination.rulings().of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
         let Ruling { circuit: kind, retry_after, .. } = ruling;
+        if let (Fate::PutOff, Reply::Failed(Fault::Local(cause))) = (ruling.fate, incoming.reply) {
+            return self.put_off(&destination, leased, pass, cause, &incoming).await;
+        }
         if is_probe {
             // Only when its store has heard it may the next probe begin.
             pass.permit.settle_store(judgement(kind, retry_after)).await;
@@ -92,6 +96,32 @@ impl Dispatch {
         if ruling.fate == Fate::Gone {
             self.disable_gone(&destination).await;
         }
+    }
+
+    /// The gateway was unable to make the request. It counts nowhere: the permit is given back, the delivery waits as it did
+    /// before, and its lane tries again soon, at a pace that all lanes with such a fault share.
+    async fn put_off(
+        &self,
+        destination: &Destination,
+        leased: Leased,
+        pass: Pass,
+        cause: LocalFault,
+        incoming: &Incoming,
+    ) {
+        self.metrics.attempts.of(incoming.reply).inc();
+        self.metrics.local_faults.note(cause, incoming.detail.as_deref().unwrap_or_default());
+        if pass.permit.is_probe() {
+            pass.permit.settle_store(Judgement::IGNORED).await;
+        } else {
+            pass.permit.ignored();
+        }
+        if let Some(throttle) = pass.throttle {
+            throttle.settle(Verdict::Neither);
+        }
+        gates::give_token_back(destination);
+        let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
+        self.ended(destination, Ended::Neither, Some(Sleep::Until(again_at)));
+        self.hand_back(leased).await;
     }
 
     /// Sends something to an endpoint now, whatever its gates say. It counts nowhere.

@@ -162,14 +162,18 @@ impl Destination {
                 headers.insert(SCHEDULED_AT, text);
             }
         }
-        Some(Outgoing { target, headers, body: leased.payload.clone(), limit })
+        Some(self.outgoing(target, headers, leased.payload.clone(), limit))
     }
 
     /// A request that belongs to no delivery.
     pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
         let id = format!("test_{}", Id::first_at(now));
         let headers = self.signed(&id, &body, content_type, now);
-        Some(Outgoing { target: self.target.clone()?, headers, body, limit: self.timeout() })
+        Some(self.outgoing(self.target.clone()?, headers, body, self.timeout()))
+    }
+
+    fn outgoing(&self, target: Target, headers: HeaderMap, body: Bytes, limit: Duration) -> Outgoing {
+        Outgoing { target, headers, body, limit, tenant: Some(self.tenant.id.clone()) }
     }
 
     fn signed(&self, id: &str, payload: &[u8], content_type: &str, now: Timestamp) -> HeaderMap {

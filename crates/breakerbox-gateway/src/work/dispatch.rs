@@ -15,6 +15,7 @@ use tracing::warn;
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
 use crate::clock::WallClock;
+use crate::delivery::LocalFaultPace;
 use crate::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
 use crate::objects::{LaneId, Priority};
 use crate::queue::{Directory, Leased, Queue, WaitingLane};
@@ -80,6 +81,8 @@ pub struct Dispatch {
     pub(super) deferred: Notify,
     /// Rung when there is something to decide about a reminder.
     bell: Arc<Notify>,
+    /// When lanes try again that met a fault of the gateway's own.
+    pub(super) local_faults: Mutex<LocalFaultPace>,
     pub(super) unsettled: Semaphore,
     stopping: AtomicBool,
     running: AtomicUsize,
@@ -118,6 +121,7 @@ impl Dispatch {
             woken: Notify::new(),
             deferred: Notify::new(),
             bell: Arc::default(),
+            local_faults: Mutex::default(),
             unsettled: Semaphore::new(settings.max_unsettled),
             stopping: AtomicBool::new(false),
             running: AtomicUsize::new(0),

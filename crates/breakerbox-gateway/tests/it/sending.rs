@@ -53,7 +53,8 @@ pub(crate) fn to(url: &str) -> Outgoing {
 
 pub(crate) fn within(url: &str, limit: Duration) -> Outgoing {
     let target: Target = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
-    Outgoing { target, headers: http::HeaderMap::new(), body: Bytes::from_static(b"{}"), limit }
+    let (headers, body) = (http::HeaderMap::new(), Bytes::from_static(b"{}"));
+    Outgoing { target, headers, body, limit, tenant: None }
 }
 
 pub(crate) fn is_answered(incoming: &Incoming, expected: u16) -> bool {

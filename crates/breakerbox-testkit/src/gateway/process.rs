@@ -211,6 +211,30 @@ impl Gateway {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
 
+    /// The number of its process.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn id(&self) -> io::Result<u32> {
+        self.process.as_ref().map(Process::id).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Stops its process where it is, as `SIGSTOP` does, until [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn pause(&mut self) -> io::Result<()> {
+        self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::STOP))
+    }
+
+    /// Lets a paused process go on.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::CONT))
+    }
+
     /// Asks it to stop, as `SIGTERM` does.
     ///
     /// # Errors

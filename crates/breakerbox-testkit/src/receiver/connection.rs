@@ -99,9 +99,10 @@ impl Connection {
         let place = self.shared.book().write(visit);
         self.check(head, &stay);
         // Who only answers at once needs no more than a look.
-        let mut answer = match &*endpoint.manner.borrow() {
-            Manner::Hang | Manner::Hostile(_) => None,
-            manner => manner.answer(stay.number, stay.beside),
+        let (mut answer, closes) = match &*endpoint.manner.borrow() {
+            Manner::Hang | Manner::Hostile(_) => (None, None),
+            manner @ Manner::Closes { after } => (manner.answer(stay.number, stay.beside), Some(*after)),
+            manner => (manner.answer(stay.number, stay.beside), None),
         };
         if answer.is_none() {
             let mut manner = endpoint.manner.subscribe();
@@ -135,6 +136,10 @@ impl Connection {
         }
         let group = usize::from(endpoint.group.load(std::sync::atomic::Ordering::Relaxed));
         self.shared.book().answered(place, status, group, age);
+        if let Some(after) = closes {
+            tokio::time::sleep(after).await;
+            return Ok(Then::End);
+        }
         Ok(Then::Next)
     }
 

@@ -26,6 +26,11 @@ pub enum Manner {
         /// How long each takes then.
         then: Duration,
     },
+    /// With 200 at once; so long after that it closes the connection, also if another request has come.
+    Closes {
+        /// After how long.
+        after: Duration,
+    },
     /// Against the rules.
     Hostile(Hostile),
 }
@@ -126,6 +131,7 @@ impl Manner {
                 let share = u32::try_from(left).unwrap_or(over);
                 ok(then + first.saturating_sub(then) * share / over.max(1))
             }
+            Self::Closes { .. } => ok(Duration::ZERO),
             Self::Hang | Self::Hostile(_) => None,
         }
     }

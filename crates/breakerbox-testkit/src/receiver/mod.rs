@@ -5,6 +5,7 @@
 //! | [`Receiver`] | the server, on a thread of its own; it ends when this is dropped |
 //! | [`Manner`] | how an endpoint answers: well, badly, late, never, only so much, against the rules |
 //! | [`Visit`], [`Seen`] | what came, by name and by path |
+//! | [`Http2Receiver`] | HTTP/2 over TLS, with connections that end as those of ordinary servers do |
 //! | [`RefusingPort`] | a port where every connection is refused, and nobody else can listen |
 //!
 //! Every path is an endpoint of its own, so one port stands for thousands. It is the witness: what it counts it saw itself.
@@ -26,6 +27,7 @@ mod connection;
 mod endpoint;
 mod head;
 mod hostile;
+mod http2;
 mod manner;
 mod refusing;
 
@@ -47,6 +49,7 @@ use self::connection::Connection;
 use self::endpoint::Endpoint;
 pub use self::endpoint::Seen;
 pub use self::head::Received;
+pub use self::http2::{Http2End, Http2Receiver};
 pub use self::manner::{Answer, Hostile, Manner};
 pub use self::refusing::RefusingPort;
 use crate::usage::ThreadId;

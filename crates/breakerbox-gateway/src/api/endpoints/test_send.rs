@@ -47,7 +47,7 @@ struct TestView {
     ok: bool,
     /// The status that was answered; null: there was no answer.
     status: Option<u16>,
-    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset or protocol.
+    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset, protocol, or local: the gateway was unable to make the request.
     fault: Option<&'static str>,
     /// More about the fault, for people.
     detail: Option<String>,

@@ -30,7 +30,9 @@ use tokio::task::JoinSet;
 use self::conversation::Server;
 use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
+use crate::host::local_fault;
 use crate::shares::DEFAULT_SHARE;
+use crate::telemetry::Metrics;
 
 /// What a client may take its time for, and how many there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +76,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Connections,
+    metrics: &Metrics,
     stop: impl Future<Output = ()> + Send,
 ) {
     let server = Arc::new(Server::new(router, limits));
@@ -101,7 +104,12 @@ pub(super) async fn serve(
             Err(error) => {
                 // Mostly this process has too many files open. An idle connection gives one back.
                 let closed = table.close_oldest();
-                tracing::warn!(%error, closed_an_idle_one = closed, "can't accept a connection");
+                match local_fault(&error) {
+                    Some(fault) => {
+                        metrics.local_faults.note(fault, &format!("can't accept a connection: {error}"));
+                    }
+                    None => tracing::warn!(%error, closed_an_idle_one = closed, "can't accept a connection"),
+                }
                 tokio::time::sleep(Duration::from_millis(if closed { 10 } else { 100 })).await;
             }
         }

@@ -69,14 +69,15 @@ impl Command for HandBack {
     }
 }
 
-/// Makes a leased delivery wait again, at its old place; or cancels it, if its lane is closed. None: it is not leased so.
+/// Makes a leased delivery wait again, at its old place; or cancels it, if its lane is closed or its reminder was called off
+/// while it was in flight. None: it is not leased so.
 pub(super) fn hand_back(
     writing: &mut Writing<'_>,
     delivery: i64,
     lease: Lease,
 ) -> rusqlite::Result<Option<Held>> {
     let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
-    if writing.ledger.is_closed(held.lane) {
+    if writing.ledger.is_closed(held.lane) || is_called_off(writing, delivery, &held)? {
         let Held { tenant, lane, bytes, reminder, .. } = held;
         let at = writing.wall;
         stop(writing, Stopped { delivery, tenant, lane, bytes, reminder, at }, CANCELLED, None)?;

@@ -95,7 +95,7 @@ struct TestNotices(Arc<Directory>);
 impl NoticeTest for TestNotices {
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
         let targets = self.0.tenant(tenant).unwrap().source.settings.notices.clone().into_iter();
-        let delivered = Delivered { well: true, answer: "200".to_owned() };
+        let delivered = Delivered::new(true, "200");
         Ok(targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect())
     }
 }

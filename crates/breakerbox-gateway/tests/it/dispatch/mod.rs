@@ -1,5 +1,6 @@
 //! Dispatch in virtual time: the order of the gates, lanes that sleep and wake, the choice of the probe, the paced drain.
 
+mod local_faults;
 mod memory_queue;
 mod scheduler;
 mod site;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use breakerbox_gateway::delivery::{Fault, LocalFault, Reply};
 use breakerbox_gateway::notify::{MOST_WAITING, Notice, NotifierSettings};
 use breakerbox_gateway::queue::records::{History, Notices, SendState};
 use breakerbox_gateway::telemetry::labels::NoticeResult;
@@ -67,6 +68,23 @@ async fn a_dead_target_is_tried_ever_later_and_given_up_and_delays_nobody() {
         (1, 6, 1)
     );
     assert_eq!(rig.metrics.notices_waiting.get(), 0);
+}
+
+#[tokio::test]
+async fn a_notice_that_the_gateway_cannot_send_uses_no_try() {
+    let rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
+    rig.answer("ops.example", Reply::Failed(Fault::Local(LocalFault::Descriptors)));
+    rig.trip(1, 1).await;
+    rig.pass(100).await;
+    let tried = rig.sent_to("ops.example").len();
+    assert!((10..=21).contains(&tried), "about every five seconds: {tried}");
+    assert!(rig.notifier.failing().is_empty(), "its target is not to blame");
+    let send = rig.all().await[0].sends[0].clone();
+    assert_eq!((send.state, send.tries), (SendState::Waiting, 0));
+    rig.answer("ops.example", Reply::Answered { status: 200, retry_after: None });
+    rig.pass(10).await;
+    let send = rig.all().await[0].sends[0].clone();
+    assert_eq!((send.state, send.tries), (SendState::Sent, 1));
 }
 
 #[tokio::test]

@@ -61,8 +61,8 @@ async fn a_webhook_is_signed_like_a_delivery() {
     let secret = Secret::random();
     let way = Way::Webhook { url: receiver.url("/notices").parse().unwrap(), secret: secret.clone() };
     let message = message();
-    let delivered = post(loopback(), None).send(&way, &message, now()).await;
-    assert_eq!(delivered, Delivered { well: true, answer: "200".into() });
+    let delivered = post(loopback(), None).send(None, &way, &message, now()).await;
+    assert_eq!(delivered, Delivered::new(true, "200"));
     let (headers, body) = kept.lock().unwrap().pop().unwrap();
     assert_eq!(headers["webhook-id"], message.id.as_str());
     assert!(message.id.starts_with("ntc_"));
@@ -73,8 +73,8 @@ async fn a_webhook_is_signed_like_a_delivery() {
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), message.json);
 
     receiver.set("/notices", Manner::come_back(503, 1));
-    let delivered = post(loopback(), None).send(&way, &message, now()).await;
-    assert_eq!(delivered, Delivered { well: false, answer: "503".into() });
+    let delivered = post(loopback(), None).send(None, &way, &message, now()).await;
+    assert_eq!(delivered, Delivered::new(false, "503"));
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn slack_gets_a_text_that_means_what_it_says() {
     let (receiver, kept) = receiver();
     let way = Way::Slack { url: receiver.url("/services/T0/B0/token").parse().unwrap() };
     let message = message();
-    assert!(post(loopback(), None).send(&way, &message, now()).await.well);
+    assert!(post(loopback(), None).send(None, &way, &message, now()).await.well);
     let (headers, body) = kept.lock().unwrap().pop().unwrap();
     assert!(headers.get("webhook-signature").is_none());
     let body: Value = serde_json::from_slice(&body).unwrap();
@@ -100,7 +100,7 @@ async fn targets_go_by_the_address_policy() {
         Way::Slack { url: receiver.url("/").parse().unwrap() },
         Way::Slack { url: format!("http://localhost:{}/", receiver.address().port()).parse().unwrap() },
     ] {
-        let delivered = post(AddressPolicy::default(), None).send(&way, &message(), now()).await;
+        let delivered = post(AddressPolicy::default(), None).send(None, &way, &message(), now()).await;
         assert!(!delivered.well && delivered.answer.starts_with("address_denied"), "{delivered:?}");
     }
     assert!(kept.lock().unwrap().is_empty());
@@ -147,8 +147,8 @@ async fn mails_arrive_with_and_without_tls() {
         let server = MailServer::start(security).unwrap();
         let message = message();
         let mailer = mailer(scheme, &server, Some(&file));
-        let delivered = post(AddressPolicy::default(), Some(mailer)).send(&way, &message, now()).await;
-        assert_eq!(delivered, Delivered { well: true, answer: "250".into() }, "{scheme}");
+        let delivered = post(AddressPolicy::default(), Some(mailer)).send(None, &way, &message, now()).await;
+        assert_eq!(delivered, Delivered::new(true, "250"), "{scheme}");
         let mails = server.mails();
         assert_eq!(mails.len(), 1, "{scheme}");
         let mail = &mails[0];
@@ -172,7 +172,7 @@ async fn a_mail_that_is_not_taken_says_why() {
     let (config, _) = identity(&folder);
     let way = Way::Email { to: vec!["ops@example.com".parse().unwrap()] };
     let send = async |mailer: Option<Mailer>| {
-        let delivered = post(AddressPolicy::default(), mailer).send(&way, &message(), now()).await;
+        let delivered = post(AddressPolicy::default(), mailer).send(None, &way, &message(), now()).await;
         assert!(!delivered.well);
         delivered.answer
     };
