@@ -12,10 +12,11 @@
 //! Time and random samples are arguments. All methods take `&self` and none ever waits: threads share counters, and
 //! where something heavier is to be done, whoever comes first does it and the others go on.
 //!
-//! What is guaranteed: where nothing was ever rejected and calls are answered in time, nothing is shed; whatever
-//! happened, a call that keeps asking is let through at some time. What is not: exact counts among threads that meet
-//! in the same nanosecond; and that rejects which have nothing to do with load are told from an overload. Two in a
-//! hundred of them do no harm to the adaptive strategy, ten in a hundred make it shed most calls.
+//! What is guaranteed: where nothing was ever rejected and calls are answered in time, nothing is shed. The adaptive strategy
+//! sheds nothing for an overload before ten outcomes with an accept among them, and whatever happened, it lets a call through
+//! at least every 2 s, if one asks. What is not: exact counts among threads that meet in the same nanosecond; and that rejects
+//! which have nothing to do with load are told from an overload. Two in a hundred of them do no harm to the adaptive strategy,
+//! ten in a hundred make it shed most calls.
 
 mod adaptive;
 mod policy;
@@ -165,6 +166,15 @@ impl Throttle {
         self.retries.take(accepts, now)
     }
 
+    /// Whether it sheds nothing now. [`Strategy::Sre`] has no such state: it decides anew for each call.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        match &self.brain {
+            Brain::Adaptive(adaptive) => adaptive.is_calm(),
+            Brain::Sre(_) => false,
+        }
+    }
+
     /// Whether nothing would be lost with this throttle: nobody has asked for so long that it has forgotten everything.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
@@ -198,9 +208,10 @@ impl Pass {
 pub enum Verdict {
     /// The destination took it, whatever it answered.
     Accept,
-    /// It was out of capacity, or did not answer in time. An error that sending less would not change is an accept.
+    /// It was out of capacity, or did not answer in time.
     Reject,
-    /// Nothing can be said: cancelled, or shed on the way.
+    /// Nothing can be said: cancelled, shed on the way, or an error that sending less would not change, such as a refused, reset
+    /// or broken connection.
     Neither,
 }
 
@@ -219,7 +230,7 @@ impl Shed {
         self.reason
     }
 
-    /// When it may be worth asking again. A hint: others ask meanwhile.
+    /// When it may be worth asking again. A hint: others ask meanwhile. With [`Strategy::Adaptive`] at most 2 s.
     #[must_use]
     pub const fn retry_in(&self) -> Duration {
         self.retry_in

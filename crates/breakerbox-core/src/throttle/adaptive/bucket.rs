@@ -1,9 +1,14 @@
 //! Tokens, handed out in strict order of priority: a lower level needs a fuller bucket, so it gets what the higher ones
 //! leave over.
+//!
+//! **Floor.** A bucket never holds everything back for longer than [`LONGEST_HOLD_MICROS`]: after that time without a call, the
+//! next one passes whatever the tokens say and whatever its level. Without it, a caller that asks again only when its hint
+//! says so would ask ever less often, and the rate follows what is asked for.
 
 use core::time::Duration;
 
-use super::super::shared::Number;
+use super::super::shared::Ordering::Relaxed;
+use super::super::shared::{AtomicU64, Number};
 
 /// How many seconds of the rate a bucket holds...
 const DEPTH_SECONDS: f64 = 0.5;
@@ -11,8 +16,11 @@ const DEPTH_SECONDS: f64 = 0.5;
 const DEPTH_CALLS: f64 = 10.0;
 /// How many probes the bucket of an outage holds.
 const PROBE_DEPTH: f64 = 2.0;
-/// The longest hint of when to ask again, in seconds.
-const LONGEST_WAIT: f64 = 60.0;
+/// For so long, in microseconds, a bucket may hold all calls back; also the longest hint of when to ask again.
+const LONGEST_HOLD_MICROS: u64 = 2_000_000;
+
+/// The shortest hint, in microseconds: tokens are poured in at each look, so whoever asks sooner asks in vain.
+const SHORTEST_HOLD_MICROS: u64 = 1 << super::LOOK_BITS;
 
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -20,6 +28,8 @@ pub(super) struct Bucket {
     tokens: Number,
     depth: Number,
     rate: Number,
+    /// When the latest call passed, or when the bucket came into use.
+    passed_at: AtomicU64,
 }
 
 impl Bucket {
@@ -29,17 +39,20 @@ impl Bucket {
             tokens: Number::new(0.0),
             depth: Number::new(DEPTH_CALLS),
             rate: Number::new(0.0),
+            passed_at: AtomicU64::new(0),
         }
     }
 
     /// Starts with as much as the lowest level needs for one call: it is shed first, the others see no change.
-    pub(super) fn start(&self, rate: f64) {
+    pub(super) fn start(&self, rate: f64, now: u64) {
+        self.passed_at.store(now, Relaxed);
         self.set(rate, (rate * DEPTH_SECONDS).max(DEPTH_CALLS));
         self.tokens.store(self.need(self.levels - 1.0));
     }
 
     /// Starts empty.
-    pub(super) fn start_probing(&self, rate: f64) {
+    pub(super) fn start_probing(&self, rate: f64, now: u64) {
+        self.passed_at.store(now, Relaxed);
         self.set(rate, PROBE_DEPTH);
         self.tokens.store(0.0);
     }
@@ -55,18 +68,39 @@ impl Bucket {
         self.pour(calls, f64::INFINITY);
     }
 
-    /// Takes one token, if this level may.
-    pub(super) fn take(&self, level: u16) -> Result<(), Short> {
+    /// Takes one token, if this level may. `now` is in microseconds.
+    pub(super) fn take(&self, level: u16, now: u64) -> Result<(), Short> {
         let need = self.need(f64::from(level));
         match self.tokens.update(|tokens| (tokens >= need).then_some(tokens - 1.0)) {
-            Ok(_) => Ok(()),
-            Err(tokens) => {
-                let rate = self.rate.load();
-                // A rate of zero gives infinity, which the limit takes.
-                let wait = ((need - tokens) / rate).clamp(0.0, LONGEST_WAIT);
-                Err(Short { rate, retry_in: Duration::try_from_secs_f64(wait).unwrap_or_default() })
+            Ok(_) => {
+                self.passed_at.store(now, Relaxed);
+                Ok(())
             }
+            Err(tokens) => self.take_floor(need - tokens, now),
         }
+    }
+
+    /// Lets a call pass without a token if none has passed for the longest hold; otherwise says when to ask again.
+    #[cold]
+    fn take_floor(&self, missing: f64, now: u64) -> Result<(), Short> {
+        let passed_at = self.passed_at.load(Relaxed);
+        // A clock that stepped back must not hold calls until it has caught up.
+        let held = now.abs_diff(passed_at);
+        if held >= LONGEST_HOLD_MICROS
+            && self.passed_at.compare_exchange(passed_at, now, Relaxed, Relaxed).is_ok()
+        {
+            return Ok(());
+        }
+        let left = match LONGEST_HOLD_MICROS.saturating_sub(held) {
+            // Another thread was quicker, just now.
+            0 => LONGEST_HOLD_MICROS,
+            left => left,
+        };
+        let rate = self.rate.load();
+        // A rate of zero gives infinity, which the limit takes.
+        let wait = Duration::try_from_secs_f64(missing.max(0.0) / rate).unwrap_or(Duration::MAX);
+        let retry_in = wait.max(Duration::from_micros(SHORTEST_HOLD_MICROS)).min(Duration::from_micros(left));
+        Err(Short { rate, retry_in })
     }
 
     fn set(&self, rate: f64, depth: f64) {
@@ -97,14 +131,17 @@ pub(crate) struct Short {
 mod tests {
     use super::*;
 
+    const HOLD: Duration = Duration::from_micros(LONGEST_HOLD_MICROS);
+
+    /// How many pass at once.
     fn passed(bucket: &Bucket, level: u16) -> usize {
-        (0..1_000).take_while(|_| bucket.take(level).is_ok()).count()
+        (0..1_000).take_while(|_| bucket.take(level, 0).is_ok()).count()
     }
 
     #[test]
     fn a_lower_level_gets_what_the_higher_ones_leave_over() {
         let bucket = Bucket::new(4);
-        bucket.start(10.0);
+        bucket.start(10.0, 0);
         let passed: [usize; 4] = [3, 2, 1, 0].map(|level| passed(&bucket, level));
         assert_eq!(passed, [1, 2, 2, 2], "the lowest first; the bucket holds 7.75 at the start");
     }
@@ -112,17 +149,36 @@ mod tests {
     #[test]
     fn says_when_to_ask_again() {
         let bucket = Bucket::new(1);
-        bucket.start(10.0);
-        assert_eq!(bucket.take(0), Ok(()));
-        assert_eq!(bucket.take(0), Err(Short { rate: 10.0, retry_in: Duration::from_millis(100) }));
-        bucket.refill(0.0, 1.0, false);
-        assert_eq!(bucket.take(0).map_err(|short| short.retry_in), Err(Duration::from_secs(60)));
+        bucket.start(10.0, 0);
+        assert_eq!(bucket.take(0, 0), Ok(()));
+        assert_eq!(bucket.take(0, 0), Err(Short { rate: 10.0, retry_in: Duration::from_millis(100) }));
+    }
+
+    #[test]
+    fn holds_all_calls_back_for_two_seconds_at_most() {
+        for rate in [0.0, 1e-9, 0.1] {
+            let bucket = Bucket::new(4);
+            bucket.start_probing(rate, 0);
+            let retry_in = |now: u64| bucket.take(3, now).map_err(|short| short.retry_in);
+            assert_eq!(retry_in(0), Err(HOLD), "{rate}/s");
+            assert_eq!(retry_in(500_000), Err(HOLD * 3 / 4), "the hint says when the floor lets one pass");
+            assert_eq!(retry_in(2_000_000), Ok(()), "the lowest level, and no token");
+            assert_eq!(retry_in(2_000_000), Err(HOLD), "one at a time");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_holds_nothing_for_longer() {
+        let bucket = Bucket::new(1);
+        bucket.start_probing(0.0, 100_000_000);
+        assert_eq!(bucket.take(0, 5_000_000), Ok(()));
+        assert_eq!(bucket.take(0, 5_000_000).map_err(|short| short.retry_in), Err(HOLD));
     }
 
     #[test]
     fn holds_no_more_than_its_depth_but_loses_nothing_freed() {
         let bucket = Bucket::new(1);
-        bucket.start_probing(1.0);
+        bucket.start_probing(1.0, 0);
         bucket.refill(1.0, 1_000.0, true);
         assert_eq!(passed(&bucket, 0), 2);
         (0..10).for_each(|_| bucket.free(2.0));

@@ -19,8 +19,15 @@ const OFFERED_SECONDS: f64 = 0.2;
 const OFFERED_COUNT: f64 = 7.0;
 /// The usual offered rate fades this many times more slowly.
 const USUAL_FACTOR: f64 = 5.0;
+/// What is asked for may take so many times as long as usual; the rest of the time is a pause, in which nothing could be
+/// accepted.
+const PAUSE_FACTOR: f64 = 10.0;
 /// Below this part of the usual rate the load has plainly fallen; above it, it may be a lull.
 const PLAINLY_FALLEN: f64 = 0.5;
+/// Nothing is shed for an overload before so many outcomes...
+const EVIDENCE_OUTCOMES: f64 = 10.0;
+/// ...with so many accepts among them: a rate learnt from fewer is a guess, and without any accept it would be zero.
+const EVIDENCE_ACCEPTS: f64 = 1.0;
 /// How far the offered rate must be above the budget for shedding to begin, in parts of its own sampling error (one
 /// over the root of the count).
 const BEGIN_ERRORS: f64 = 0.5;
@@ -162,14 +169,16 @@ impl Estimate {
     }
 
     fn take_in(&mut self, mode: Mode, seen: Seen) {
+        // A usual rate of zero gives infinity, which leaves the time as it is.
+        let active = seen.seconds.min(PAUSE_FACTOR * seen.asked / self.usual.per_second());
         let horizon = self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT);
         self.offered.add(seen.asked, seen.seconds, fade(seen.seconds / horizon));
         self.usual.add(seen.asked, seen.seconds, fade(seen.seconds / (horizon * USUAL_FACTOR)));
         // Probes say nothing about capacity; what was known before the outage is the best guess for after it.
         if mode != Mode::Probing {
             let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
-            self.accepts.add(seen.accepted, seen.seconds, keep);
-            self.outcomes.add(seen.accepted + seen.rejected, seen.seconds, keep);
+            self.accepts.add(seen.accepted, active, keep);
+            self.outcomes.add(seen.accepted + seen.rejected, active, keep);
         }
         if seen.rejected > 0.0 {
             self.known_capacity = self.accepts.per_second();
@@ -204,6 +213,9 @@ impl Estimate {
 
     /// Whether more is offered than the budget allows, beyond what chance explains.
     fn is_overload(&self) -> bool {
+        if self.outcomes.count < EVIDENCE_OUTCOMES || self.accepts.count < EVIDENCE_ACCEPTS {
+            return false;
+        }
         let error = BEGIN_ERRORS / square_root(self.offered.count.max(1.0));
         self.offered.per_second() > self.budget() * (1.0 + error)
     }
@@ -373,6 +385,19 @@ mod tests {
         assert_eq!(modes(50, &mut estimate), Mode::Probing, "2.5 s");
         let mut never_answered = Estimate::default();
         assert_eq!(modes(500, &mut never_answered), Mode::Calm);
+    }
+
+    #[test]
+    fn a_pause_says_nothing_about_capacity() {
+        for seconds in [1.0, 2.0, 5.0, 20.0] {
+            let mut estimate = healthy();
+            let seen = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, rejected: 2.0, ..Seen::default() };
+            let mode = estimate.look(Mode::Calm, seen);
+            // Nothing is asked for until the receiver's `Retry-After` is over.
+            let pause = Seen { seconds, asked: 1.0, sent: 1.0, rejected: 2.0, ..Seen::default() };
+            assert_eq!(estimate.look(mode, pause), Mode::Calm, "{seconds} s");
+            assert_eq!(steady(&mut estimate, Mode::Calm, 5, [100.0, 100.0, 100.0, 0.0]), Mode::Calm);
+        }
     }
 
     #[test]

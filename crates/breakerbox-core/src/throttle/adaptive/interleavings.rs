@@ -26,9 +26,19 @@ fn both<S: Send + Sync + 'static, T: Send + 'static>(
 fn the_last_token_is_taken_once() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(1));
-        bucket.start_probing(1.0);
+        bucket.start_probing(1.0, 0);
         bucket.free(1.0);
-        let taken = both(&bucket, |bucket| bucket.take(0).is_ok());
+        let taken = both(&bucket, |bucket| bucket.take(0, 0).is_ok());
+        assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+    });
+}
+
+#[test]
+fn the_floor_lets_one_call_pass_at_a_time() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(1));
+        bucket.start_probing(0.0, 0);
+        let taken = both(&bucket, |bucket| bucket.take(0, 2_000_000).is_ok());
         assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
     });
 }
@@ -37,13 +47,13 @@ fn the_last_token_is_taken_once() {
 fn no_token_is_lost_or_made_while_some_are_poured_in() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(1));
-        bucket.start_probing(1.0);
+        bucket.start_probing(1.0, 0);
         bucket.free(1.0);
         let pourer = Arc::clone(&bucket);
         let other = thread::spawn(move || pourer.free(2.0));
-        let early = (0..2).filter(|_| bucket.take(0).is_ok()).count();
+        let early = (0..2).filter(|_| bucket.take(0, 0).is_ok()).count();
         other.join().unwrap();
-        let late = (0..5).filter(|_| bucket.take(0).is_ok()).count();
+        let late = (0..5).filter(|_| bucket.take(0, 0).is_ok()).count();
         assert_eq!(early + late, 3);
     });
 }

@@ -97,7 +97,7 @@ impl Adaptive {
         if mode(state) == Mode::Calm {
             return Ok(era(state));
         }
-        match self.bucket.take(level) {
+        match self.bucket.take(level, now.as_micros()) {
             Ok(()) => Ok(era(state)),
             Err(short) => {
                 self.shed.fetch_add(1, Relaxed);
@@ -133,6 +133,11 @@ impl Adaptive {
         now.as_micros().abs_diff(self.looked_at.load(Relaxed)) >= HEALED_MICROS
     }
 
+    /// Whether it sends everything, as far as the latest look knows.
+    pub(super) fn is_calm(&self) -> bool {
+        mode(self.state.load(Relaxed)) == Mode::Calm
+    }
+
     pub(super) fn accepted(&self) -> u64 {
         self.calls.accepted.load(Relaxed)
     }
@@ -156,16 +161,17 @@ impl Adaptive {
         }
         // Whoever looked in the meantime has moved this on.
         let before = self.looked_at.swap(now, Relaxed);
-        let seconds = now.saturating_sub(before) as f64 / 1e6;
+        // The first look only begins to count: the time before it is no pause in the calls.
+        let seconds = if before == 0 { 0.0 } else { now.saturating_sub(before) as f64 / 1e6 };
         let seen = self.count(seconds);
         // Without time nothing has a rate: a clock that stepped back only begins to count anew.
         if seconds > 0.0 {
-            self.judge(seen);
+            self.judge(seen, now);
         }
         self.memory.looking.store(false, Release);
     }
 
-    fn judge(&self, seen: Seen) {
+    fn judge(&self, seen: Seen, now: u64) {
         let state = self.state.load(Relaxed);
         let mut estimate = Estimate::from_numbers(self.memory.estimate.each_ref().map(Number::load));
         let before = mode(state);
@@ -175,8 +181,8 @@ impl Adaptive {
             (_, Mode::Calm) => {}
             (Mode::Shedding, Mode::Shedding) => self.bucket.refill(rate, seen.seconds, false),
             (Mode::Probing, Mode::Probing) => self.bucket.refill(rate, seen.seconds, true),
-            (_, Mode::Shedding) => self.bucket.start(rate),
-            (_, Mode::Probing) => self.bucket.start_probing(rate),
+            (_, Mode::Shedding) => self.bucket.start(rate, now),
+            (_, Mode::Probing) => self.bucket.start_probing(rate, now),
         }
         if before != after {
             let era = if after == Mode::Shedding { era(state) } else { era(state).wrapping_add(1) };
@@ -272,6 +278,61 @@ mod tests {
         adaptive.settle(0, now, Verdict::Accept, now);
         let passed = (0..10).filter(|_| adaptive.ask(0, now).is_ok()).count();
         assert_eq!(passed, 2);
+    }
+
+    /// A call every so many milliseconds, answered at once; returns how many were shed.
+    fn spaced(gap_ms: u64, count: u64, verdict: impl Fn(u64) -> Verdict) -> u64 {
+        let adaptive = Adaptive::new(Levels::STANDARD);
+        let mut shed = 0;
+        for n in 0..count {
+            let now = Timestamp::from_millis(1_000_000 + n * gap_ms);
+            match adaptive.ask(2, now) {
+                Ok(era) => adaptive.settle(era, now, verdict(n), now),
+                Err(_) => shed += 1,
+            }
+        }
+        shed
+    }
+
+    #[test]
+    fn nothing_is_shed_before_ten_outcomes_with_an_accept() {
+        for gap_ms in [5, 50, 200, 500, 2_000, 5_000] {
+            for rejected in [1, 2, 5] {
+                let first =
+                    spaced(gap_ms, 60, |n| if n < rejected { Verdict::Reject } else { Verdict::Accept });
+                assert_eq!(first, 0, "{rejected} rejected at first, a call each {gap_ms} ms");
+            }
+            let later = spaced(gap_ms, 60, |n| if n == 20 { Verdict::Reject } else { Verdict::Accept });
+            assert_eq!(later, 0, "one rejected later, a call each {gap_ms} ms");
+        }
+        assert_eq!(spaced(50, 9, |n| if n < 5 { Verdict::Accept } else { Verdict::Reject }), 0);
+        assert!(spaced(50, 30, |n| if n % 2 == 0 { Verdict::Accept } else { Verdict::Reject }) > 0);
+    }
+
+    #[test]
+    fn what_sending_less_would_not_change_never_sheds() {
+        for gap_ms in [5, 50, 500, 5_000] {
+            assert_eq!(spaced(gap_ms, 500, |_| Verdict::Neither), 0, "a call each {gap_ms} ms");
+        }
+    }
+
+    /// A caller that asks again when its hint says so, as a lane of the gateway does.
+    #[test]
+    fn a_caller_that_obeys_its_hints_gets_a_call_through_every_two_seconds() {
+        let adaptive = Adaptive::new(Levels::STANDARD);
+        let (mut now, mut latest) = (Timestamp::from_millis(1_000), Timestamp::from_millis(1_000));
+        let mut longest = core::time::Duration::ZERO;
+        while now < Timestamp::from_millis(120_000) {
+            match adaptive.ask(3, now) {
+                Ok(era) => {
+                    adaptive.settle(era, now, Verdict::Reject, now);
+                    (longest, latest) = (longest.max(now.since(latest)), now);
+                    now = now + core::time::Duration::from_millis(1);
+                }
+                Err(shed) => now = now + shed.retry_in.max(core::time::Duration::from_micros(1)),
+            }
+        }
+        assert!(longest <= core::time::Duration::from_secs(2), "{longest:?}");
     }
 
     #[test]
