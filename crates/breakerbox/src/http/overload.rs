@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use breakerbox_core::throttle::Verdict;
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
 
 use super::statuses::Statuses;
 use super::{BoxError, signs};
@@ -13,19 +14,20 @@ use crate::throttle::{Classify, Overload, chain, was_never_sent};
 ///
 /// | answer | verdict |
 /// | --- | --- |
-/// | 429, 503, 504 | reject: the destination was out of capacity |
+/// | 429, 504; 503 with a `Retry-After` | reject: the destination was out of capacity |
 /// | any other status | accept: it took the request, whatever it answered |
-/// | a time limit that ran out; a connection that was refused, reset or lost; a broken answer | reject |
-/// | a call that was [never sent](super::NotSent); any other error, as of a name that is not found or of TLS | neither |
+/// | a time limit that ran out | reject |
+/// | a call that was [never sent](super::NotSent); any other error: a connection that was refused, reset or lost, a broken answer, a name that is not found, TLS | neither: sending less would not change it |
 ///
 /// ```
 /// use breakerbox::http::HttpOverload;
 /// use breakerbox::throttle::Verdict;
-/// use http::StatusCode;
+/// use http::{HeaderMap, StatusCode};
 ///
 /// let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, Verdict::Reject);
-/// assert_eq!(overload.of(StatusCode::INTERNAL_SERVER_ERROR), Verdict::Reject);
-/// assert_eq!(overload.of(StatusCode::NOT_FOUND), Verdict::Accept);
+/// let verdict = |status| overload.of(status, &HeaderMap::new());
+/// assert_eq!(verdict(StatusCode::INTERNAL_SERVER_ERROR), Verdict::Reject);
+/// assert_eq!(verdict(StatusCode::NOT_FOUND), Verdict::Accept);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpOverload {
@@ -57,10 +59,10 @@ impl HttpOverload {
         self
     }
 
-    /// What a response with this status means.
+    /// What a response with this status and these headers means.
     #[must_use]
-    pub fn of(&self, status: StatusCode) -> Verdict {
-        self.statuses.of(status).unwrap_or_else(|| usual(status))
+    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Verdict {
+        self.statuses.of(status).unwrap_or_else(|| usual(status, headers))
     }
 
     /// What an error means.
@@ -83,15 +85,17 @@ impl Default for HttpOverload {
 impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
     fn verdict(&self, result: &Result<http::Response<B>, BoxError>) -> Verdict {
         match result {
-            Ok(response) => self.of(response.status()),
+            Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
         }
     }
 }
 
-fn usual(status: StatusCode) -> Verdict {
+fn usual(status: StatusCode, headers: &HeaderMap) -> Verdict {
     match status.as_u16() {
-        429 | 503 | 504 => Verdict::Reject,
+        429 | 504 => Verdict::Reject,
+        // Without that header it is a failure like any other, and the circuit handles it.
+        503 if headers.contains_key(RETRY_AFTER) => Verdict::Reject,
         _ => Verdict::Accept,
     }
 }
@@ -101,6 +105,7 @@ mod tests {
     use std::io;
 
     use breakerbox_core::{KeyError, Refusal};
+    use http::header::HeaderValue;
 
     use super::*;
     use crate::throttle::Rejected;
@@ -111,14 +116,17 @@ mod tests {
 
     #[test]
     fn every_status_has_a_verdict() {
+        let plain = HeaderMap::new();
+        let come_back = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("30"))]);
         for code in 100..=999 {
-            let rejected = [429, 503, 504].contains(&code);
-            let expected = if rejected { Verdict::Reject } else { Verdict::Accept };
-            assert_eq!(HttpOverload::new().of(status(code)), expected, "{code}");
+            for (headers, rejected) in [(&plain, &[429, 504][..]), (&come_back, &[429, 503, 504])] {
+                let expected = if rejected.contains(&code) { Verdict::Reject } else { Verdict::Accept };
+                assert_eq!(HttpOverload::new().of(status(code), headers), expected, "{code}");
+            }
         }
         let changed = HttpOverload::new().status(status(503), Verdict::Accept);
-        assert_eq!(changed.of(status(503)), Verdict::Accept);
-        assert_eq!(changed.of(status(429)), Verdict::Reject);
+        assert_eq!(changed.of(status(503), &come_back), Verdict::Accept);
+        assert_eq!(changed.of(status(429), &plain), Verdict::Reject);
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -130,10 +138,10 @@ mod tests {
         let io = |kind| BoxError::from(io::Error::from(kind));
         let table = [
             (io(io::ErrorKind::TimedOut), Verdict::Reject),
-            (io(io::ErrorKind::ConnectionRefused), Verdict::Reject),
-            (io(io::ErrorKind::ConnectionReset), Verdict::Reject),
-            (io(io::ErrorKind::BrokenPipe), Verdict::Reject),
-            (io(io::ErrorKind::UnexpectedEof), Verdict::Reject),
+            (io(io::ErrorKind::ConnectionRefused), Verdict::Neither),
+            (io(io::ErrorKind::ConnectionReset), Verdict::Neither),
+            (io(io::ErrorKind::BrokenPipe), Verdict::Neither),
+            (io(io::ErrorKind::UnexpectedEof), Verdict::Neither),
             (io(io::ErrorKind::InvalidData), Verdict::Neither),
             (io(io::ErrorKind::HostUnreachable), Verdict::Neither),
             (io(io::ErrorKind::AddrNotAvailable), Verdict::Neither),

@@ -18,12 +18,11 @@ fn of_hyper(error: &hyper::Error) -> Option<Verdict> {
     if error.is_user() {
         return Some(Verdict::Neither);
     }
-    let lost = error.is_timeout()
-        || error.is_incomplete_message()
-        || error.is_closed()
-        || error.is_canceled()
-        || error.is_parse();
-    lost.then_some(Verdict::Reject)
+    if error.is_timeout() {
+        return Some(Verdict::Reject);
+    }
+    let lost = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || error.is_parse();
+    lost.then_some(Verdict::Neither)
 }
 
 #[cfg(feature = "tower")]

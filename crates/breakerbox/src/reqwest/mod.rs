@@ -119,7 +119,7 @@ impl ClassifyResponse<reqwest::Response, reqwest_middleware::Error> for HttpOutc
 impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
     fn verdict(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Verdict {
         match result {
-            Ok(response) => self.of(response.status()),
+            Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(error),
         }
     }
@@ -129,7 +129,7 @@ impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
 impl Classify<reqwest::Response, reqwest::Error> for HttpOverload {
     fn verdict(&self, result: &reqwest::Result<reqwest::Response>) -> Verdict {
         match result {
-            Ok(response) => self.of(response.status()),
+            Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(error),
         }
     }

@@ -33,9 +33,10 @@ impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
 ///
 /// | found | verdict |
 /// | --- | --- |
-/// | [`Rejected`]; a time limit that ran out; a connection that was refused, reset, aborted or lost | reject |
+/// | [`Rejected`]; a time limit that ran out | reject |
 /// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
-/// | a host, a network or an address that can't be reached; a task that was cancelled or panicked | neither |
+/// | a connection that was refused, reset, aborted or lost; a host, a network or an address that can't be reached | neither |
+/// | a task that was cancelled or panicked | neither |
 /// | anything else, and `Ok` | accept: the destination took the call, whatever it answered |
 ///
 /// It knows the errors of the standard library, of tokio and of this crate. Those of HTTP clients are for `HttpOverload` in

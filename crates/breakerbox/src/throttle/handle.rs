@@ -86,6 +86,12 @@ impl<C> Throttle<C> {
         self.cell.is_some()
     }
 
+    /// Whether it sheds nothing now. With [`Strategy::Sre`](super::Strategy::Sre) always false: it decides anew for each call.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.cell.as_ref().is_none_or(|cell| cell.throttle.is_calm())
+    }
+
     /// How many priorities there are; the standard four if there was no room for this throttle.
     #[must_use]
     pub fn levels(&self) -> Levels {

@@ -67,15 +67,15 @@ fn of_io(kind: io::ErrorKind) -> Option<Verdict> {
     match kind {
         io::ErrorKind::TimedOut
         // So a blocking socket says that its time limit ran out, on Unix.
-        | io::ErrorKind::WouldBlock
-        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::WouldBlock => Some(Verdict::Reject),
+        // The call got nowhere, or its connection broke. To send less would not change that: it is for a circuit.
+        io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
-        // The connection went away while the request was written, or before the answer was whole.
+        | io::ErrorKind::NotConnected
         | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Some(Verdict::Reject),
-        // The call got nowhere, and to send less would not change that.
-        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::NetworkDown
         | io::ErrorKind::AddrInUse

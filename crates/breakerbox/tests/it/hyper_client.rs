@@ -32,7 +32,9 @@ async fn what_a_throttle_is_told() {
     let table = [
         (Answer::Status(200), Verdict::Accept),
         (Answer::Status(429), Verdict::Reject),
-        (Answer::Close, Verdict::Reject),
+        (Answer::Status(503), Verdict::Accept),
+        (Answer::StatusAndRetryAfter(503, "40"), Verdict::Reject),
+        (Answer::Close, Verdict::Neither),
     ];
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
@@ -41,7 +43,7 @@ async fn what_a_throttle_is_told() {
     }
     let (nobody, _taken) = nobodys_url();
     let result = send(&nobody, Full::<Bytes>::default()).await;
-    assert_eq!(HttpOverload::new().verdict(&result), Verdict::Reject, "nobody listens: {result:?}");
+    assert_eq!(HttpOverload::new().verdict(&result), Verdict::Neither, "nobody listens: {result:?}");
 }
 
 /// A body that breaks on our side: whoever sends it to us is gone.

@@ -161,8 +161,9 @@ async fn what_the_throttle_is_told() {
     let table = [
         (Answer::Status(200), Verdict::Accept),
         (Answer::Status(500), Verdict::Accept),
-        (Answer::Status(503), Verdict::Reject),
-        (Answer::Close, Verdict::Reject),
+        (Answer::Status(503), Verdict::Accept),
+        (Answer::StatusAndRetryAfter(503, "40"), Verdict::Reject),
+        (Answer::Close, Verdict::Neither),
     ];
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
@@ -170,7 +171,7 @@ async fn what_the_throttle_is_told() {
     }
     let (nobody, _taken) = nobodys_url();
     for (url, expected) in
-        [(&*nobody, Verdict::Reject), ("http://a.example/", Verdict::Neither), ("no URL", Verdict::Neither)]
+        [(&*nobody, Verdict::Neither), ("http://a.example/", Verdict::Neither), ("no URL", Verdict::Neither)]
     {
         assert_eq!(verdict(&client, url).await, expected, "{url}");
     }
@@ -217,7 +218,7 @@ async fn a_destination_that_drowns_is_spared() {
     let clock = ManualClock::new();
     let throttles = Throttle::builder().clock(clock.clone()).build_keyed(10);
     let client = client(ThrottleMiddleware::keyed(throttles.clone(), by_endpoint()));
-    let receiver = Receiver::start(Answer::Status(503)).await;
+    let receiver = Receiver::start(Answer::Status(429)).await;
     for _ in 0..300 {
         clock.advance(Duration::from_millis(10));
         let _ = get(&client, &receiver.url("/drowning")).await;

@@ -11,6 +11,7 @@ use breakerbox::throttle::{
 use breakerbox::tower::circuit::{self, CircuitLayer};
 use breakerbox::tower::throttle::{Error, ThrottleLayer};
 use breakerbox::{CircuitBy, Key, KeyError, ManualClock, ProbeTimeout, Refusal, by_result};
+use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service as _, service_fn};
@@ -51,6 +52,13 @@ fn told<T>(throttle: &Throttle, clock: &ManualClock, mut call: impl FnMut() -> R
     }
 }
 
+/// A 503 that says when to come back.
+fn busy() -> Response<()> {
+    let mut busy = status(503);
+    busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+    busy
+}
+
 fn given_up() -> circuit::Error {
     circuit::Error::ProbeTimedOut { key: Key::new("t a.example").unwrap(), timeout: ProbeTimeout }
 }
@@ -58,15 +66,16 @@ fn given_up() -> circuit::Error {
 #[test]
 fn what_answers_mean_is_told_to_the_throttle() {
     type Answer = fn() -> Result<Response<()>, BoxError>;
-    let table: [(&str, Answer, Verdict); 14] = [
+    let table: [(&str, Answer, Verdict); 15] = [
         ("200", || Ok(status(200)), Verdict::Accept),
         ("404", || Ok(status(404)), Verdict::Accept),
         ("500", || Ok(status(500)), Verdict::Accept),
         ("429", || Ok(status(429)), Verdict::Reject),
-        ("503", || Ok(status(503)), Verdict::Reject),
+        ("503", || Ok(status(503)), Verdict::Accept),
+        ("503 with Retry-After", || Ok(busy()), Verdict::Reject),
         ("504", || Ok(status(504)), Verdict::Reject),
-        ("refused", || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()), Verdict::Reject),
-        ("reset", || Err(io::Error::from(io::ErrorKind::ConnectionReset).into()), Verdict::Reject),
+        ("refused", || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()), Verdict::Neither),
+        ("reset", || Err(io::Error::from(io::ErrorKind::ConnectionReset).into()), Verdict::Neither),
         ("tower's time limit", || Err(tower::timeout::error::Elapsed::new().into()), Verdict::Reject),
         ("a probe's time limit", || Err(given_up().into()), Verdict::Reject),
         ("a circuit's refusal", || Err(Refusal::Disabled.into()), Verdict::Neither),
@@ -165,7 +174,7 @@ fn each_key_has_a_throttle_of_its_own_and_without_a_key_nothing_is_sent() {
     let throttles = Throttle::builder().clock(clock.clone()).build_keyed(10);
     let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("t");
     let service = service_fn(async |request: Request<()>| {
-        Ok::<_, BoxError>(status(if request.uri().host() == Some("a.example") { 503 } else { 200 }))
+        Ok::<_, BoxError>(status(if request.uri().host() == Some("a.example") { 429 } else { 200 }))
     });
     let mut client = ThrottleLayer::keyed(throttles.clone(), by_host).layer(service);
     let drowning = throttles.throttle("t a.example").unwrap();
