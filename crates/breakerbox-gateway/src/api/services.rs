@@ -20,7 +20,7 @@ use crate::queue::{Directory, EndpointEntry};
 use crate::send::Incoming;
 use crate::shares::DEFAULT_SHARE;
 use crate::telemetry::Metrics;
-use crate::work::Intake;
+use crate::work::{Intake, LaneHolds};
 
 /// What the API stands on.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub struct Services {
     pub directory: Arc<Directory>,
     /// Takes events in.
     pub intake: Arc<dyn Intake>,
+    /// Which deliveries are held though they are due.
+    pub holds: Arc<dyn LaneHolds>,
     /// All circuits.
     pub circuits: Breakerbox,
     /// Where they are kept, to list them.

@@ -107,12 +107,12 @@ mod tests {
                 ruling(Retry, Failure, Accept),
             ),
             (each(&[504]), &both, ruling(Retry, Failure, Reject)),
+            (failed(&[Fault::Timeout]), &both, ruling(Retry, Failure, Reject)),
             (
-                failed(&[Fault::Timeout, Fault::Connect, Fault::Reset, Fault::Protocol]),
+                failed(&[Fault::Dns, Fault::Connect, Fault::Tls, Fault::Reset, Fault::Protocol]),
                 &both,
-                ruling(Retry, Failure, Reject),
+                ruling(Retry, Failure, Neither),
             ),
-            (failed(&[Fault::Dns, Fault::Tls, Fault::Denied]), &both, ruling(Retry, Failure, Neither)),
         ];
         for (replies, probes, expected) in table {
             for reply in replies {
@@ -171,7 +171,7 @@ mod tests {
             (answered(500), (Retry, Ignored, Neither)),
             (answered(200), (Delivered, Success, Accept)),
             (Reply::Failed(Fault::Timeout), (Retry, Failure, Accept)),
-            (Reply::Failed(Fault::Reset), (Retry, Failure, Reject)),
+            (Reply::Failed(Fault::Reset), (Retry, Failure, Neither)),
         ];
         for (reply, expected) in table {
             let ruling = laid.of(reply, false, COOL_OFF);

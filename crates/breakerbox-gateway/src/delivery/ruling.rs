@@ -99,13 +99,11 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
         Reply::Answered { status: 410, .. } => row(Fate::Gone, OutcomeKind::Ignored, Verdict::Accept),
         Reply::Answered { status: 504, .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
         Reply::Answered { .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Accept),
-        Reply::Failed(Fault::Timeout | Fault::Connect | Fault::Reset | Fault::Protocol) => {
-            row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject)
-        }
-        // Sending less would change nothing.
-        Reply::Failed(Fault::Dns | Fault::Tls | Fault::Denied) => {
-            row(Fate::Retry, OutcomeKind::Failure, Verdict::Neither)
-        }
+        Reply::Failed(Fault::Timeout) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
+        // Sending less would change nothing: the circuit handles these.
+        Reply::Failed(
+            Fault::Dns | Fault::Connect | Fault::Tls | Fault::Reset | Fault::Protocol | Fault::Denied,
+        ) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Neither),
         Reply::Failed(Fault::Local(_)) => row(Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither),
     }
 }
@@ -181,12 +179,19 @@ mod tests {
             (each(&[504]), &both, ruling(Retry, Failure, Reject)),
             // No answer of HTTP as people know it: as wrong as a 500.
             (each(&[0, 101, 199, 600, 999, u16::MAX]), &both, ruling(Retry, Failure, Accept)),
+            (failed(&[Fault::Timeout]), &both, ruling(Retry, Failure, Reject)),
             (
-                failed(&[Fault::Timeout, Fault::Connect, Fault::Reset, Fault::Protocol]),
+                failed(&[
+                    Fault::Dns,
+                    Fault::Connect,
+                    Fault::Tls,
+                    Fault::Reset,
+                    Fault::Protocol,
+                    Fault::Denied,
+                ]),
                 &both,
-                ruling(Retry, Failure, Reject),
+                ruling(Retry, Failure, Neither),
             ),
-            (failed(&[Fault::Dns, Fault::Tls, Fault::Denied]), &both, ruling(Retry, Failure, Neither)),
         ];
         let mut faults = 0;
         for (replies, probes, expected) in table {

@@ -325,7 +325,7 @@ mod tests {
             (answered(501), (Fate::Retry, OutcomeKind::Failure, Verdict::Accept)),
             (answered(200), (Fate::Delivered, OutcomeKind::Success, Verdict::Accept)),
             (Reply::Failed(Fault::Timeout), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
-            (Reply::Failed(Fault::Connect), (Fate::Retry, OutcomeKind::Failure, Verdict::Reject)),
+            (Reply::Failed(Fault::Connect), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
         ];
         for (reply, expected) in table {
             let ruling = rulings.of(reply, false, COOL_OFF);

@@ -59,7 +59,7 @@ use crate::queue::Queue;
 use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
 use crate::send::{Courier, Resolve, Sender, SystemResolver};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Parts, Scheduler, Watch};
+use crate::work::{Dispatch, LaneHolds, Parts, Scheduler, Watch};
 
 /// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
@@ -230,6 +230,7 @@ impl Gateway {
             records: records.clone(),
             directory,
             intake: Arc::new(Arc::clone(&dispatch)),
+            holds: Arc::clone(&dispatch) as Arc<dyn LaneHolds>,
             circuits: breakers,
             circuit_store: circuits,
             permits: Arc::clone(&permits),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use breakerbox::throttle::{Throttle, Verdict};
 use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
 use breakerbox_core::throttle::Verdict;
@@ -38,7 +39,7 @@ impl Dispatch {
         let now = self.now();
         if leased.expires_at.is_some_and(|expires_at| expires_at <= now) {
             drop(pass);
-            self.ended(&destination, Ended::Neither, None);
+            self.ended(&destination, Ended::Neither, None, false);
             self.give_up_expired(leased).await;
             return;
         }
@@ -68,13 +69,15 @@ impl Dispatch {
         if let Some(throttle) = pass.throttle {
             throttle.settle(ruling.throttle);
         }
+        let is_calm = destination.throttle.as_ref().is_some_and(Throttle::is_calm);
+        let eased = is_calm || ruling.throttle == Verdict::Accept;
         let now = self.now();
         let ended = match (ruling.fate, ruling.circuit) {
             (Fate::Delivered, _) | (_, OutcomeKind::Success) => Ended::Success,
             (Fate::Retry, _) | (_, OutcomeKind::Failure) => Ended::Failure,
             _ => Ended::Neither,
         };
-        self.ended(&destination, ended, ruling.sleep.map(|sleep| Sleep::Until(now + sleep)));
+        self.ended(&destination, ended, ruling.sleep.map(|sleep| Sleep::Until(now + sleep)), eased);
         self.metrics.attempts.of(incoming.reply).inc();
         self.metrics.probes.inc_by(u64::from(is_probe));
         self.metrics.request_seconds.observe(incoming.latency.as_secs_f64());
@@ -139,8 +142,8 @@ impl Dispatch {
         }
     }
 
-    /// The lane's slot is free again, and whoever may go on does.
-    fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>) {
+    /// The lane's slot is free again, and whoever may go on does. `eased`: what the throttle held is asked again at once.
+    fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>, eased: bool) {
         let now = self.now();
         {
             let mut lanes = self.lanes();
@@ -153,6 +156,9 @@ impl Dispatch {
                 None => {}
             }
             lanes.circuit_moved(destination.key(), now);
+            if eased {
+                lanes.throttle_eased(destination.key(), now);
+            }
         }
         self.wake();
     }

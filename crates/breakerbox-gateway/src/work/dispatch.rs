@@ -96,7 +96,7 @@ pub struct Seen {
     pub slots: u32,
     /// Requests in flight.
     pub slots_in_use: u32,
-    /// Lanes by state, and what waits in those that sleep.
+    /// Lanes by state, and what waits in those that sleep or for a throttle.
     pub lanes: LaneCounts,
 }
 
@@ -166,8 +166,9 @@ impl Dispatch {
     /// What it is at.
     #[must_use]
     pub fn look(&self) -> Seen {
+        let now = self.now();
         let lanes = self.lanes();
-        Seen { slots: lanes.slots().total(), slots_in_use: lanes.slots().used(), lanes: lanes.count() }
+        Seen { slots: lanes.slots().total(), slots_in_use: lanes.slots().used(), lanes: lanes.count(now) }
     }
 
     /// Requests in flight, and settlements on their way.

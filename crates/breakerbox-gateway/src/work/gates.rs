@@ -9,12 +9,15 @@ use breakerbox::{OwnedPermit, Refusal, Status};
 use breakerbox_core::Timestamp;
 
 use super::destination::Destination;
-use crate::delivery::lanes::Sleep;
+use crate::delivery::lanes::{Hold, Sleep};
 use crate::objects::Priority;
 use crate::telemetry::labels::Gate;
 
 /// After how long a lane asks again where a refusal knows no time and no change may come.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest that a throttle's hint holds a lane.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// The right to make one request.
 pub(super) struct Pass {
@@ -29,7 +32,7 @@ pub(super) enum Refused {
     /// The lane sleeps.
     Sleep(Sleep),
     /// This level and those below it wait: the throttle sheds them.
-    Shed(Timestamp),
+    Shed(Hold),
 }
 
 impl Refused {
@@ -116,7 +119,10 @@ fn ask_throttle(
     let Some(throttle) = &destination.throttle else { return Ok(None) };
     match throttle.ask_owned(priority.into()) {
         Ok(pass) => Ok(Some(pass)),
-        Err(shed) => Err(Refused::Shed(now + shed.retry_in())),
+        Err(shed) => Err(Refused::Shed(Hold {
+            throttle: Arc::from(destination.key()),
+            until: now + shed.retry_in().min(LONGEST_HOLD),
+        })),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `gates` | asked for a lane before a row is claimed: enabled, rate, throttle, circuit |
 //! | `attempt` | one request from its making to its settlement |
 //! | [`Chores`] | what it has others write down |
+//! | [`LaneHolds`] | which deliveries are held though they are due |
 //! | `intake` | accepts batches, and takes fresh deliveries at once |
 //! | [`Scheduler`] | fires reminders when they are due |
 //! | `watch` | hears of changed tenants, endpoints and circuits |
@@ -25,6 +26,7 @@ mod chores;
 mod destination;
 mod dispatch;
 mod gates;
+mod holds;
 mod intake;
 mod schedule;
 mod turns;
@@ -33,6 +35,7 @@ mod watch;
 
 pub use chores::Chores;
 pub use dispatch::{Dispatch, Parts, Seen, Settings};
+pub use holds::LaneHolds;
 pub use intake::{Intake, Taker};
 pub use schedule::Scheduler;
 pub use watch::Watch;

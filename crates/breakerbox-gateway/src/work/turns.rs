@@ -95,11 +95,11 @@ impl Dispatch {
         self.metrics.refusals.of(refused.gate()).inc();
         match (refused, turn) {
             (Refused::Sleep(sleep), _) => self.lanes().refused(lane, turn, sleep, now),
-            (Refused::Shed(until), Some(turn)) => self.lanes().shed(lane, turn, until, now),
-            (Refused::Shed(until), None) => {
+            (Refused::Shed(hold), Some(turn)) => self.lanes().shed(lane, turn, hold, now),
+            (Refused::Shed(hold), None) => {
                 let mut lanes = self.lanes();
                 lanes.unused(lane, None, now);
-                lanes.hold(lane, priority, until, now);
+                lanes.hold(lane, priority, hold, now);
             }
         }
         self.wake();

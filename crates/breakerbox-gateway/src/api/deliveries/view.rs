@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
-use crate::objects::{Attempt, Delivery, DeliveryState, FailReason, Purpose};
+use crate::objects::{Attempt, Delivery, DeliveryState, FailReason, LaneId, Purpose};
 
 /// One event for one endpoint.
 #[derive(Serialize, ToSchema)]
@@ -42,7 +42,8 @@ pub(in crate::api) struct DeliveryView {
     /// 410), `expired` or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether it waits behind something that does not let it through: a circuit, or a switch that is off.
+    /// Whether it waits, though it may be due: for a circuit, for a throttle, or for a switch that is off. A registered
+    /// endpoint also waits for a `Retry-After` and for its rate limit.
     pub(in crate::api) parked: bool,
     /// Attempts that were used up.
     pub(in crate::api) attempts: u32,
@@ -143,8 +144,12 @@ fn is_parked(api: &Api, delivery: &Delivery) -> bool {
             None => return false,
         },
     };
-    let circuit = key.and_then(|key| api.services.circuits.find(&key));
-    !enabled || circuit.is_some_and(|circuit| circuit.status() != Status::Closed)
+    let Some(key) = key else { return !enabled };
+    let circuit = api.services.circuits.find(&key);
+    let lane = delivery.endpoint.map(LaneId::from);
+    !enabled
+        || circuit.is_some_and(|circuit| circuit.status() != Status::Closed)
+        || api.services.holds.is_held(lane, &key, delivery.priority)
 }
 
 /// One request of a delivery.

@@ -218,7 +218,8 @@ pub(super) struct RunView {
     /// Why it failed.
     #[schema(value_type = Option<FailReasonView>, inline)]
     reason: Option<&'static str>,
-    /// Whether it waits behind something that does not let it through: a circuit, or a switch that is off.
+    /// Whether it waits, though it may be due: for a circuit, for a throttle, or for a switch that is off. A registered
+    /// endpoint also waits for a `Retry-After` and for its rate limit.
     parked: bool,
     /// Attempts that were used up.
     attempts: u32,

@@ -1,5 +1,7 @@
 //! One lane: what waits in it as far as this process knows, how many requests at once, and which priority is next.
 
+use std::sync::Arc;
+
 use breakerbox_core::Timestamp;
 
 use super::pace::Pace;
@@ -18,6 +20,8 @@ pub(super) struct Lane {
     pub(super) alarm: Option<Timestamp>,
     /// Since when a look found it idle each time.
     idle_since: Option<Timestamp>,
+    /// Whose throttle held a level of it last; what is eased there is asked again.
+    pub(super) held_by: Option<Arc<str>>,
     /// In which line it stands: that of the proven, or the other.
     pub(super) queued: Option<bool>,
     /// How many claims are on their way to the queue.
@@ -52,6 +56,10 @@ impl Level {
         self.due.map(|due| self.shed_until.map_or(due, |until| due.max(until)))
     }
 
+    fn is_shed(&self, now: Timestamp) -> bool {
+        self.shed_until.is_some_and(|until| until > now)
+    }
+
     fn is_due(&self, now: Timestamp) -> bool {
         self.turns < self.waiting && self.ready_at().is_some_and(|at| at <= now)
     }
@@ -64,6 +72,7 @@ impl Lane {
             asleep: None,
             alarm: None,
             idle_since: None,
+            held_by: None,
             queued: None,
             claims: 0,
             arrived_meanwhile: [false; 4],
@@ -192,6 +201,24 @@ impl Lane {
         for level in &mut self.levels[priority.index()..] {
             level.shed_until = Some(until);
         }
+    }
+
+    /// No level is held any more.
+    pub(super) fn release(&mut self) {
+        self.held_by = None;
+        self.levels.iter_mut().for_each(|level| level.shed_until = None);
+    }
+
+    /// Whether deliveries of this level wait for a time, whatever is due: the lane sleeps, or the throttle holds them.
+    pub(super) fn is_held(&self, priority: Priority, now: Timestamp) -> bool {
+        let shed = self.levels[priority.index()].is_shed(now);
+        shed || self.asleep.as_ref().is_some_and(|sleep| sleep.until().is_none_or(|until| until > now))
+    }
+
+    /// How many wait at levels that the throttle holds.
+    pub(super) fn waiting_for_throttle(&self, now: Timestamp) -> u64 {
+        let held = self.levels.iter().filter(|level| level.is_shed(now));
+        held.map(|level| u64::from(level.waiting)).sum()
     }
 
     pub(super) fn claimed(&mut self, found: [u32; 4], next_due: [Option<Timestamp>; 4]) {

@@ -19,7 +19,8 @@
 //! slots of the healthy ones.
 //!
 //! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane costs nothing: it
-//! is in no ring, and nobody looks at its rows.
+//! is in no ring, and nobody looks at its rows. What a throttle sheds is held: that level and those below it wait until a time,
+//! or until the throttle is eased.
 
 mod lane;
 mod pace;
@@ -53,6 +54,8 @@ pub struct Lanes {
     alarms: BTreeSet<(Timestamp, LaneId)>,
     /// Who sleeps until a circuit changes.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
+    /// Lanes with levels that a throttle holds, by its key.
+    by_throttle: HashMap<Arc<str>, BTreeSet<LaneId>>,
 }
 
 /// How many lanes there are in each state.
@@ -64,7 +67,7 @@ pub struct LaneCounts {
     pub asleep: usize,
     /// Nothing waits or happens.
     pub idle: usize,
-    /// Deliveries that wait in those that sleep, as far as is known.
+    /// Deliveries that wait in those that sleep, or for a throttle, as far as is known.
     pub parked: u64,
 }
 
@@ -115,6 +118,15 @@ impl Sleep {
     }
 }
 
+/// A throttle sheds: a level and those below it wait. Higher levels need not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// The throttle's key; several lanes may share it.
+    pub throttle: Arc<str>,
+    /// When to ask again, at the latest.
+    pub until: Timestamp,
+}
+
 /// How a request ended, as far as the next turns are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ended {
@@ -138,6 +150,7 @@ impl Lanes {
             proven_had_turn: false,
             alarms: BTreeSet::new(),
             by_circuit: HashMap::new(),
+            by_throttle: HashMap::new(),
         }
     }
 
@@ -256,17 +269,45 @@ impl Lanes {
     }
 
     /// The throttle shed a turn: the slot is free again, and its level and those below it wait. Higher ones need not.
-    pub fn shed(&mut self, id: LaneId, priority: Priority, until: Timestamp, now: Timestamp) {
+    pub fn shed(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         self.give_up(id, Some(priority));
-        self.hold(id, priority, until, now);
+        self.hold(id, priority, hold, now);
     }
 
-    /// A level and those below it wait until then, whatever is due.
-    pub fn hold(&mut self, id: LaneId, priority: Priority, until: Timestamp, now: Timestamp) {
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.shed(priority, until);
+    /// A level and those below it wait until then, whatever is due, or until their throttle is eased.
+    pub fn hold(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.shed(priority, hold.until);
+        if lane.held_by.as_ref() != Some(&hold.throttle) {
+            if let Some(before) = lane.held_by.replace(Arc::clone(&hold.throttle)) {
+                forget_member(&mut self.by_throttle, &before, id);
+            }
+            self.by_throttle.entry(hold.throttle).or_default().insert(id);
+        }
+        self.refresh(id, now);
+    }
+
+    /// A throttle took an accept, or sheds nothing any more: what it held is asked again now.
+    pub fn throttle_eased(&mut self, throttle: &str, now: Timestamp) {
+        for id in self.by_throttle.remove(throttle).into_iter().flatten() {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.release();
+            }
             self.refresh(id, now);
         }
+    }
+
+    /// Whether deliveries of this priority wait for a time, whatever is due: their lane sleeps, or the throttle holds them.
+    #[must_use]
+    pub fn is_held(&self, id: LaneId, priority: Priority, now: Timestamp) -> bool {
+        self.lanes.get(&id).is_some_and(|lane| lane.is_held(priority, now))
+    }
+
+    /// The same for any lane that this throttle holds.
+    #[must_use]
+    pub fn is_held_by(&self, throttle: &str, priority: Priority, now: Timestamp) -> bool {
+        let lanes = self.by_throttle.get(throttle);
+        lanes.is_some_and(|lanes| lanes.iter().any(|id| self.is_held(*id, priority, now)))
     }
 
     /// A slot that was given out is not needed.
@@ -298,7 +339,7 @@ impl Lanes {
     pub fn sleep(&mut self, id: LaneId, sleep: Sleep, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
-            forget_sleeper(&mut self.by_circuit, key, id);
+            forget_member(&mut self.by_circuit, key, id);
         }
         if let Sleep::Circuit { key, .. } = &sleep {
             self.by_circuit.entry(Arc::clone(key)).or_default().insert(id);
@@ -312,7 +353,7 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = lane.asleep.take() {
             lane.look = true;
-            forget_sleeper(&mut self.by_circuit, &key, id);
+            forget_member(&mut self.by_circuit, &key, id);
         }
         self.refresh(id, now);
     }
@@ -392,19 +433,22 @@ impl Lanes {
         self.lanes.get(&id)?.asleep.as_ref()
     }
 
-    /// How many lanes there are in each state, and how many deliveries wait in those that sleep.
+    /// How many lanes there are in each state, and how many deliveries wait in those that sleep or for a throttle.
     #[must_use]
-    pub fn count(&self) -> LaneCounts {
+    pub fn count(&self, now: Timestamp) -> LaneCounts {
         let mut counts = LaneCounts::default();
         for lane in self.lanes.values() {
-            if lane.is_idle() {
+            let parked = if lane.is_idle() {
                 counts.idle += 1;
+                0
             } else if lane.asleep.is_some() {
                 counts.asleep += 1;
-                counts.parked = counts.parked.saturating_add(lane.waiting());
+                lane.waiting()
             } else {
                 counts.awake += 1;
-            }
+                lane.waiting_for_throttle(now)
+            };
+            counts.parked = counts.parked.saturating_add(parked);
         }
         counts
     }
@@ -413,7 +457,10 @@ impl Lanes {
     pub fn forget(&mut self, id: LaneId) {
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
-            forget_sleeper(&mut self.by_circuit, key, id);
+            forget_member(&mut self.by_circuit, key, id);
+        }
+        if let Some(throttle) = &lane.held_by {
+            forget_member(&mut self.by_throttle, throttle, id);
         }
         if let Some(at) = lane.alarm.take() {
             self.alarms.remove(&(at, id));
@@ -497,11 +544,11 @@ impl Lanes {
     }
 }
 
-fn forget_sleeper(by_circuit: &mut HashMap<Arc<str>, BTreeSet<LaneId>>, key: &Arc<str>, id: LaneId) {
-    if let Some(sleepers) = by_circuit.get_mut(key) {
-        sleepers.remove(&id);
-        if sleepers.is_empty() {
-            by_circuit.remove(key);
+fn forget_member(by_key: &mut HashMap<Arc<str>, BTreeSet<LaneId>>, key: &Arc<str>, id: LaneId) {
+    if let Some(members) = by_key.get_mut(key) {
+        members.remove(&id);
+        if members.is_empty() {
+            by_key.remove(key);
         }
     }
 }

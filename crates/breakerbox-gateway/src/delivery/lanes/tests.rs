@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use proptest::prelude::*;
 
-use super::{Ended, KeepIdle, LaneCounts, Lanes, Sleep, Turn};
+use super::{Ended, Hold, KeepIdle, LaneCounts, Lanes, Sleep, Turn};
 use crate::objects::{Id, LaneId, Priority, TenantId};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -151,7 +151,7 @@ fn what_the_throttle_sheds_waits_and_what_is_more_important_does_not() {
     lanes.know(lane(1), &tenant("acme"), 64);
     lanes.arrived(lane(1), Priority::Medium, 3, NOW, NOW);
     let turn = lanes.next(NOW).unwrap();
-    lanes.shed(turn.lane, turn.priority.unwrap(), at(100), NOW);
+    lanes.shed(turn.lane, turn.priority.unwrap(), hold("one", 100), NOW);
     assert_eq!((lanes.next(NOW), lanes.slots().used(), lanes.next_alarm()), (None, 0, Some(at(100))));
     lanes.arrived(lane(1), Priority::Low, 1, NOW, NOW);
     assert_eq!(lanes.next(NOW), None, "what is less important is shed as well");
@@ -159,6 +159,50 @@ fn what_the_throttle_sheds_waits_and_what_is_more_important_does_not() {
     assert_eq!(lanes.next(NOW).unwrap().priority, Some(Priority::High));
     lanes.tick(at(100));
     assert_eq!(lanes.next(at(100)).unwrap().priority, Some(Priority::Medium));
+}
+
+fn hold(throttle: &str, millis: u64) -> Hold {
+    Hold { throttle: Arc::from(throttle), until: at(millis) }
+}
+
+#[test]
+fn what_a_throttle_holds_is_asked_again_as_soon_as_it_is_eased() {
+    let mut lanes = with(512, &[("acme", 1, 9), ("acme", 2, 9), ("acme", 3, 9)]);
+    for (number, throttle) in [(1, "one"), (2, "one"), (3, "other")] {
+        lanes.hold(lane(number), Priority::Important, hold(throttle, 2_000), NOW);
+        assert!(lanes.is_held(lane(number), Priority::Medium, NOW));
+        assert!(!lanes.is_held(lane(number), Priority::High, NOW), "what is more important is not held");
+    }
+    assert_eq!(turns(&mut lanes), [] as [i64; 0]);
+    assert_eq!(lanes.count(NOW).parked, 27, "what is held is parked");
+    assert_eq!(lanes.count(at(2_000)).parked, 0, "for its time");
+    lanes.throttle_eased("one", NOW);
+    assert_eq!(turns(&mut lanes), [1, 2, 1, 2]);
+    assert!(!lanes.is_held_by("one", Priority::Medium, NOW));
+    assert!(lanes.is_held_by("other", Priority::Medium, NOW));
+    assert!(!lanes.is_held_by("other", Priority::Medium, at(2_000)));
+}
+
+#[test]
+fn a_lane_is_held_by_its_latest_throttle_alone() {
+    let mut lanes = with(512, &[("acme", 1, 9), ("acme", 2, 9)]);
+    lanes.hold(lane(1), Priority::High, hold("before", 2_000), NOW);
+    lanes.hold(lane(1), Priority::High, hold("after", 2_000), NOW);
+    lanes.throttle_eased("before", NOW);
+    assert!(lanes.is_held_by("after", Priority::High, NOW));
+    lanes.forget(lane(1));
+    assert!(!lanes.is_held_by("after", Priority::High, NOW), "nothing is left of a lane that is gone");
+}
+
+#[test]
+fn a_lane_that_sleeps_is_held_until_it_wakes() {
+    let mut lanes = with(512, &[("acme", 1, 9)]);
+    lanes.sleep(lane(1), Sleep::Until(at(500)), NOW);
+    assert!(lanes.is_held(lane(1), Priority::High, NOW));
+    assert!(!lanes.is_held(lane(1), Priority::High, at(500)));
+    lanes.sleep(lane(1), Sleep::Disabled, NOW);
+    assert!(lanes.is_held(lane(1), Priority::High, at(999_999)));
+    assert!(!lanes.is_held(lane(2), Priority::High, NOW), "nobody knows that lane");
 }
 
 #[test]
@@ -242,7 +286,7 @@ fn slots_of_turns_that_found_nothing_are_free_again() {
     assert_eq!(lanes.slots().used(), 0);
     assert_eq!(lanes.next(NOW), None);
     lanes.forget(lane(1));
-    assert_eq!(lanes.count(), LaneCounts::default());
+    assert_eq!(lanes.count(NOW), LaneCounts::default());
 }
 
 #[derive(Clone, Debug)]
@@ -255,6 +299,8 @@ enum Step {
     Sleep(i64, u8),
     Wake(i64),
     Circuit(i64),
+    Hold(i64, u8),
+    Ease(i64),
     Pass(u64),
 }
 
@@ -268,7 +314,9 @@ fn step() -> impl Strategy<Value = Step> {
         (lane.clone(), 0..3_u8).prop_map(|(l, how)| Step::End(l, how)),
         (lane.clone(), 0..4_u8).prop_map(|(l, why)| Step::Sleep(l, why)),
         lane.clone().prop_map(Step::Wake),
-        lane.prop_map(Step::Circuit),
+        lane.clone().prop_map(Step::Circuit),
+        (lane.clone(), 0..4_u8).prop_map(|(l, p)| Step::Hold(l, p)),
+        lane.prop_map(Step::Ease),
         (0..2_000_u64).prop_map(Step::Pass),
     ]
 }
@@ -369,6 +417,12 @@ proptest! {
                 }
                 Step::Wake(number) => lanes.wake(lane(number), now),
                 Step::Circuit(number) => lanes.circuit_changed(&format!("circuit {}", number / 2), now),
+                Step::Hold(number, level) => {
+                    let throttle = Arc::from(format!("throttle {}", number / 2));
+                    let until = now + std::time::Duration::from_secs(2);
+                    lanes.hold(lane(number), Priority::ALL[usize::from(level)], Hold { throttle, until }, now);
+                }
+                Step::Ease(number) => lanes.throttle_eased(&format!("throttle {}", number / 2), now),
                 Step::Pass(millis) => now = now + std::time::Duration::from_millis(millis),
             }
             let planned: usize = truth.turns.values().map(Vec::len).sum();
@@ -411,13 +465,13 @@ fn lanes_without_work_are_neither_awake_nor_asleep() {
     lanes.know(lane(4), &tenant("acme"), 64);
     lanes.sleep(lane(2), Sleep::Disabled, NOW);
     lanes.sleep(lane(4), Sleep::Disabled, NOW);
-    assert_eq!(lanes.count(), LaneCounts { awake: 2, asleep: 1, idle: 1, parked: 3 });
+    assert_eq!(lanes.count(NOW), LaneCounts { awake: 2, asleep: 1, idle: 1, parked: 3 });
     // One is delivered: nothing waits in its lane any more.
     assert_eq!(turns(&mut lanes), [1, 3]);
     lanes.claiming(lane(1));
     lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
     lanes.ended(lane(1), Ended::Success, NOW);
-    assert_eq!(lanes.count(), LaneCounts { awake: 1, asleep: 1, idle: 2, parked: 3 });
+    assert_eq!(lanes.count(NOW), LaneCounts { awake: 1, asleep: 1, idle: 2, parked: 3 });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! dispatcher, test sends and health are stand-ins. It stops when it is dropped.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use breakerbox_gateway::api::{
 };
 use breakerbox_gateway::delivery::Reply;
 use breakerbox_gateway::notify::Delivered;
-use breakerbox_gateway::objects::{ApiKeyText, NewBatch, Scope, Scopes, TenantId};
+use breakerbox_gateway::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
@@ -24,7 +25,7 @@ use breakerbox_gateway::reminder::{CatchUp, TenantSays, WhenFailed};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_gateway::send::Incoming;
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Intake, Taker};
+use breakerbox_gateway::work::{Intake, LaneHolds, Taker};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -60,6 +61,8 @@ pub(super) struct StandIn {
     pub(super) batches: Mutex<Vec<NewBatch>>,
     pub(super) health: Mutex<HealthReport>,
     pub(super) tested: Mutex<Vec<TestEvent>>,
+    /// Whether a throttle holds everything.
+    pub(super) holds: AtomicBool,
 }
 
 #[async_trait]
@@ -74,6 +77,12 @@ impl Intake for Plain {
 }
 
 struct Plain(Arc<StandIn>);
+
+impl LaneHolds for Plain {
+    fn is_held(&self, _: Option<LaneId>, _: &str, _: Priority) -> bool {
+        self.0.holds.load(Ordering::Relaxed)
+    }
+}
 
 #[async_trait]
 impl TestSend for Plain {
@@ -160,6 +169,7 @@ impl Site {
             batches: Mutex::default(),
             health: Mutex::new(HealthReport { alive: true, ready: true, degraded: Vec::new() }),
             tested: Mutex::default(),
+            holds: AtomicBool::new(false),
         });
         let metrics = Arc::new(Metrics::new());
         let now = database.clone();
@@ -177,6 +187,7 @@ impl Site {
             records: Arc::new(records.clone()),
             directory,
             intake: Arc::new(Plain(Arc::clone(&stand_in))),
+            holds: Arc::new(Plain(Arc::clone(&stand_in))),
             circuits: circuits.clone(),
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),

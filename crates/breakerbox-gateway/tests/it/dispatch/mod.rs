@@ -4,6 +4,7 @@ mod local_faults;
 mod memory_queue;
 mod scheduler;
 mod site;
+mod throttle;
 
 use std::time::Duration;
 
