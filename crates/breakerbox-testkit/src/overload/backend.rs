@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::throttle::{Levels, Priority};
+use breakerbox_core::throttle::{Levels, Priority, Verdict};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -49,32 +49,42 @@ impl Capacity {
 
 /// The backend's answer to one call.
 pub(super) struct Answer {
-    pub(super) accepted: bool,
+    pub(super) verdict: Verdict,
     pub(super) at_micros: u64,
 }
 
 /// The backend as clients see it.
 pub(super) struct Backend {
     capacity: Capacity,
+    calls: u32,
 }
 
 impl Backend {
     pub(super) fn of(model: &BackendModel) -> Self {
-        Self { capacity: Capacity::of(model) }
+        Self { capacity: Capacity::of(model), calls: 0 }
     }
 
     pub(super) fn call(&mut self, priority: Priority, rng: &mut SmallRng, now: u64) -> Answer {
         let stray = rng.random::<f64>() < self.capacity.model.stray_rejections;
-        let accepted = !stray && self.capacity.take(priority, now);
+        let before = self.calls;
+        self.calls = self.calls.saturating_add(1);
+        let (refused, rejected) = (self.capacity.model.first_refused, self.capacity.model.first_rejected);
+        let verdict = if before < refused {
+            Verdict::Neither
+        } else if before - refused < rejected || stray || !self.capacity.take(priority, now) {
+            Verdict::Reject
+        } else {
+            Verdict::Accept
+        };
         let model = &self.capacity.model;
-        let takes = if accepted {
+        let takes = if verdict == Verdict::Accept {
             holds_at(&model.accept_takes, |latency| latency.lasts, Duration::from_micros(now))
                 .map_or(Duration::ZERO, |latency| latency.takes)
         } else {
             let outage = model.outage.filter(|_| is_out(model, now));
             outage.map_or(model.reject_takes, |outage| outage.fails_after)
         };
-        Answer { accepted, at_micros: now + u64::try_from(takes.as_micros()).unwrap_or(u64::MAX / 2) }
+        Answer { verdict, at_micros: now + u64::try_from(takes.as_micros()).unwrap_or(u64::MAX / 2) }
     }
 }
 
@@ -132,10 +142,18 @@ mod tests {
         let mut backend = Backend::of(&model(outage));
         let mut answer = |now| {
             let answer = backend.call(Priority::LOW, &mut SmallRng::seed_from_u64(1), now);
-            (answer.accepted, answer.at_micros - now)
+            (answer.verdict, answer.at_micros - now)
         };
-        assert_eq!(answer(0), (true, 10_000));
-        assert_eq!(answer(1_000_000), (false, 500_000));
-        assert_eq!(answer(2_000_000), (true, 10_000));
+        assert_eq!(answer(0), (Verdict::Accept, 10_000));
+        assert_eq!(answer(1_000_000), (Verdict::Reject, 500_000));
+        assert_eq!(answer(2_000_000), (Verdict::Accept, 10_000));
+    }
+
+    #[test]
+    fn the_first_calls_may_fail_whatever_the_load() {
+        let mut backend = Backend::of(&model("first_refused = 1\nfirst_rejected = 2"));
+        let mut rng = SmallRng::seed_from_u64(1);
+        let verdicts: Vec<_> = (0..4).map(|n| backend.call(Priority::LOW, &mut rng, n).verdict).collect();
+        assert_eq!(verdicts, [Verdict::Neither, Verdict::Reject, Verdict::Reject, Verdict::Accept]);
     }
 }

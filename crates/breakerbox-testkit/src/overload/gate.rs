@@ -1,6 +1,7 @@
 //! What lets calls through: nothing at all, a throttle, or the oracle, who knows the backend's capacity.
 
 use std::fmt;
+use std::time::Duration;
 
 use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottlePolicy, Verdict};
 use breakerbox_core::{Draw, Timestamp};
@@ -64,27 +65,26 @@ impl Gates {
         }
     }
 
-    /// Whether a call is let through; a throttle's comes with a pass.
+    /// Whether a call is let through; a throttle's comes with a pass. If not, when to ask again: only a throttle says so.
     pub(super) fn ask(
         &mut self,
         client: usize,
         priority: Priority,
         rng: &mut SmallRng,
         now: u64,
-    ) -> Result<Option<Pass>, ()> {
+    ) -> Result<Option<Pass>, Duration> {
         match self {
             Self::None => Ok(None),
             Self::Throttles(throttles) => throttles[client]
                 .ask(priority, Draw(rng.random()), Timestamp::from_micros(now))
                 .map(Some)
-                .map_err(|_| ()),
-            Self::Oracle(capacity) => capacity.take(priority, now).then_some(None).ok_or(()),
+                .map_err(|shed| shed.retry_in()),
+            Self::Oracle(capacity) => capacity.take(priority, now).then_some(None).ok_or(Duration::ZERO),
         }
     }
 
-    pub(super) fn settle(&self, client: usize, pass: Option<Pass>, accepted: bool, now: u64) {
+    pub(super) fn settle(&self, client: usize, pass: Option<Pass>, verdict: Verdict, now: u64) {
         if let (Self::Throttles(throttles), Some(pass)) = (self, pass) {
-            let verdict = if accepted { Verdict::Accept } else { Verdict::Reject };
             throttles[client].settle(pass, verdict, Timestamp::from_micros(now));
         }
     }

@@ -32,6 +32,8 @@ pub struct Measures {
     pub first_shed_seconds: f64,
     /// Calls sent from the start of an outage to the first shed, of the client that took longest.
     pub first_shed_calls: f64,
+    /// The longest that a shed call was told to wait, in seconds; of several runs, the longest of all.
+    pub longest_hold: f64,
     /// All calls that came.
     pub came: f64,
     /// Sheds in each ten seconds.
@@ -57,6 +59,7 @@ impl Measures {
             back: mean(|run| run.back),
             first_shed_seconds: mean(|run| run.first_shed_seconds),
             first_shed_calls: mean(|run| run.first_shed_calls),
+            longest_hold: runs.iter().map(|run| run.longest_hold).fold(0.0, f64::max),
             came: mean(|run| run.came),
             sheds: means(|run| &run.sheds),
         }
@@ -86,6 +89,7 @@ pub(super) struct Recorder {
     /// Of each call since the overload: when it came and whether it was admitted.
     since_over: Vec<(u64, bool)>,
     first_shed: Option<u64>,
+    longest_hold: Duration,
     /// Of each client: calls sent in the outage before its first shed, and whether there was one.
     before_shed: Vec<(f64, bool)>,
 }
@@ -108,6 +112,7 @@ impl Recorder {
             needless: 0.0,
             since_over: Vec::new(),
             first_shed: None,
+            longest_hold: Duration::ZERO,
             before_shed: vec![(0.0, false); scenario.clients.get()],
         }
     }
@@ -140,6 +145,11 @@ impl Recorder {
         }
     }
 
+    /// A call was shed, and told to wait so long.
+    pub(super) fn held(&mut self, hold: Duration) {
+        self.longest_hold = self.longest_hold.max(hold);
+    }
+
     pub(super) fn sent(&mut self, now: u64) {
         self.sent += f64::from(u8::from(self.is_measured(now)));
     }
@@ -164,6 +174,7 @@ impl Recorder {
             back: self.over_at.map_or(0.0, |over_at| back(&self.since_over, over_at, self.end)),
             first_shed_seconds: self.first_shed.map_or(f64::INFINITY, since_outage),
             first_shed_calls: self.before_shed.iter().map(calls).fold(0.0, f64::max),
+            longest_hold: self.longest_hold.as_secs_f64(),
             came: self.came,
             sheds: self.sheds,
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use breakerbox_core::throttle::{Pass, Priority};
+use breakerbox_core::throttle::{Pass, Priority, Verdict};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -54,7 +54,7 @@ struct Call {
 struct InFlight {
     call: Call,
     pass: Option<Pass>,
-    accepted: bool,
+    verdict: Verdict,
 }
 
 struct Run {
@@ -75,14 +75,17 @@ impl Run {
         if is_first {
             self.recorder.came(call.client, call.priority, asked.is_ok(), now);
         }
-        let Ok(pass) = asked else { return };
+        let pass = match asked {
+            Ok(pass) => pass,
+            Err(hold) => return self.recorder.held(hold),
+        };
         let answer = self.backend.call(call.priority, &mut self.rng, now);
         self.recorder.sent(now);
         let place = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
-        self.in_flight[place] = Some(InFlight { call, pass, accepted: answer.accepted });
+        self.in_flight[place] = Some(InFlight { call, pass, verdict: answer.verdict });
         self.answers += 1;
         self.due.push(Reverse((answer.at_micros, self.answers, place)));
     }
@@ -101,9 +104,9 @@ impl Run {
     }
 
     fn answer(&mut self, answered: InFlight, now: u64) {
-        let InFlight { mut call, pass, accepted } = answered;
-        self.gates.settle(call.client, pass, accepted, now);
-        if accepted {
+        let InFlight { mut call, pass, verdict } = answered;
+        self.gates.settle(call.client, pass, verdict, now);
+        if verdict == Verdict::Accept {
             self.recorder.succeeded(call.priority, call.came_at);
         } else if call.retries_left > 0
             && now < self.recorder.end_micros()

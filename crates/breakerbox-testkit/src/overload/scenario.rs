@@ -15,7 +15,7 @@ macro_rules! files {
 
 /// The name and the text of every scenario file: those of the design's tables in their order, then what else must hold,
 /// then what is only reported.
-const FILES: [(&str, &str); 28] = files! {
+const FILES: [(&str, &str); 34] = files! {
     "reference"
     "fleet-of-100"
     "fleet-of-10"
@@ -40,6 +40,12 @@ const FILES: [(&str, &str); 28] = files! {
     "stray-rejections-at-random"
     "some-stray-rejections"
     "many-stray-rejections"
+    "one-503-then-one-in-5s"
+    "one-503-then-one-a-second"
+    "one-503-then-five-a-second"
+    "one-refused-then-one-in-5s"
+    "one-refused-then-one-a-second"
+    "one-refused-then-five-a-second"
     "a-fifth-over-at-random"
     "reference-at-random"
     "fleet-at-random"
@@ -136,6 +142,12 @@ pub struct BackendModel {
     /// The share of calls that it rejects for no reason.
     #[serde(default)]
     pub stray_rejections: f64,
+    /// So many calls are rejected first, whatever the load.
+    #[serde(default)]
+    pub first_rejected: u32,
+    /// So many connections are refused first: the calls were neither accepted nor rejected.
+    #[serde(default)]
+    pub first_refused: u32,
     /// When nothing is answered at all.
     pub outage: Option<Outage>,
 }

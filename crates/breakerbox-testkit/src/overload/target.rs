@@ -30,6 +30,8 @@ pub struct Targets {
     pub goodput_percent_of_no_retries_min: Option<f64>,
     /// How much less of any level may succeed than without a throttle, in points.
     pub points_below_none_max: Option<f64>,
+    /// Seconds that a shed call is told to wait, at the most, in any run.
+    pub longest_hold_max: Option<f64>,
     /// Sheds that the oracle did not make in the same ten seconds, in percent of all calls.
     pub percent_beyond_oracle_max: Option<f64>,
 }
@@ -93,6 +95,7 @@ impl Targets {
             at_most("sent", self.sent_max, Some(own.sent)),
             at_most("needless sheds", self.needless_max, Some(own.needless)),
             at_most("back after s", self.back_max, Some(own.back)),
+            at_most("longest hold s", self.longest_hold_max, Some(own.longest_hold)),
             at_most("points below none", self.points_below_none_max, compared.points_below_none()),
             at_most(
                 "% shed beyond the oracle",

@@ -56,6 +56,12 @@ reaches_its_targets! {
     fifty_thousand_a_second: "fifty-thousand-a-second";
     slow_answers: "slow-answers";
     stray_rejections: "stray-rejections";
+    one_503_then_one_in_5s: "one-503-then-one-in-5s";
+    one_503_then_one_a_second: "one-503-then-one-a-second";
+    one_503_then_five_a_second: "one-503-then-five-a-second";
+    one_refused_then_one_in_5s: "one-refused-then-one-in-5s";
+    one_refused_then_one_a_second: "one-refused-then-one-a-second";
+    one_refused_then_five_a_second: "one-refused-then-five-a-second";
 }
 
 fn close(found: f64, expected: f64, by: f64) {
