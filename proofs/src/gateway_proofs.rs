@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
-    notices, own_faults, powercut, quota, sigterm,
+    backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
+    neighbours, notices, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -26,6 +26,8 @@ pub(crate) enum Proof {
     Neighbours(Rows),
     /// The decision API under load: rate, latency and CPU of permits, and one probe at a time
     Decisions(Part),
+    /// The gateway: new endpoints that fail from the first request on open their circuits in time
+    FirstFailures(Part),
     /// The gateway: a million parked deliveries cost nothing
     Backlog(Part),
     /// The gateway: an endpoint that recovers with 100,000 parked is not drowned
@@ -158,6 +160,13 @@ impl Proof {
             Self::Decisions(part) => {
                 let size = part.of(decisions::Size::FULL, decisions::Size::SMALL);
                 vec![Box::new(move || decisions::prove(program, size))]
+            }
+            Self::FirstFailures(part) => {
+                let size = part.of(first_failures::Size::FULL, first_failures::Size::SMALL);
+                vec![
+                    Box::new(move || first_failures::events(program, size)),
+                    Box::new(move || first_failures::reminders(program, size)),
+                ]
             }
             Self::Backlog(part) => {
                 let size = part.of(backlog::Size::FULL, backlog::Size::SMALL);

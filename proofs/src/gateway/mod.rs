@@ -8,6 +8,7 @@
 //! | [`isolation`], [`crowd`], [`large_tenant`] | one dead endpoint, thousands of them, or a tenant with a million events: other tenants notice nothing |
 //! | [`neighbours`] | a hostile tenant, in every way that it could hurt others: they notice nothing |
 //! | [`decisions`] | the decision API under load: rate, latency and CPU; one probe at a time |
+//! | [`first_failures`] | endpoints that fail from the first request on: the circuit opens in time, the throttle holds nothing for long |
 //! | [`backlog`] | a million parked deliveries cost nothing |
 //! | [`drain`] | an endpoint that recovers is not drowned |
 //! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
@@ -31,6 +32,7 @@ pub mod decisions;
 pub mod disk;
 pub mod drain;
 pub mod findings;
+pub mod first_failures;
 pub mod hostile;
 pub mod isolation;
 pub mod kills;

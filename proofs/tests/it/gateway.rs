@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
-    backlog, clients, crowd, decisions, disk, drain, hostile, isolation, kills, large_tenant, neighbours,
-    notices, own_faults, powercut, quota, sigterm,
+    backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
+    neighbours, notices, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -63,6 +63,16 @@ fn a_hostile_neighbour_is_not_noticed() {
 #[test]
 fn permits_are_given_and_settled_and_one_worker_probes() {
     holds(&decisions::prove(program(), decisions::Size::SMALL).unwrap());
+}
+
+#[test]
+fn an_endpoint_that_fails_from_the_start_opens_its_circuit() {
+    holds(&first_failures::events(program(), first_failures::Size::SMALL).unwrap());
+}
+
+#[test]
+fn reminders_that_fail_from_the_start_open_their_circuit() {
+    holds(&first_failures::reminders(program(), first_failures::Size::SMALL).unwrap());
 }
 
 #[test]

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 512;
 const ROOMY: Backlog = Backlog { count: 100_000_000, bytes: 1 << 40 };
 
 /// A data folder that no gateway has.
-pub(super) struct Folder {
+pub(in crate::gateway) struct Folder {
     pub(super) runtime: Runtime,
     pub(super) database: Database,
     pub(super) records: SqliteRecords,
@@ -32,13 +32,13 @@ pub(super) struct Folder {
 
 /// A reminder to put there.
 #[derive(Clone, Debug)]
-pub(super) struct New {
+pub(in crate::gateway) struct New {
     /// Whose.
     pub(super) tenant: TenantId,
     /// Who is called.
     pub(super) url: String,
     /// The first run.
-    pub(super) first_at: Timestamp,
+    pub(in crate::gateway) first_at: Timestamp,
     /// None: there is one run.
     pub(super) every: Option<Duration>,
     /// No run is due after this.
@@ -49,7 +49,7 @@ pub(super) struct New {
 
 impl New {
     /// One that runs once.
-    pub(super) fn once(tenant: &TenantId, url: String, at: Timestamp) -> Self {
+    pub(in crate::gateway) fn once(tenant: &TenantId, url: String, at: Timestamp) -> Self {
         Self { tenant: tenant.clone(), url, first_at: at, every: None, ends_at: None, catch_up: None }
     }
 
@@ -87,7 +87,7 @@ impl New {
 
 impl Folder {
     /// Opens the folder, or makes it.
-    pub(super) fn open(data: &Path) -> Result<Self> {
+    pub(in crate::gateway) fn open(data: &Path) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let database = Database::open(data, Options::default())?;
@@ -99,7 +99,7 @@ impl Folder {
     }
 
     /// Adds a tenant whose reminders go by these rules, with room for all that a proof may want.
-    pub(super) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
+    pub(in crate::gateway) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
         let id: TenantId = name.parse()?;
         let mut settings = TenantSettings::new(name);
         settings.backlog = Some(ROOMY);
@@ -110,7 +110,10 @@ impl Folder {
     }
 
     /// Adds reminders, and says their names in the same order.
-    pub(super) fn add(&self, reminders: impl IntoIterator<Item = New>) -> Result<Vec<ReminderId>> {
+    pub(in crate::gateway) fn add(
+        &self,
+        reminders: impl IntoIterator<Item = New>,
+    ) -> Result<Vec<ReminderId>> {
         let create = |new: New| async {
             Ok::<_, anyhow::Error>(self.records.create_reminder(new.reminder()?).await?.id)
         };
@@ -124,7 +127,7 @@ impl Folder {
     }
 
     /// Closes it, so that a gateway can have it.
-    pub(super) fn close(self) {
+    pub(in crate::gateway) fn close(self) {
         let Self { runtime, database, records } = self;
         drop(records);
         runtime.block_on(database.close());

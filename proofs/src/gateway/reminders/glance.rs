@@ -6,7 +6,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::gateway::site::Site;
 
-fn connect(site: &Site) -> Result<Connection> {
+/// The connection.
+pub(in crate::gateway) fn connect(site: &Site) -> Result<Connection> {
     let path = site.gateway.data().join("breakerbox.db");
     Ok(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
 }

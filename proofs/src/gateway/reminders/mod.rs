@@ -14,10 +14,10 @@
 pub mod burst;
 mod circuits;
 pub mod counters;
-mod folder;
+pub(super) mod folder;
 pub mod future;
-mod glance;
+pub(super) mod glance;
 pub mod kills;
 pub mod limits;
 mod runs;
-mod times;
+pub(super) mod times;

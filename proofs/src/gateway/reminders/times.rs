@@ -8,7 +8,7 @@ use breakerbox::Timestamp;
 use breakerbox_testkit::receiver::Receiver;
 
 /// Now, by the wall clock.
-pub(super) fn now() -> Timestamp {
+pub(in crate::gateway) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
@@ -20,7 +20,7 @@ pub(super) fn start_of(receiver: &Receiver) -> Timestamp {
 }
 
 /// Waits until this time.
-pub(super) fn sleep_until(at: Timestamp) {
+pub(in crate::gateway) fn sleep_until(at: Timestamp) {
     thread::sleep(at.since(now()));
 }
 

@@ -1,0 +1,381 @@
+//! New endpoints, and reminders of new tenants, that fail from the first request on: the circuit opens with the failure that its
+//! policy names, or stays closed where a receiver only asks for less; retries come when they are due; and the throttle never
+//! holds a lane for longer than two seconds.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`events`] | trials by events: each endpoint has a circuit of its own |
+//! | [`reminders`] | trials by reminders: each tenant has one circuit for all of its reminders |
+//! | `trace` | what became of each circuit, from the gateway's database |
+//!
+//! **Which failure the policy names.** For events it is the fifth in a row, all within a minute (`consecutive_failures` 5, `window`
+//! 1m). At 0.5 events/s the first delivery's retry, due after 5 s, comes among them, so the fifth failure is that of the fourth
+//! event or of the first one's retry. For reminders it is the twentieth within a minute (preset `reminders`, `failures` 20): at
+//! 0.5/s after 38 s, before any retry, since those are due after a minute.
+
+mod trace;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use breakerbox_gateway::objects::{ReminderRules, TenantId};
+use breakerbox_testkit::gateway::{Event, Settings};
+use breakerbox_testkit::load::{Load, Pace};
+use breakerbox_testkit::receiver::{Hostile, Manner, Receiver, Recording, RefusingPort};
+use serde_json::json;
+
+use self::trace::Trace;
+use super::findings::{Findings, Millis};
+use super::reminders::folder::{Folder, New};
+use super::reminders::times;
+use super::site::{PATIENCE, Site, create_all};
+
+/// What is wrong with a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A port where nobody listens.
+    Refused,
+    /// Connections are reset instead of answered.
+    Reset,
+    /// Requests are never answered.
+    Hanging,
+    /// This status, at once.
+    Status(u16),
+}
+
+impl Fault {
+    const ALL: [Self; 6] =
+        [Self::Refused, Self::Reset, Self::Hanging, Self::Status(500), Self::Status(503), Self::Status(429)];
+
+    fn name(self) -> String {
+        match self {
+            Self::Refused => "refused".into(),
+            Self::Reset => "reset".into(),
+            Self::Hanging => "hanging".into(),
+            Self::Status(status) => status.to_string(),
+        }
+    }
+
+    /// Whether its circuit opens. A receiver that only asks for less is alive.
+    fn trips(self) -> bool {
+        self != Self::Status(429)
+    }
+
+    fn manner(self) -> Manner {
+        match self {
+            // Its URL leads elsewhere.
+            Self::Refused => Manner::HEALTHY,
+            Self::Reset => Manner::Hostile(Hostile::Reset),
+            Self::Hanging => Manner::Hang,
+            Self::Status(status) => Manner::status(status),
+        }
+    }
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Trials of each fault at each rate, side by side.
+    pub trials: usize,
+    /// Events in a second, and for how many seconds.
+    pub events: &'static [(f64, f64)],
+    /// Reminders in a second, and how many.
+    pub reminders: &'static [(f64, u32)],
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// Whether hanging callbacks of reminders are tried: it takes half a minute until twenty have failed.
+    pub hanging_reminders: bool,
+    /// Whether the first probes are waited for, and the first retries of reminders.
+    pub retries: bool,
+    /// Whether times are judged.
+    pub judged: bool,
+}
+
+impl Size {
+    /// What is promised.
+    pub const FULL: Self = Self {
+        trials: 20,
+        events: &[(0.5, 20.0), (2.0, 15.0), (20.0, 10.0), (200.0, 3.0)],
+        reminders: &[(0.5, 26), (2.0, 40), (20.0, 60), (200.0, 100)],
+        timeout: Duration::from_secs(1),
+        hanging_reminders: true,
+        retries: true,
+        judged: true,
+    };
+    /// A part.
+    pub const SMALL: Self = Self {
+        trials: 2,
+        events: &[(2.0, 4.0), (20.0, 2.0)],
+        reminders: &[(20.0, 30)],
+        timeout: Duration::from_millis(300),
+        hanging_reminders: false,
+        retries: false,
+        judged: false,
+    };
+}
+
+/// The longest that the throttle may hold a lane.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
+
+/// What a busy machine may add to a time.
+const SLACK: Duration = Duration::from_millis(300);
+
+/// From this rate on faults are tried one after the other: a machine can do only so much at once.
+const ONE_BY_ONE: f64 = 20.0;
+
+/// The longest wait of a first retry of an event: 5 s and a tenth.
+const EVENT_WAITS: [Duration; 1] = [Duration::from_millis(5_500)];
+
+/// The wait of a first retry of a reminder, which is exact.
+const REMINDER_WAITS: [Duration; 1] = [Duration::from_secs(60)];
+
+/// The trials of one fault at one rate.
+struct Group {
+    fault: Fault,
+    rate: f64,
+    /// The circuits' keys.
+    keys: Vec<String>,
+}
+
+/// What a circuit's policy names.
+struct Named {
+    rule: &'static str,
+    failures: u64,
+}
+
+/// New endpoints that fail from the first event on.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn events(program: &Path, size: Size) -> Result<Findings> {
+    let mut findings = Findings::new(format!("first failures of new endpoints, {} trials each", size.trials));
+    let (mut site, refusing) = (Site::plain(program, &[])?, RefusingPort::new()?);
+    let timeout = json!({"timeout": format!("{}ms", size.timeout.as_millis())});
+    let mut groups = Vec::new();
+    for (fault, (place, (rate, seconds))) in every(&Fault::ALL, size.events) {
+        let tenant = format!("{}-{place}", fault.name());
+        site.api().create_tenant(&tenant, &json!({}))?;
+        let urls: Vec<_> =
+            (0..size.trials).map(|trial| url(&site.receiver, &refusing, fault, &tenant, trial)).collect();
+        let endpoints: Vec<_> = urls.iter().map(|url| (url.clone(), Vec::new())).collect();
+        create_all(site.api(), &tenant, &endpoints, &timeout)?;
+        let keys = urls.iter().map(|url| format!("{tenant} {url}")).collect();
+        groups.push((Group { fault, rate, keys }, tenant, Duration::from_secs_f64(seconds)));
+    }
+    thread::scope(|scope| {
+        let load = |(group, tenant, time): &(Group, String, Duration)| {
+            thread::sleep(turn(group.fault, group.rate, *time));
+            // Each event goes to all endpoints of its tenant.
+            let load = site.api().load(&Event { size: 128, ..Event::new(tenant, "order.paid") });
+            let report =
+                Load { pace: Pace::Open { per_second: group.rate }, time: *time, connections: 4, ..load }
+                    .run()?;
+            ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
+            Ok(())
+        };
+        let loads: Vec<_> = groups.iter().map(|group| scope.spawn(move || load(group))).collect();
+        loads.into_iter().try_for_each(|load| load.join().map_err(|_| anyhow::anyhow!("a load panicked"))?)
+    })?;
+    let groups: Vec<_> = groups.into_iter().map(|(group, ..)| group).collect();
+    let opening = opening(&groups);
+    site.until("circuits open", PATIENCE, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
+    if size.retries {
+        site.until("circuits are probed", PATIENCE, |site| Ok(trace::trips_and_probes(site)?.1 >= opening))?;
+    }
+    let traces = stop_and_read(&mut site, &EVENT_WAITS)?;
+    judge(&groups, &traces, &Named { rule: "consecutive_failures", failures: 5 }, size, &mut findings)?;
+    Ok(findings)
+}
+
+/// Reminders of new tenants that fail from the first one on.
+///
+/// # Errors
+/// If the proof itself can't be made.
+pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
+    let mut findings = Findings::new(format!("first failures of reminders, {} tenants each", size.trials));
+    let (receiver, refusing) = (Receiver::builder().recording(Recording::Off).start()?, RefusingPort::new()?);
+    let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
+    let folder = Folder::open(site.gateway.data())?;
+    let rules = ReminderRules { timeout: Some(size.timeout), ..ReminderRules::default() };
+    let mut groups = Vec::new();
+    let mut new = Vec::new();
+    let faults = Fault::ALL.into_iter().filter(|fault| size.hanging_reminders || *fault != Fault::Hanging);
+    // Late enough for all of them to be written and the gateway to start.
+    let begin = times::now() + Duration::from_secs(if size.retries { 15 } else { 3 });
+    for (fault, (place, (rate, count))) in every(&faults.collect::<Vec<_>>(), size.reminders) {
+        let time = Duration::from_secs_f64(f64::from(count) / rate);
+        let first_at = begin + turn(fault, rate, time);
+        let mut keys = Vec::new();
+        for trial in 0..size.trials {
+            let name = format!("{}-{place}-{trial}", fault.name());
+            let tenant = folder.add_tenant(&name, rules.clone())?;
+            let url = url(&site.receiver, &refusing, fault, &name, trial);
+            new.extend((0..count).map(|number| {
+                New::once(&tenant, url.clone(), first_at + Duration::from_secs_f64(f64::from(number) / rate))
+            }));
+            keys.push(format!("{name}/reminders"));
+        }
+        groups.push(Group { fault, rate, keys });
+    }
+    let beside = (0..size.trials)
+        .map(|trial| {
+            let tenant = folder.add_tenant(&format!("beside-{trial}"), rules.clone())?;
+            new.extend(beside_a_dead_host(&tenant, &site.receiver, &refusing, begin));
+            Ok(format!("{tenant}/reminders"))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let last_at = new.iter().map(|new| new.first_at).max().context("there are reminders")?;
+    folder.add(new)?;
+    folder.close();
+    site.gateway.start_again()?;
+    let is_early = times::now() < begin;
+    ensure!(is_early || !size.judged, "the machine is too slow: the gateway was not ready at the moment");
+
+    times::sleep_until(last_at);
+    let opening = opening(&groups);
+    site.until("circuits open", 2 * PATIENCE, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
+    if size.retries {
+        // The first retry of the last one that is retried.
+        times::sleep_until(last_at + REMINDER_WAITS[0] + LONGEST_HOLD);
+    }
+    let traces = stop_and_read(&mut site, &REMINDER_WAITS)?;
+    judge(&groups, &traces, &Named { rule: "failures", failures: 20 }, size, &mut findings)?;
+    judge_beside(&beside, &traces, size, &mut findings)?;
+    Ok(findings)
+}
+
+/// Reminders to a dead host, too few to open the circuit, and to a healthy one.
+const BESIDE: [u32; 2] = [6, 5];
+
+fn beside_a_dead_host(
+    tenant: &TenantId,
+    receiver: &Receiver,
+    refusing: &RefusingPort,
+    begin: breakerbox::Timestamp,
+) -> Vec<New> {
+    let second = Duration::from_secs(1);
+    let [dead, healthy] = BESIDE;
+    let dead = (0..dead).map(|number| New::once(tenant, refusing.url("/dead"), begin + second / 4 * number));
+    let healthy = (0..healthy)
+        .map(|number| New::once(tenant, receiver.url("/healthy"), begin + second / 2 + second * number));
+    dead.chain(healthy).collect()
+}
+
+/// Every fault at every rate, with the rate's place.
+fn every<T: Copy>(faults: &[Fault], rates: &[T]) -> Vec<(Fault, (usize, T))> {
+    let of =
+        |fault: &Fault| rates.iter().copied().enumerate().map(move |rate| (*fault, rate)).collect::<Vec<_>>();
+    faults.iter().flat_map(of).collect()
+}
+
+/// When the trials of a fault begin, if each group of that rate takes so long.
+fn turn(fault: Fault, rate: f64, time: Duration) -> Duration {
+    let place = Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default();
+    let place = if rate >= ONE_BY_ONE { u32::try_from(place).unwrap_or_default() } else { 0 };
+    (time + Duration::from_millis(500)) * place
+}
+
+/// The URL of one trial, whose receiver behaves so.
+fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str, trial: usize) -> String {
+    let path = format!("/{tenant}/{trial}");
+    if fault == Fault::Refused {
+        return refusing.url(&path);
+    }
+    receiver.set(&path, fault.manner());
+    receiver.url(&path)
+}
+
+/// How many circuits open.
+fn opening(groups: &[Group]) -> i64 {
+    let keys: usize = groups.iter().filter(|group| group.fault.trips()).map(|group| group.keys.len()).sum();
+    i64::try_from(keys).unwrap_or(i64::MAX)
+}
+
+fn stop_and_read(site: &mut Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
+    site.gateway.ask_to_stop()?;
+    site.gateway.wait_for_end(PATIENCE)?;
+    trace::read(site, waits)
+}
+
+fn judge(
+    groups: &[Group],
+    traces: &HashMap<String, Trace>,
+    named: &Named,
+    size: Size,
+    findings: &mut Findings,
+) -> Result<()> {
+    for group in groups {
+        let what = |what: &str| format!("{}, {}/s: {what}", group.fault.name(), group.rate);
+        let of = |key: &String| traces.get(key).with_context(|| format!("nothing was sent to {key}"));
+        let traces = group.keys.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let trips: Vec<_> = traces.iter().filter_map(|trace| trace.trip.as_ref()).collect();
+        let latest = |times: Vec<Duration>| times.into_iter().max().unwrap_or_default();
+        if group.fault.trips() {
+            let as_named = trips
+                .iter()
+                .filter(|trip| trip.rule == named.rule && trip.failures == named.failures)
+                .count();
+            findings.exactly(
+                &what(&format!("opened with failure {}", named.failures)),
+                as_named,
+                traces.len(),
+            );
+            let after = latest(traces.iter().filter_map(|trace| trace.opened_after()).collect());
+            findings.note(&what("opened after, at the latest"), Millis(after));
+        } else {
+            findings.exactly(&what("opened"), trips.len(), 0);
+        }
+        let hold = latest(traces.iter().map(|trace| trace.longest_hold()).collect());
+        findings.within(&what("longest hold"), hold, LONGEST_HOLD + SLACK, size.judged);
+        let retries = traces.iter().map(|trace| trace.retries());
+        let (count, late) = retries.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)));
+        if count > 0 {
+            findings.note(&what("retries while closed"), count);
+            // Where nothing is ever accepted, the throttle lets only a part of what is due through, and retries wait their turn.
+            let judged = size.judged && group.fault.trips();
+            findings.within(&what("the latest of them after its time"), late, SLACK, judged);
+        }
+        let probes: Vec<_> = traces.iter().filter_map(|trace| trace.probe_late()).collect();
+        if !probes.is_empty() {
+            findings.exactly(&what("probed"), probes.len(), traces.len());
+            findings.within(
+                &what("the latest probe after its time"),
+                latest(probes),
+                LONGEST_HOLD,
+                size.judged,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Reminders to a healthy host are not held because of a dead one.
+fn judge_beside(
+    keys: &[String],
+    traces: &HashMap<String, Trace>,
+    size: Size,
+    findings: &mut Findings,
+) -> Result<()> {
+    let [dead, healthy] = BESIDE;
+    let (mut came, mut failed, mut latest) = (0, 0, Duration::ZERO);
+    for key in keys {
+        let trace = traces.get(key).with_context(|| format!("nothing was sent to {key}"))?;
+        for attempt in trace.attempts.iter().filter(|attempt| !attempt.is_retry) {
+            if attempt.status != Some(200) {
+                failed += 1;
+                continue;
+            }
+            came += 1;
+            let scheduled_at = attempt.scheduled_at.context("a run has its time")?;
+            latest = latest.max(attempt.started.since(scheduled_at));
+        }
+    }
+    let of = |count: u32| count as usize * keys.len();
+    findings.exactly("reminders to a dead host of the same tenant", failed, of(dead));
+    findings.exactly("reminders to a healthy host beside it", came, of(healthy));
+    findings.within("the latest of them after its time", latest, LONGEST_HOLD, size.judged);
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! What became of each circuit: its attempts and its trips, read from the database of a gateway, and how long the throttle held
+//! its lane between them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakerbox::Timestamp;
+use breakerbox_gateway::objects::Id;
+use rusqlite::Row;
+use serde_json::Value;
+
+use crate::gateway::reminders::glance;
+use crate::gateway::site::Site;
+
+/// How many requests a lane without a success has in flight.
+const IN_FLIGHT: usize = 2;
+
+/// One request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Attempt {
+    /// When its delivery was due, at the latest: a retry's own wait is random.
+    pub(super) due: Timestamp,
+    pub(super) started: Timestamp,
+    pub(super) ended: Timestamp,
+    pub(super) is_retry: bool,
+    pub(super) is_probe: bool,
+    pub(super) status: Option<u16>,
+    /// For a reminder: the time that its owner asked for.
+    pub(super) scheduled_at: Option<Timestamp>,
+}
+
+/// A circuit opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Trip {
+    pub(super) at: Timestamp,
+    pub(super) rule: String,
+    /// Failures in its window at that moment.
+    pub(super) failures: u64,
+    /// From when on a delivery may probe.
+    pub(super) retry_at: Timestamp,
+}
+
+/// One circuit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    /// In the order in which they began.
+    pub(super) attempts: Vec<Attempt>,
+    /// The first time that it opened.
+    pub(super) trip: Option<Trip>,
+}
+
+impl Trace {
+    /// Attempts while the circuit was closed.
+    fn closed(&self) -> &[Attempt] {
+        let opened_at = self.trip.as_ref().map_or(Timestamp::from_micros(u64::MAX), |trip| trip.at);
+        let count = self.attempts.partition_point(|attempt| attempt.started < opened_at);
+        &self.attempts[..count]
+    }
+
+    /// The longest time for which a delivery was due and a request could have begun, and none did. Only the throttle holds a
+    /// lane so, while its circuit is closed.
+    pub(super) fn longest_hold(&self) -> Duration {
+        let attempts = self.closed();
+        let hold =
+            |(place, attempt): (usize, &Attempt)| attempt.started.since(ready(&attempts[..place], attempt));
+        attempts.iter().enumerate().map(hold).max().unwrap_or_default()
+    }
+
+    /// How late retries began, at the most, and how many there were.
+    pub(super) fn retries(&self) -> (usize, Duration) {
+        let retries = self.closed().iter().filter(|attempt| attempt.is_retry);
+        retries.fold((0, Duration::ZERO), |(count, latest), retry| {
+            (count + 1, latest.max(retry.started.since(retry.due)))
+        })
+    }
+
+    /// How late the first probe began; none if there was none.
+    pub(super) fn probe_late(&self) -> Option<Duration> {
+        let trip = self.trip.as_ref()?;
+        let probe = self.attempts.iter().find(|attempt| attempt.is_probe)?;
+        Some(probe.started.since(trip.retry_at))
+    }
+
+    /// From the first request to the trip.
+    pub(super) fn opened_after(&self) -> Option<Duration> {
+        Some(self.trip.as_ref()?.at.since(self.attempts.first()?.started))
+    }
+}
+
+/// When an attempt could have begun: its delivery was due, the one before it had begun, and fewer than two were in flight.
+fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
+    let ready = before.last().map_or(attempt.due, |latest| latest.started.max(attempt.due));
+    let mut ends: Vec<_> = before.iter().map(|one| one.ended).filter(|ended| *ended > ready).collect();
+    ends.sort();
+    ends.len().checked_sub(IN_FLIGHT).map_or(ready, |place| ends[place])
+}
+
+/// Circuits that opened, and requests that probed, so far.
+pub(super) fn trips_and_probes(site: &Site) -> Result<(i64, i64)> {
+    let sql = "SELECT (SELECT count(DISTINCT key) FROM circuit_changes WHERE change ->> '$.to' = 'open'),
+                      (SELECT count(DISTINCT d.lane) FROM attempts a JOIN deliveries d ON d.id = a.delivery WHERE a.probe)";
+    Ok(glance::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+/// All circuits by their key. `waits` are the longest waits of retries.
+pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
+    let connection = glance::connect(site)?;
+    let mut traces = HashMap::<String, Trace>::new();
+    let sql = "SELECT coalesce(l.key, t.id || ' ' || (p.settings ->> '$.url')), d.id, e.id, a.started_at, a.latency, a.probe,
+                      a.status, e.scheduled_at
+               FROM attempts a JOIN deliveries d ON d.id = a.delivery JOIN tenants t ON t.row = d.tenant
+               JOIN events e ON e.id = d.event LEFT JOIN lanes l ON l.id = d.lane LEFT JOIN endpoints p ON p.id = d.lane
+               ORDER BY a.started_at";
+    // By delivery: how many attempts it had, and when the latest ended.
+    let mut tried = HashMap::<i64, (usize, Timestamp)>::new();
+    let mut question = connection.prepare(sql)?;
+    let mut rows = question.query([])?;
+    while let Some(row) = rows.next()? {
+        let (delivery, started) = (row.get(1)?, time(row, 3)?);
+        let ended = started + Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
+        let made = Id::from_number(row.get(2)?).context("an id is not negative")?.made_at();
+        let before = tried.get(&delivery).copied();
+        let due = before.map_or(made, |(attempts, ended)| {
+            ended + waits.get(attempts - 1).copied().unwrap_or(Duration::MAX)
+        });
+        tried.insert(delivery, (before.map_or(0, |(attempts, _)| attempts) + 1, ended));
+        traces.entry(row.get(0)?).or_default().attempts.push(Attempt {
+            due,
+            started,
+            ended,
+            is_retry: before.is_some(),
+            is_probe: row.get(5)?,
+            status: row.get(6)?,
+            scheduled_at: row.get::<_, Option<i64>>(7)?.map(micros),
+        });
+    }
+    let sql =
+        "SELECT key, at, change FROM circuit_changes WHERE change ->> '$.to' = 'open' ORDER BY key, epoch";
+    let mut question = connection.prepare(sql)?;
+    let mut rows = question.query([])?;
+    while let Some(row) = rows.next()? {
+        let change: Value = serde_json::from_str(&row.get::<_, String>(2)?)?;
+        let number = |path: &str| change.pointer(path).and_then(Value::as_u64).unwrap_or_default();
+        let trip = Trip {
+            at: time(row, 1)?,
+            rule: change.pointer("/cause/rule").and_then(Value::as_str).unwrap_or("none").to_owned(),
+            failures: number("/evidence/failures"),
+            retry_at: Timestamp::from_micros(number("/retry_at")),
+        };
+        traces.entry(row.get(0)?).or_default().trip.get_or_insert(trip);
+    }
+    Ok(traces)
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(micros)
+}
+
+fn micros(number: i64) -> Timestamp {
+    Timestamp::from_micros(number.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn attempt(due: u64, started: u64, ended: u64) -> Attempt {
+        let (due, started, ended) = (at(due), at(started), at(ended));
+        Attempt { due, started, ended, is_retry: false, is_probe: false, status: None, scheduled_at: None }
+    }
+
+    #[test]
+    fn a_hold_is_when_something_is_due_and_nothing_begins() {
+        let millis = |attempts: &[Attempt]| {
+            Trace { attempts: attempts.to_vec(), trip: None }.longest_hold().as_millis()
+        };
+        assert_eq!(millis(&[]), 0);
+        assert_eq!(millis(&[attempt(0, 5, 10)]), 5, "from when it was due");
+        assert_eq!(millis(&[attempt(0, 0, 1), attempt(0, 300, 301)]), 300, "from when the one before began");
+        assert_eq!(millis(&[attempt(0, 0, 1), attempt(250, 300, 301)]), 50);
+        let hanging = [attempt(0, 0, 1_000), attempt(0, 0, 1_010), attempt(0, 1_020, 2_000)];
+        assert_eq!(millis(&hanging), 20, "two are in flight, so none could begin");
+    }
+
+    #[test]
+    fn what_comes_after_a_trip_is_not_the_throttles_doing() {
+        let trip = Trip { at: at(100), rule: String::new(), failures: 5, retry_at: at(30_100) };
+        let probe = Attempt { is_probe: true, ..attempt(0, 30_400, 30_401) };
+        let trace = Trace { attempts: vec![attempt(0, 10, 90), probe], trip: Some(trip) };
+        assert_eq!(trace.longest_hold(), Duration::from_millis(10));
+        assert_eq!(trace.probe_late(), Some(Duration::from_millis(300)));
+        assert_eq!(trace.opened_after(), Some(Duration::from_millis(90)));
+    }
+}
