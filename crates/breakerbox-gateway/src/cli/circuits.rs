@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
+use super::limit::Limit;
 use super::output::{Column, Output};
 use crate::objects::EndpointId;
 
@@ -60,9 +61,8 @@ enum Action {
         /// Only this tenant's
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show a circuit
     Show {
@@ -85,9 +85,8 @@ enum Action {
         /// Before then
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Refuse all calls until it is released
     ForceOpen(Override),

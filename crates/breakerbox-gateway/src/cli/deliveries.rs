@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::body;
+use super::limit::Limit;
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
@@ -85,18 +86,16 @@ enum Action {
     List {
         #[command(flatten)]
         filter: Filter,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show a delivery
     Show { id: String },
     /// List the attempts of a delivery, the newest first
     Attempts {
         id: String,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Cancel a delivery that waits
     Cancel { id: String },

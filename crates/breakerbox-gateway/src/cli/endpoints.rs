@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
+use super::limit::Limit;
 use super::output::{Column, Output};
 use super::policies::{self, Changes};
 
@@ -35,9 +36,8 @@ enum Action {
         /// Only this tenant's
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show an endpoint and the state of its circuit
     Show { id: String },
@@ -77,7 +77,7 @@ enum Action {
     Secrets { id: String },
     /// Sign with a new secret, and with the one before for a while
     Rotate { id: String },
-    /// Send one request now, whatever the circuit says, and show what came of it
+    /// Send one request now, whatever the circuit says, and show the answer; exit code 1 unless that is 2xx
     Test { id: String },
     /// Delete an endpoint; what waits for it is cancelled
     Delete { id: String },
@@ -118,5 +118,21 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     {
         output.hint(&format!("its receiver verifies with this secret: breakerbox listen --secret {secret}"));
     }
+    if matches!(arguments.action, Action::Test { .. }) {
+        return tested(&answer);
+    }
     Ok(())
+}
+
+/// A test that the endpoint did not answer with 2xx is a failure, so that scripts notice it.
+fn tested(answer: &Value) -> Result<(), Failure> {
+    if answer.get("ok") != Some(&Value::Bool(false)) {
+        return Ok(());
+    }
+    let text = |name: &str| answer.get(name).and_then(Value::as_str);
+    let why = match answer.get("status").and_then(Value::as_u64) {
+        Some(status) => format!("it answered {status}"),
+        None => [text("fault"), text("detail")].into_iter().flatten().collect::<Vec<_>>().join(": "),
+    };
+    Err(Failure::Environment(format!("the endpoint did not take the test request: {why}")))
 }

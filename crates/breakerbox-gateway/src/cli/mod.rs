@@ -12,6 +12,8 @@
 //! | `backup` | copies a gateway's database, and puts a copy back |
 //! | `replay`, `policy`, `report_file` | past traffic in virtual time |
 //! | `output`, `failure` | what is printed, and exit codes |
+//! | `limit` | `--limit` of listings |
+//! | `usage` | arguments that are wrong |
 //!
 //! Exit codes: 0, all went well; 1, something around us failed; 2, the input or the arguments are wrong, and the message
 //! says what to change; 3, the gateway can't be reached; 4, it refused.
@@ -26,6 +28,7 @@ mod failure;
 mod fields;
 mod flags;
 mod keys;
+mod limit;
 mod listen;
 mod migrate;
 mod notices;
@@ -40,6 +43,7 @@ mod resends;
 mod send;
 mod serve;
 mod tenants;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -93,7 +97,10 @@ pub fn run() -> ExitCode {
 /// As [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a gateway that runs.
 #[must_use]
 pub fn run_with(clocks: &Clocks) -> ExitCode {
-    let Arguments { command, output } = Arguments::parse();
+    let Arguments { command, output } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::report(&error),
+    };
     let result = match command {
         Command::Serve(arguments) => serve::run(*arguments, output, clocks),
         Command::Listen(arguments) => listen::run(&arguments, output),

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
+use super::limit::Limit;
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
@@ -42,11 +43,10 @@ enum Action {
         /// Only those that are so at a target: waiting, sent, given_up or dropped
         #[arg(long)]
         state: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
-    /// Send a test notice to each target of a tenant
+    /// Send a test notice to each target of a tenant; exit code 1 unless all take it
     Test { tenant: String },
     /// Show what notices to a tenant's webhooks are signed with
     Secrets { tenant: String },
@@ -65,7 +65,16 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         }
         Action::Test { tenant } => {
             let tested = gateway.ask(Ask::post(&["tenants", tenant, "notices", "test"]))?;
-            output.list(TESTED, &items(&tested, "/targets"), false)
+            let targets = items(&tested, "/targets");
+            output.list(TESTED, &targets, false)?;
+            let failed = targets.iter().filter(|target| target["ok"] == false).count();
+            if failed > 0 {
+                let of = targets.len();
+                return Err(Failure::Environment(format!(
+                    "{failed} of {of} targets did not take the test notice"
+                )));
+            }
+            Ok(())
         }
         Action::Secrets { tenant } => {
             let shown = gateway.ask(Ask::get(&["tenants", tenant, "notices", "secrets"]))?;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
+use super::limit::Limit;
 use super::output::{Column, Output};
 use super::payload;
 
@@ -180,9 +181,8 @@ enum Action {
         /// Only with this reference
         #[arg(long, value_name = "NAME")]
         reference: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show a reminder, and when it fires next
     Show { id: String },
@@ -221,9 +221,8 @@ enum Action {
     /// List the runs of a reminder, the newest first
     Runs {
         id: String,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show when a schedule would fire, and create nothing
     Preview {

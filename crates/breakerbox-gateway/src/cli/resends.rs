@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::client::{Ask, Gateway};
 use super::deliveries::{Filter, resend};
 use super::failure::Failure;
+use super::limit::Limit;
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
@@ -34,9 +35,8 @@ enum Action {
         /// Only this tenant's
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show a resend, and how far it is
     Show { id: String },

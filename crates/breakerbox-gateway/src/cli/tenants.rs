@@ -6,6 +6,7 @@ use serde_json::json;
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
+use super::limit::Limit;
 use super::output::{Column, Output};
 use super::policies::{self, Changes};
 
@@ -31,9 +32,8 @@ pub(super) struct Arguments {
 enum Action {
     /// List tenants by name
     List {
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Show a tenant
     Show { id: String },

@@ -235,6 +235,68 @@ fn listings_go_through_all_pages_and_stop_where_they_are_told() {
 }
 
 #[test]
+fn a_limit_is_one_or_more_for_every_listing() {
+    let api = FakeApi::start(pages);
+    for listing in [
+        &["tenants", "list"][..],
+        &["endpoints", "list"],
+        &["deliveries", "list"],
+        &["deliveries", "attempts", "dlv_1"],
+        &["resends", "list"],
+        &["reminders", "list"],
+        &["reminders", "runs", "rem_1"],
+        &["circuits", "list"],
+        &["circuits", "history"],
+        &["notices", "list"],
+        &["keys", "list"],
+    ] {
+        let ended = against(&api, &[listing, &["--limit", "0"]].concat());
+        assert_eq!(ended.code, 2, "{listing:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("must be a whole number, 1 or more"), "{listing:?}: {}", ended.stderr);
+    }
+    assert_eq!(api.asked().len(), 0);
+    // More than a page of the API has.
+    let ended = against(&api, &["tenants", "list", "--limit", "700", "--quiet"]);
+    assert_eq!((ended.code, ended.stdout.lines().count()), (0, 700), "{}", ended.stderr);
+}
+
+#[test]
+fn a_test_that_fails_is_exit_code_1() {
+    let endpoint = &["endpoints", "test", "ep_1"][..];
+    let notices = &["notices", "test", "acme"][..];
+    let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "answer": "200"}, {"target": "tgt_2", "ok": second, "answer": "500"}]});
+    for (arguments, answer, code, expected) in [
+        (endpoint, json!({"ok": true, "status": 204, "fault": null}), 0, ""),
+        (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it answered 500"),
+        (
+            endpoint,
+            json!({"ok": false, "status": null, "fault": "connect", "detail": "refused"}),
+            1,
+            "test request: connect: refused",
+        ),
+        (notices, targets(true), 0, ""),
+        (notices, targets(false), 1, "1 of 2 targets did not take the test notice"),
+    ] {
+        let api = answering(answer.clone());
+        let ended = against(&api, arguments);
+        assert_eq!(ended.code, code, "{arguments:?} {answer}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(expected) && ended.stderr.is_empty() == (code == 0),
+            "{}",
+            ended.stderr
+        );
+        assert!(!ended.stdout.is_empty(), "what was answered is shown all the same");
+        let ended = against(&api, &[arguments, &["--json"]].concat());
+        assert_eq!(ended.code, code);
+        assert!(serde_json::from_str::<Value>(&ended.stdout).is_ok(), "{}", ended.stdout);
+        if code != 0 {
+            let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
+            assert_eq!(problem["code"], "failed");
+        }
+    }
+}
+
+#[test]
 fn an_empty_page_is_not_the_last_and_a_full_listing_asks_for_no_more() {
     let api = FakeApi::start(|asked| match asked.path.contains("cursor=") {
         false => Answer::ok(json!({"items": [], "next": "on"})),

@@ -51,11 +51,41 @@ fn bad_arguments_are_exit_code_2() {
         &["listen", "--status", "99"],
         &["completions", "tcsh"],
         &["deliveries", "list", "--limit", "-1"],
+        &["deliveries", "list", "--limit", "0"],
     ];
     for arguments in table {
         let ended = Program::new(arguments).run();
         assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn bad_arguments_are_json_for_programs() {
+    for (arguments, expected) in [
+        (
+            &["--json", "serv"][..],
+            "unrecognized subcommand 'serv'; tip: a similar subcommand exists: 'serve'",
+        ),
+        (&["--json"], "requires a subcommand"),
+        (&["tenants", "--json"], "requires a subcommand"),
+        (
+            &["deliveries", "list", "--limit", "x", "--json"],
+            "'--limit <N>': must be a whole number, 1 or more",
+        ),
+        (&["circuits", "reset", "c1", "--json"], "--reason <"),
+        (&["tenants", "list", "--json", "--lmit", "3"], "unexpected argument '--lmit' found"),
+    ] {
+        let ended = Program::new(arguments).run();
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{arguments:?}");
+        let problem: serde_json::Value = serde_json::from_str(&ended.stderr).expect("JSON alone");
+        assert_eq!(problem["code"], "input", "{arguments:?}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(expected) && !detail.contains('\n'), "{arguments:?}: {detail}");
+    }
+    // Help is no error.
+    let ended = Program::new(&["tenants", "--json", "--help"]).run();
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    assert!(ended.stdout.contains("Usage:"));
 }
 
 #[test]

@@ -18,6 +18,8 @@ use url::Url;
 pub(super) use refusal::Refusal;
 
 use super::failure::Failure;
+use super::limit::Limit;
+use crate::queue::records::MAX_PAGE;
 
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -122,13 +124,14 @@ impl Gateway {
         })
     }
 
-    /// Asks for page after page, until there are `limit` items or no more. The last part is whether there are more.
-    pub(super) fn pages(&self, ask: &Ask, limit: usize) -> Result<(Vec<Value>, bool), Failure> {
-        const PAGE: usize = 500;
+    /// Asks for page after page, until there are as many items as the limit or no more. The last part is whether there are
+    /// more.
+    pub(super) fn pages(&self, ask: &Ask, limit: Limit) -> Result<(Vec<Value>, bool), Failure> {
+        let limit = limit.most;
         let mut items = vec![];
         let mut cursor: Option<String> = None;
         loop {
-            let wanted = limit.saturating_sub(items.len()).min(PAGE);
+            let wanted = limit.saturating_sub(items.len()).min(MAX_PAGE);
             let page = ask.clone().query("limit", Some(wanted)).query("cursor", cursor.take());
             let Value::Object(mut page) = self.ask(page)? else { return Err(self.odd("it sent no page")) };
             let Some(Value::Array(found)) = page.remove("items") else {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::body;
+use super::limit::Limit;
 use super::output::{Column, Output};
 use crate::objects::{Scope, TenantId};
 
@@ -49,9 +50,8 @@ enum Action {
         /// Only those for this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<TenantId>,
-        /// How many
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Revoke a key: nobody gets in with it any more
     Revoke {

@@ -35,7 +35,7 @@ pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Fa
         let records = open(&config).await?;
         match action {
             Action::Create(new) => create(&records, new, output).await,
-            Action::List { tenant, limit } => list(&records, tenant.as_ref(), *limit, output).await,
+            Action::List { tenant, limit } => list(&records, tenant.as_ref(), limit.most, output).await,
             Action::Revoke { id } => revoke(&records, id, output).await,
         }
     })

@@ -1,0 +1,15 @@
+//! `--limit` of a listing: how many results a command prints. The client fetches them in pages of what the API allows.
+
+use clap::Args;
+
+/// How many results to print.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Print at most so many results: 1 or more
+    #[arg(long = "limit", value_name = "N", default_value_t = 100, value_parser = one_or_more)]
+    pub(super) most: usize,
+}
+
+fn one_or_more(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|most| *most > 0).ok_or("must be a whole number, 1 or more")
+}
