@@ -11,7 +11,7 @@ use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::deliveries::StateNameView;
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Problem};
+use super::problem::{Answer, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use crate::objects::{EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId};
@@ -25,7 +25,8 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ResendBody {
-    /// Of this tenant; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Of this tenant. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend
+    /// never concerns more tenants than one.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -84,7 +85,7 @@ struct ResendView {
     resent: u64,
     /// Deliveries that it left as they were, because their endpoint is gone.
     skipped: u64,
-    /// It goes from the newest back, and has come to here; null: it has not begun.
+    /// The job goes from the oldest delivery on, and has come to those created at this time; null: it has not begun.
     #[schema(value_type = Option<String>, format = "date-time")]
     reached: Option<Moment>,
     /// When it was created.
@@ -169,8 +170,8 @@ async fn list(
 
 /// Resend by filter
 ///
-/// A background job that makes finished deliveries pending again, from the newest back, at a pace that live traffic does not
-/// notice.
+/// Starts a background job that makes finished deliveries pending again, the oldest first, at a pace that live traffic does
+/// not notice.
 #[utoipa::path(
     post,
     path = "/v1/resends",
@@ -197,6 +198,7 @@ async fn create(
     {
         return Err(Problem::invalid("until", "must be after `from`"));
     }
+<<<<<<< HEAD
     let tenant = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
     let filter = DeliveryFilter {
         endpoint: body.endpoint.map(|endpoint| endpoint.0),
@@ -221,8 +223,43 @@ async fn create(
             return Err(Problem::not_found("event", &event.to_string()));
         }
     }
+=======
+    let (endpoint, event) = (body.endpoint.map(|endpoint| endpoint.0), body.event.map(|event| event.0));
+    let tenant = caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?;
+    let tenant = resent_tenant(&api, tenant, endpoint, event).await?;
+    let kind = body.r#type.map(|kind| kind.0);
+    let filter = DeliveryFilter { tenant: Some(tenant), endpoint, event, kind, state, from, until };
+>>>>>>> 302028e (api: a resend names its tenant, and goes from the oldest on)
     let resend = api.services.records.create_resend(NewResend { filter, by: Some(caller.0.id) }).await?;
     Ok((StatusCode::CREATED, axum::Json(resend.into())))
+}
+
+/// The tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An endpoint or an
+/// event of another tenant is not found.
+async fn resent_tenant(
+    api: &Api,
+    mut tenant: Option<TenantId>,
+    endpoint: Option<EndpointId>,
+    event: Option<EventId>,
+) -> Answer<TenantId> {
+    if let Some(id) = endpoint {
+        let entry = api.services.directory.endpoint(id.into());
+        let entry = entry.filter(|entry| tenant.as_ref().is_none_or(|tenant| *tenant == entry.tenant.id));
+        let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;
+        tenant = Some(entry.tenant.id.clone());
+    }
+    if let Some(id) = event {
+        let found = api.services.records.event(id).await?.tenant;
+        if tenant.as_ref().is_some_and(|tenant| *tenant != found) {
+            return Err(Problem::not_found("event", &id.to_string()));
+        }
+        tenant = Some(found);
+    }
+    tenant.ok_or_else(|| {
+        let detail = "tenant: is missing; a key for all tenants must say whose deliveries to resend: send `tenant`, \
+                      `endpoint` or `event`";
+        Problem::new(Code::MissingField, detail).of_field("tenant")
+    })
 }
 
 /// Show a resend

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use breakerbox_gateway::objects::Scope;
+use breakerbox_gateway::queue::records::Resends;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -194,23 +195,94 @@ async fn deliveries_are_found_cancelled_and_resent() {
     assert_eq!((&shown["type"], &shown["payload"]), (&json!("invoice.paid"), &json!({ "n": 7 })));
 }
 
+/// Submits an event, cancels its delivery, and returns the delivery's id.
+async fn cancelled_delivery(site: &Site, tenant: &str) -> String {
+    let event = site.event(tenant).await;
+    let listed = site.get(&format!("/v1/deliveries?event={event}"), &site.admin).await.expect(200).json();
+    let id = listed["items"][0]["id"].as_str().unwrap().to_owned();
+    site.ask(Method::POST, &format!("/v1/deliveries/{id}/cancel"), &site.admin, None).await.expect(200);
+    id
+}
+
+async fn states(site: &Site, deliveries: &[String]) -> Vec<String> {
+    let mut states = Vec::new();
+    for id in deliveries {
+        let shown = site.get(&format!("/v1/deliveries/{id}"), &site.admin).await.expect(200).json();
+        states.push(shown["state"].as_str().unwrap().to_owned());
+    }
+    states
+}
+
 #[tokio::test]
 async fn a_resend_by_filter_is_a_job() {
     let site = Site::start().await;
     let manager = site.key(&[Scope::Manage], Some("acme")).await;
-    let endpoint = site.endpoint("acme").await;
-    let body = json!({ "endpoint": endpoint, "state": "failed", "from": "2026-01-01T00:00:00Z" });
-    let job = site.post("/v1/resends", &manager, body).await.expect(201).json();
-    assert_eq!((&job["state"], &job["resent"]), (&json!("running"), &json!(0)));
-    assert_eq!((&job["filter"]["tenant"], &job["filter"]["state"]), (&json!("acme"), &json!("failed")));
+    let (endpoint, _) = (site.endpoint("acme").await, site.endpoint("other").await);
+    let mut deliveries = Vec::new();
+    for _ in 0..3 {
+        deliveries.push(cancelled_delivery(&site, "acme").await);
+    }
+    let others = [cancelled_delivery(&site, "other").await];
+    let body = json!({ "endpoint": endpoint, "state": "cancelled", "from": "2026-01-01T00:00:00Z" });
+    let job = site.post("/v1/resends", &manager, body.clone()).await.expect(201).json();
+    assert_eq!(
+        (&job["state"], &job["resent"], &job["reached"]),
+        (&json!("running"), &json!(0), &Value::Null)
+    );
+    assert_eq!((&job["filter"]["tenant"], &job["filter"]["state"]), (&json!("acme"), &json!("cancelled")));
     assert!(job["by"].as_str().unwrap().starts_with("key_"));
     let path = format!("/v1/resends/{}", job["id"].as_str().unwrap());
     assert_eq!(site.get(&path, &manager).await.expect(200).json(), job);
     let listed = site.get("/v1/resends", &manager).await.expect(200).json();
     assert_eq!(listed["items"][0]["id"], job["id"]);
-    let cancelled =
-        site.ask(Method::POST, &format!("{path}/cancel"), &manager, None).await.expect(200).json();
+
+    // Step by step, as upkeep does it: the oldest first.
+    assert_eq!(site.records.step_resends(1).await.unwrap().done, 1);
+    assert_eq!(states(&site, &deliveries).await, ["pending", "cancelled", "cancelled"]);
+    let begun = site.get(&path, &manager).await.expect(200).json();
+    assert_eq!((&begun["state"], &begun["resent"]), (&json!("running"), &json!(1)));
+    assert!(begun["reached"].is_string(), "{begun}");
+    while site.records.step_resends(1).await.unwrap().more {}
+    assert_eq!(states(&site, &deliveries).await, ["pending"; 3]);
+    assert_eq!(states(&site, &others).await, ["cancelled"], "it is another tenant's");
+    let done = site.get(&path, &manager).await.expect(200).json();
+    assert_eq!(
+        (&done["state"], &done["resent"], &done["skipped"]),
+        (&json!("done"), &json!(3), &json!(0)),
+        "{done}"
+    );
+    assert!(done["finished_at"].is_string());
+
+    let another = site.post("/v1/resends", &manager, body).await.expect(201).json();
+    let path = format!("/v1/resends/{}/cancel", another["id"].as_str().unwrap());
+    let cancelled = site.ask(Method::POST, &path, &manager, None).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_resend_says_whose_deliveries_it_takes() {
+    let site = Site::start().await;
+    let (endpoint, event) = (site.endpoint("acme").await, site.event("acme").await);
+    // A listing without a tenant shows all tenants': a resend of one of them, chosen silently, is not what was meant.
+    for body in
+        [json!({}), json!({ "from": "2026-01-01T00:00:00Z" }), json!({ "state": "failed", "type": "a" })]
+    {
+        let said = site.post("/v1/resends", &site.admin, body).await.expect(422);
+        assert_eq!((said.code().as_str(), &said.json()["field"]), ("missing_field", &json!("tenant")));
+        assert!(said.json()["detail"].as_str().unwrap().contains("`endpoint` or `event`"), "{said:?}");
+    }
+    for body in [json!({ "tenant": "acme" }), json!({ "endpoint": endpoint }), json!({ "event": event })] {
+        let job = site.post("/v1/resends", &site.admin, body).await.expect(201).json();
+        assert_eq!(job["filter"]["tenant"], "acme");
+    }
+    for body in
+        [json!({ "tenant": "other", "endpoint": endpoint }), json!({ "tenant": "other", "event": event })]
+    {
+        assert_eq!(site.post("/v1/resends", &site.admin, body).await.expect(404).code(), "not_found");
+    }
+    let own = site.key(&[Scope::Manage], Some("acme")).await;
+    let job = site.post("/v1/resends", &own, json!({ "type": "a" })).await.expect(201).json();
+    assert_eq!(job["filter"]["tenant"], "acme");
 }
 
 #[tokio::test]
