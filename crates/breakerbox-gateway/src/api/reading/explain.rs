@@ -97,7 +97,7 @@ impl de::Error for Fault {
     }
 
     fn invalid_length(found: usize, expected: &dyn de::Expected) -> Self {
-        Self::new(Code::InvalidField, format!("must be {expected}, but has length {found}"))
+        Self::new(Code::InvalidField, format!("must be {}, but has length {found}", plain(expected)))
     }
 
     fn unknown_variant(_found: &str, expected: &'static [&'static str]) -> Self {
@@ -126,14 +126,22 @@ fn is_within(path: &str, field: &str) -> bool {
 /// What is expected, in words: derived types name Rust's.
 fn plain(expected: &dyn de::Expected) -> String {
     let named = expected.to_string();
+    let within = |least: &dyn Display, most: &dyn Display| format!("a whole number from {least} to {most}");
     match named.as_str() {
-        "u32" => "a whole number from 0 to 4294967295".to_owned(),
-        "u64" => "a whole number from 0 on".to_owned(),
-        "f64" => "a number".to_owned(),
+        "u8" => within(&u8::MIN, &u8::MAX),
+        "u16" => within(&u16::MIN, &u16::MAX),
+        "u32" => within(&u32::MIN, &u32::MAX),
+        "u64" | "u128" | "usize" => "a whole number from 0 on".to_owned(),
+        "i8" => within(&i8::MIN, &i8::MAX),
+        "i16" => within(&i16::MIN, &i16::MAX),
+        "i32" => within(&i32::MIN, &i32::MAX),
+        "i64" | "i128" | "isize" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a string" => "a text".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
+        name if name.starts_with("struct ") => "an object".to_owned(),
         _ => named,
     }
 }
@@ -278,6 +286,43 @@ mod tests {
     struct Inner {
         count: u32,
         way: Option<Way>,
+    }
+
+    /// A field of each type of number.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Numbers {
+        a: Option<u8>,
+        b: Option<u16>,
+        c: Option<u32>,
+        d: Option<u64>,
+        e: Option<usize>,
+        f: Option<i8>,
+        g: Option<i16>,
+        h: Option<i32>,
+        i: Option<i64>,
+        j: Option<f32>,
+        k: Option<f64>,
+        l: Option<Inner>,
+    }
+
+    #[test]
+    fn types_of_the_program_are_not_named() {
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+            let fault = fault::<Numbers>(json!({ name: "x" })).expect("a text is no number and no object");
+            let expected = match name {
+                "l" => "must be an object",
+                "j" | "k" => "must be a number",
+                _ => "must be a whole number",
+            };
+            assert!(
+                fault.why.starts_with(expected) && fault.why.ends_with(", but is a text"),
+                "{name}: {fault}"
+            );
+        }
+        let too_large = fault::<Numbers>(json!({ "b": 70_000 })).expect("it is too large");
+        assert_eq!(too_large.why, "must be a whole number from 0 to 65535, but is 70000");
     }
 
     #[derive(Deserialize)]

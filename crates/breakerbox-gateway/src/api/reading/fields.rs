@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -110,6 +111,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// Why a text is not one line of so many characters; none if it is.
+pub(in crate::api) fn fault_of_line(text: &str, lengths: RangeInclusive<usize>) -> Option<String> {
+    let length = text.chars().count();
+    if !lengths.contains(&length) {
+        let (least, most) = lengths.into_inner();
+        let allowed = if least == 0 { format!("at most {most}") } else { format!("{least} to {most}") };
+        return Some(format!("must have {allowed} characters, but has {length}"));
+    }
+    let place = text.chars().position(char::is_control)?;
+    let place = place + 1;
+    Some(format!("must be one line without control characters, but character {place} is one"))
+}
+
 /// A length of time, such as `30s`, that is not zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) struct Span(pub(in crate::api) Duration);
@@ -138,6 +152,20 @@ impl FromStr for SpanText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_refused_for_what_is_wrong_with_it() {
+        assert_eq!(fault_of_line("hello\u{e9}", 1..=6), None);
+        assert_eq!(fault_of_line("", 0..=6), None);
+        for (text, lengths, expected) in [
+            ("", 1..=6, "must have 1 to 6 characters, but has 0"),
+            ("1234567", 0..=6, "must have at most 6 characters, but has 7"),
+            ("a\nb", 0..=6, "must be one line without control characters, but character 2 is one"),
+            ("\u{e9}\u{1b}", 1..=6, "must be one line without control characters, but character 2 is one"),
+        ] {
+            assert_eq!(fault_of_line(text, lengths).as_deref(), Some(expected), "{text:?}");
+        }
+    }
 
     #[test]
     fn absent_null_and_a_value_are_three_things() {

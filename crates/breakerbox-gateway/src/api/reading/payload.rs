@@ -135,13 +135,32 @@ pub(in crate::api) fn destination(text: &str, tenant: &TenantEntry, purpose: Pur
     Url::parse(text).map_err(|error| wrong(error.to_string()))
 }
 
+/// The fields of a body, borrowed from it.
+fn fields_of(body: &[u8]) -> serde_json::Result<BTreeMap<Cow<'_, str>, &RawValue>> {
+    serde_json::from_slice(body)
+}
+
+/// A small value of the same kind as the body, which is JSON and may be large.
+fn stand_in(body: &[u8]) -> &'static [u8] {
+    match body.trim_ascii_start().first() {
+        Some(b'{') => b"{}",
+        Some(b'[') => b"[]",
+        Some(b'"') => b"\"\"",
+        Some(b't' | b'f') => b"true",
+        Some(b'n') | None => b"null",
+        Some(_) => b"0",
+    }
+}
+
 /// Says what is wrong with a body, whatever its payload is. `T` has all its fields, and ignores the payload.
 pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return not_json(error);
     }
-    let Ok(mut fields) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) else {
-        return explained::<Object<T>>(b"null", error);
+    let mut fields = match fields_of(body) {
+        Ok(fields) => fields,
+        Err(fault) if !fault.is_data() => return not_json(&fault),
+        Err(_) => return explained::<Object<T>>(stand_in(body), error),
     };
     fields.remove("payload");
     // What it says does not matter, only that it is a text.
@@ -172,8 +191,10 @@ pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     if !error.is_data() {
         return not_json(error);
     }
-    let Ok(mut fields) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) else {
-        return explained::<Object<T>>(b"null", error);
+    let mut fields = match fields_of(body) {
+        Ok(fields) => fields,
+        Err(fault) if !fault.is_data() => return not_json(&fault),
+        Err(_) => return explained::<Object<T>>(stand_in(body), error),
     };
     let parts = fields.remove(list);
     if parts.is_some_and(|parts| !parts.get().trim_start().starts_with('[')) {

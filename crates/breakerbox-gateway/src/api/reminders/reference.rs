@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::api::reading::fields::fault_of_line;
+
 /// The longest, in characters.
 const LONGEST: usize = 200;
 
@@ -13,10 +15,9 @@ impl FromStr for Reference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let length = text.chars().count();
-        if (1..=LONGEST).contains(&length) && !text.chars().any(char::is_control) {
-            return Ok(Self(text.to_owned()));
+        match fault_of_line(text, 1..=LONGEST) {
+            Some(why) => Err(why),
+            None => Ok(Self(text.to_owned())),
         }
-        Err(format!("must be 1 to {LONGEST} characters without line ends, but has {length}"))
     }
 }

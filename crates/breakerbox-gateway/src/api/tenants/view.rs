@@ -9,7 +9,7 @@ use super::reminders::{RemindersChange, RemindersView};
 use crate::api::notices::{TargetBody, TargetView, checked_targets};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
-use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
+use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
 use crate::delivery::{RetrySchedule, Rulings};
 use crate::notify::NoticeTarget;
 use crate::objects::{Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings};
@@ -307,9 +307,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
 
 /// A text for people: not too long, and on one line.
 pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
-    let length = text.chars().count();
-    if length > most || text.chars().any(char::is_control) {
-        let why = format!("must be at most {most} characters without line ends, but has {length}");
+    if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));
     }
     Ok(text)

@@ -87,6 +87,43 @@ async fn bodies_that_can_not_be_read() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_no_object_is_called_what_it_is() {
+    let site = Site::start().await;
+    let paths = [
+        "/v1/events",
+        "/v1/events/batch",
+        "/v1/reminders",
+        "/v1/reminders/batch",
+        "/v1/endpoints",
+        "/v1/keys",
+    ];
+    for path in paths {
+        for (body, kind) in [
+            (" [1]", "a list"),
+            ("\"x\"", "a text"),
+            ("-7", "a number"),
+            ("true", "true or false"),
+            ("null", "null"),
+        ] {
+            let request = Request::builder()
+                .method(Method::POST)
+                .header("authorization", format!("Bearer {}", site.admin))
+                .header("content-type", "application/json");
+            let said = site.send(request, path, body.to_owned()).await.expect(422);
+            let expected = format!("the body must be an object, but is {kind}");
+            assert_eq!(said.json()["detail"], expected, "{path} {body}");
+        }
+    }
+    // Wrong in both ways: as JSON it is not whole, which comes first.
+    let request = Request::builder()
+        .method(Method::POST)
+        .header("authorization", format!("Bearer {}", site.admin))
+        .header("content-type", "application/json");
+    let said = site.send(request, "/v1/events", "{\"type\": 7, \"payload\":").await.expect(400);
+    assert_eq!(said.code(), "invalid_json");
+}
+
+#[tokio::test]
 async fn fields_that_will_not_do() {
     let site = Site::start().await;
     let long = "x".repeat(100_000);
@@ -273,7 +310,7 @@ async fn fields_that_will_not_do() {
             endpoint(json!({ "description": "a\nb" })),
             "invalid_field",
             "description",
-            "line ends",
+            "one line",
         ),
         ("/v1/tenants", json!({ "id": "" }), "invalid_field", "id", "1 to 64"),
         ("/v1/tenants", json!({ "id": "../x" }), "invalid_field", "id", "1 to 64"),
