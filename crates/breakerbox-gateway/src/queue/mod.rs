@@ -114,7 +114,8 @@ pub trait Queue: Send + Sync + 'static {
     /// If the database fails.
     async fn expire(&self, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Deletes finished work that was kept long enough, a bounded number of rows.
+    /// Deletes finished work that was kept long enough, a bounded number of rows. [`Batch::done`] counts deliveries alone, not
+    /// their events, payloads, attempts and idempotency keys.
     ///
     /// # Errors
     /// If the database fails.

@@ -102,7 +102,6 @@ impl Sweep {
         (self.position, self.ahead) = (found.position, position_ahead);
         let tidy = Tidy { limit, is_last: !batch.more };
         let (keys, lanes) = database.ask(tidy, Urgency::Urgent).await?;
-        batch.done += keys as u64;
         batch.more |= keys == limit || lanes == limit;
         Ok(batch)
     }
@@ -170,6 +169,7 @@ struct Delete {
 }
 
 impl Command for Delete {
+    /// How many deliveries.
     type Answer = u64;
 
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, QueueError> {
@@ -195,7 +195,6 @@ impl Command for Delete {
             }
             if event.execute(params![old.event, old.fan_out])? > 0 {
                 payload.execute([old.event])?;
-                deleted += 1;
             }
         }
         Ok(deleted)
