@@ -48,7 +48,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub use self::caller::DEFAULT_TENANT;
 pub(crate) use self::circuits::CircuitId;
 pub use self::problem::{Code, Problem};
-pub use self::serve::Connections;
+pub use self::serve::{Connections, Front};
 pub use self::services::{
     Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
 };
@@ -101,18 +101,18 @@ impl Reach {
 /// Answers what comes in until `stop` is ready, and then lets what is under way finish.
 pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<Output = ()> + Send) {
     let (connections, metrics) = (services.limits.connections, Arc::clone(&services.metrics));
-    serve_router(listener, router(services), connections, &metrics, stop).await;
+    serve_front(listener, router(services).into(), connections, &metrics, stop).await;
 }
 
-/// The same for a router that has more routes than the API's.
-pub async fn serve_router(
+/// The same for a gateway that is still starting, or for a router that has more routes than the API's.
+pub async fn serve_front(
     listener: TcpListener,
-    router: Router,
+    front: Front,
     connections: Connections,
     metrics: &Metrics,
     stop: impl Future<Output = ()> + Send,
 ) {
-    serve::serve(listener, router, connections, metrics, stop).await;
+    serve::serve(listener, front, connections, metrics, stop).await;
 }
 
 /// All routes of the API.

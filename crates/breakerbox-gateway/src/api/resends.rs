@@ -198,38 +198,11 @@ async fn create(
     {
         return Err(Problem::invalid("until", "must be after `from`"));
     }
-<<<<<<< HEAD
-    let tenant = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
-    let filter = DeliveryFilter {
-        endpoint: body.endpoint.map(|endpoint| endpoint.0),
-        event: body.event.map(|event| event.0),
-        kind: body.r#type.map(|kind| kind.0),
-        state,
-        from,
-        until,
-        tenant: Some(tenant),
-    };
-    if let Some(endpoint) = filter.endpoint {
-        // Another tenant's is not there.
-        let entry = api.services.directory.endpoint(endpoint.into());
-        if entry.is_some_and(|entry| Some(&entry.tenant.id) != filter.tenant.as_ref()) {
-            return Err(Problem::not_found("endpoint", &endpoint.to_string()));
-        }
-    }
-    if let Some(event) = filter.event {
-        let found = api.services.records.event(event).await?;
-        if Some(&found.tenant) != filter.tenant.as_ref() || !caller.owns(found.owner, &api.services.directory)
-        {
-            return Err(Problem::not_found("event", &event.to_string()));
-        }
-    }
-=======
     let (endpoint, event) = (body.endpoint.map(|endpoint| endpoint.0), body.event.map(|event| event.0));
     let tenant = caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?;
-    let tenant = resent_tenant(&api, tenant, endpoint, event).await?;
+    let tenant = resent_tenant(&api, &caller, tenant, endpoint, event).await?;
     let kind = body.r#type.map(|kind| kind.0);
     let filter = DeliveryFilter { tenant: Some(tenant), endpoint, event, kind, state, from, until };
->>>>>>> 302028e (api: a resend names its tenant, and goes from the oldest on)
     let resend = api.services.records.create_resend(NewResend { filter, by: Some(caller.0.id) }).await?;
     Ok((StatusCode::CREATED, axum::Json(resend.into())))
 }
@@ -238,6 +211,7 @@ async fn create(
 /// event of another tenant is not found.
 async fn resent_tenant(
     api: &Api,
+    caller: &Caller,
     mut tenant: Option<TenantId>,
     endpoint: Option<EndpointId>,
     event: Option<EventId>,
@@ -249,11 +223,12 @@ async fn resent_tenant(
         tenant = Some(entry.tenant.id.clone());
     }
     if let Some(id) = event {
-        let found = api.services.records.event(id).await?.tenant;
-        if tenant.as_ref().is_some_and(|tenant| *tenant != found) {
+        let found = api.services.records.event(id).await?;
+        let is_named = tenant.as_ref().is_none_or(|tenant| *tenant == found.tenant);
+        if !is_named || !caller.owns(found.owner, &api.services.directory) {
             return Err(Problem::not_found("event", &id.to_string()));
         }
-        tenant = Some(found);
+        tenant = Some(found.tenant);
     }
     tenant.ok_or_else(|| {
         let detail = "tenant: is missing; a key for all tenants must say whose deliveries to resend: send `tenant`, \

@@ -24,7 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// How the gateway is doing.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
-struct HealthView {
+pub(super) struct HealthView {
     /// `ok`, `degraded` or `unavailable`.
     #[schema(inline)]
     status: StatusView,
@@ -85,6 +85,17 @@ async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) 
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, StatusView::Unavailable),
     };
     (code, axum::Json(HealthView { status, degraded: report.degraded }))
+}
+
+/// What [`healthz`] answers while the gateway starts.
+pub(super) async fn alive() -> axum::Json<HealthView> {
+    axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
+}
+
+/// What [`readyz`] answers while the gateway starts.
+pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
+    let degraded = vec!["starting: the database is being opened and read".to_owned()];
+    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(HealthView { status: StatusView::Unavailable, degraded }))
 }
 
 /// Metrics

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use super::failure::{Failure, with_sources};
@@ -15,6 +16,9 @@ use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, StartError};
 use crate::host::descriptors;
 use crate::telemetry;
+
+/// How long a start that was interrupted has to come to its end.
+const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
 ///
@@ -90,14 +94,31 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
-    runtime.block_on(serve(config, clocks))
+    let ended = runtime.block_on(serve(config, clocks));
+    // A start that was interrupted may still wait for a file. What it has not committed is rolled back at the next start.
+    runtime.shutdown_timeout(INTERRUPTED);
+    ended
 }
 
 async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
-    let failed = |error: StartError| Failure::Environment(with_sources(&error));
-    let gateway = Gateway::start_with(config, clocks).await.map_err(failed)?;
+    // Before anything else: a signal during the start must not kill the process.
+    let mut signals =
+        StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
+    let mut starting = std::pin::pin!(Gateway::start_with(config, clocks));
+    let started = tokio::select! {
+        started = &mut starting => Some(started),
+        () = signals.received() => None,
+    };
+    let Some(started) = started else {
+        info!("stopping during the start: nothing was accepted");
+        if let Ok(Ok(gateway)) = tokio::time::timeout(INTERRUPTED, starting).await {
+            gateway.stop().await;
+        }
+        return Ok(());
+    };
+    let gateway = started.map_err(|error: StartError| Failure::Environment(with_sources(&error)))?;
     print(&welcome(&gateway, config))?;
-    told_to_stop().await.map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
+    signals.received().await;
     info!("stopping: what is in flight has {:?}", config.grace);
     if !gateway.stop().await {
         warn!("not all requests ended in time; they are tried again at the next start");
@@ -106,14 +127,22 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
 }
 
 /// SIGTERM, or SIGINT from a terminal.
-async fn told_to_stop() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// What a start says: where it listens, and at the very first one how to go on.

@@ -39,8 +39,9 @@ use std::time::Duration;
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -49,7 +50,7 @@ pub use self::first_start::FirstStart;
 use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
 use self::writes::WriteWatcher;
-use crate::api::{self, Services};
+use crate::api::{self, Front, Services};
 use crate::clock::Clocks;
 use crate::config::Config;
 use crate::host::Pauses;
@@ -80,7 +81,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Opens the data folder, and begins to listen and to deliver.
+    /// Opens the data folder, and begins to listen and to deliver. Until it is ready, requests are answered with 503.
     ///
     /// # Errors
     /// If something is missing or in use. Nothing was accepted or sent.
@@ -105,6 +106,24 @@ impl Gateway {
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
     ) -> Result<Self, StartError> {
+        let (config, clocks) = (config.clone(), clocks.clone());
+        let runtime = Handle::current();
+        // On a thread of its own: opening a database blocks, and requests are answered meanwhile.
+        let started = spawn_blocking(move || runtime.block_on(Self::assemble(&config, &clocks, resolver)));
+        match started.await.map_err(JoinError::try_into_panic) {
+            Ok(started) => started,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(Err(_)) => std::future::pending().await,
+        }
+    }
+
+    /// Puts all parts together, and starts them.
+    async fn assemble(
+        config: &Config,
+        clocks: &Clocks,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, StartError> {
         let folder = |error| StartError::Folder { path: config.data.clone(), error };
         std::fs::create_dir_all(&config.data).map_err(folder)?;
         let listener = TcpListener::bind(config.listen)
@@ -117,6 +136,17 @@ impl Gateway {
         let mut sending = settings::send(config)?;
         let mut limits = settings::limits(config);
         let shortfall = settings::fit_descriptors(config, &mut limits, &mut sending);
+        let (stop, mut stopped) = watch::channel(false);
+        let stopping = async move {
+            // A gateway that was dropped stops too, and so does one that fails to start.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let front = Front::starting();
+        let (served, connections, counted) = (front.clone(), limits.connections, Arc::clone(&metrics));
+        let api = tokio::spawn(async move {
+            api::serve_front(listener, served, connections, &counted, stopping).await;
+        });
+        info!(%address, "starting; /readyz answers 503 until the gateway is ready");
         let sender = Sender::with_resolver(&sending, resolver)?.with_pauses(pauses.clone());
         let courier: Arc<dyn Courier> = Arc::new(sender.counting_repeated(metrics.repeated.clone()));
         let post = notices::post(config, Arc::clone(&courier))?;
@@ -183,7 +213,6 @@ impl Gateway {
 
         let first_start = first_start::prepare(&*records).await?;
         dispatch.find_waiting().await?;
-        let (stop, stopped) = watch::channel(false);
         let watcher = health::Watcher {
             database: database.clone(),
             clock: ClockWatch::new(store_clock.clone(), database.clock_step()),
@@ -242,12 +271,7 @@ impl Gateway {
             wall: Arc::clone(clocks.wall()),
             limits,
         };
-        let mut until = stopped;
-        let stopping = async move {
-            // A gateway that was dropped stops too.
-            let _ = until.wait_for(|stop| *stop).await;
-        };
-        let api = tokio::spawn(api::serve(listener, services, stopping));
+        front.open(api::router(services));
         let grace = config.grace;
         Ok(Self { address, first_start, dispatch, permits, database, grace, health, stop, api, tasks })
     }

@@ -35,5 +35,6 @@ mod replay;
 mod replay_errors;
 mod replay_output;
 mod sending;
+mod signals;
 mod signatures;
 mod try_it_out;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -21,6 +20,7 @@ use tower::Service;
 
 use super::counted_body::CountedBody;
 use super::dress::{self, RequestIds};
+use super::front::Front;
 use super::patience::Patience;
 use super::table::{Admitted, InFlight};
 use super::{Connections, Peer};
@@ -28,7 +28,7 @@ use crate::api::problem::{Code, Problem};
 
 /// All that a connection needs.
 pub(super) struct Server {
-    router: Router,
+    front: Front,
     ids: RequestIds,
     limits: Connections,
     http: auto::Builder<TokioExecutor>,
@@ -43,8 +43,8 @@ enum End {
 }
 
 impl Server {
-    pub(super) fn new(router: Router, limits: Connections) -> Self {
-        Self { router, ids: RequestIds::default(), http: http(&limits), limits }
+    pub(super) fn new(front: Front, limits: Connections) -> Self {
+        Self { front, ids: RequestIds::default(), http: http(&limits), limits }
     }
 
     /// One connection, to its end.
@@ -112,7 +112,7 @@ impl Server {
     ) -> Result<Response, Infallible> {
         let id = self.ids.id_of(request.headers());
         request.extensions_mut().insert(Peer(address.ip()));
-        let mut router = self.router.clone();
+        let mut router = self.front.router();
         let answered = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
         let mut response = match answered {
             Ok(Ok(response)) => response,

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`serve`] | accepts connections; at the end lets them finish |
+//! | [`Front`] | the router, or a few answers while the gateway starts |
 //! | `table` | which connections are open, how many of each address, and which one is closed for a new one |
 //! | `conversation` | one connection, to its end |
 //! | `counted_body` | keeps a request under way until its answer is sent |
@@ -15,6 +16,7 @@
 mod conversation;
 mod counted_body;
 mod dress;
+mod front;
 mod patience;
 mod table;
 
@@ -22,12 +24,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::conversation::Server;
+pub use self::front::Front;
 use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
 use crate::host::local_fault;
@@ -74,12 +76,12 @@ pub(super) struct Peer(pub(super) IpAddr);
 /// Answers what comes in until `stop` is ready, and then lets what is under way finish, for a while.
 pub(super) async fn serve(
     listener: TcpListener,
-    router: Router,
+    front: Front,
     limits: Connections,
     metrics: &Metrics,
     stop: impl Future<Output = ()> + Send,
 ) {
-    let server = Arc::new(Server::new(router, limits));
+    let server = Arc::new(Server::new(front, limits));
     let table = ConnectionTable::new(limits.most, limits.address_share);
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();

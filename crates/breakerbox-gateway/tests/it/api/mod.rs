@@ -20,4 +20,5 @@ mod schemathesis;
 mod shares;
 mod site;
 mod slow;
+mod starting;
 mod tenancy;
