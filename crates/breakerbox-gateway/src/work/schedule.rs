@@ -122,18 +122,19 @@ impl Scheduler {
     }
 
     async fn take_steps(&self, decided: Vec<Decided>, now: Timestamp) -> Result<(), StepError> {
+        let stepped = self.calendar.take_steps(decided.clone()).await?;
+        self.metrics.reminder_runs.inc_by(stepped.fired);
+        self.metrics.reminders_stopped.inc_by(stepped.stopped);
         for decided in &decided {
             match decided.act {
                 Act::Step(Step::Fire { scheduled_at, .. }) => {
                     self.metrics.reminder_lag_seconds.observe(now.since(scheduled_at).as_secs_f64());
                 }
-                Act::Step(Step::Stop(why)) => warn!(reminder = %decided.id, %why, "a reminder stops"),
+                // Its owner has to look at it, not the operator: no error of the gateway.
+                Act::Step(Step::Stop(why)) => warn!(reminder = %decided.id, %why, "a reminder has stopped"),
                 _ => {}
             }
         }
-        let stepped = self.calendar.take_steps(decided).await?;
-        self.metrics.reminder_runs.inc_by(stepped.fired);
-        self.metrics.reminders_stopped.inc_by(stepped.stopped);
         self.dispatch.fired(stepped.taken, &stepped.woken);
         Ok(())
     }

@@ -69,6 +69,8 @@ struct Page {
     looks: u32,
     /// What is due is not handed out.
     hides: bool,
+    /// How many of the next writes fail.
+    fails: u32,
 }
 
 #[async_trait]
@@ -86,6 +88,10 @@ impl Calendar for Diary {
 
     async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError> {
         let mut page = self.page.lock().unwrap();
+        if page.fails > 0 {
+            page.fails -= 1;
+            return Err(StepError::DiskReserve { free: 0, reserve: 1 });
+        }
         let mut stepped = Stepped::default();
         for decided in steps {
             assert_eq!(decided.turn, page.looked.turn);
@@ -132,7 +138,8 @@ impl Rig {
             asked: None,
             run: OpenRun::None,
         };
-        let page = Mutex::new(Page { looked, look_at, fired: Vec::new(), looks: 0, hides: false });
+        let page = Page { looked, look_at, fired: Vec::new(), looks: 0, hides: false, fails: 0 };
+        let page = Mutex::new(page);
         let diary = Arc::new(Diary { wall: wall.clone(), page });
         let clock: WallClock = {
             let wall = wall.clone();
@@ -225,6 +232,54 @@ async fn a_night_on_which_clocks_change_has_each_run_once() {
         let expected: Vec<_> = expected.iter().map(|text| time(text)).collect();
         assert_eq!(scheduled, expected, "{zone}");
     }
+}
+
+/// What is logged meanwhile, on this thread.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Logged {
+    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+        let logged = Self::default();
+        let writer = logged.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        (logged, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(String::from).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reminder_that_stops_is_a_warning_once_it_is_written() {
+    let (logged, _guard) = Logged::start();
+    let wall = Wall::new("2026-03-01T12:00:00Z");
+    let rig = Rig::new(wall.clone(), every(10, wall.at + 60 * MINUTE), CatchUp::All);
+    rig.diary.page.lock().unwrap().fails = 2;
+    tokio::time::sleep(MINUTE).await;
+    rig.diary.page.lock().unwrap().looked.run = OpenRun::Ended { how: Ended::Gone, first_sent_at: None };
+    rig.diary.page.lock().unwrap().look_at = Some(Timestamp::ZERO);
+    rig.site.directory.reminders_changed();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(rig.diary.page.lock().unwrap().look_at, None, "it has stopped");
+    let lines = logged.lines();
+    let stopped: Vec<_> = lines.iter().filter(|line| line.contains("a reminder has stopped")).collect();
+    assert_eq!(stopped.len(), 1, "{lines:#?}");
+    assert!(stopped[0].contains(" WARN ") && stopped[0].contains("rem_"), "{}", stopped[0]);
+    assert!(!lines.iter().any(|line| line.contains(" ERROR ")), "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
