@@ -7,7 +7,7 @@ use breakerbox::store::Store;
 use tracing::warn;
 
 use super::history::Scribe;
-use super::{StartError, notices, settings};
+use super::{StartError, notices, settings, transitions};
 use crate::clock::{Clocks, StoreClock};
 use crate::config::Config;
 use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
@@ -82,6 +82,7 @@ pub(super) fn breakers(
 ) -> Result<Breakerbox, StartError> {
     let Heard { scribe, hearer, metrics } = heard_by;
     let (of_store, clock) = (scribe.clone(), clock.clone());
+    let started_at = clock.now();
     Ok(Breakerbox::builder()
         .policy(config.policy.build(config.delivery.timeout)?)
         .max_circuits(config.circuits.max as usize)
@@ -90,7 +91,7 @@ pub(super) fn breakers(
         .alone()
         .observer(move |heard| {
             scribe.note(heard);
-            metrics.transitions.of(heard.change.to).inc();
+            transitions::report(heard, started_at, &metrics);
             if let Some(dispatch) = hearer.get().and_then(Weak::upgrade) {
                 dispatch.circuit_changed(heard);
             }

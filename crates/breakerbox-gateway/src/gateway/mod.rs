@@ -13,6 +13,7 @@
 //! | `notices` | the targets, the mail server and the limits of notices |
 //! | `test_send` | one request to try an endpoint |
 //! | `writes` | whether the database takes writes, and who is notified if not |
+//! | `transitions` | transitions of circuits in the log and the metrics |
 //!
 //! **The order of a stop.** The API takes no more requests. Dispatch begins nothing more, and waits for what is in flight and
 //! for its settlements, as long as the grace time lasts. Then the database writes what is left and is closed. What was not
@@ -29,6 +30,7 @@ mod notices;
 mod settings;
 mod start_error;
 mod test_send;
+mod transitions;
 mod writes;
 
 use std::net::SocketAddr;

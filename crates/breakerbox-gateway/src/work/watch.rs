@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, Weak};
 
 use breakerbox::{CircuitChange, KeyError, Status};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::dispatch::Dispatch;
 use crate::objects::CircuitOwner;
@@ -91,7 +91,6 @@ impl Dispatch {
                 _ => {}
             }
         }
-        info!(circuit = %heard.key, from = %change.from, to = %change.to, cause = ?change.cause, "circuit changed");
         let now = self.now();
         self.lanes().circuit_changed(&heard.key, now);
         self.wake();
