@@ -174,6 +174,7 @@ async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
         retry_at: None,
         trips: 1,
         last_success: Some(closed_at),
+        failing_since: None,
         lease: None,
         probe_successes: 0,
         mode: Mode::Automatic,

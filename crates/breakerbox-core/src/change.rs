@@ -27,8 +27,10 @@ pub struct Change {
     pub retry_at: Option<Timestamp>,
     /// Trips so far.
     pub trips: u32,
-    /// The latest success; until there was one, the first counted outcome.
+    /// The latest success; none until there was one.
     pub last_success: Option<Timestamp>,
+    /// The first counted failure after it.
+    pub failing_since: Option<Timestamp>,
     /// What the window held when a rule tripped the circuit; none if none did since it last closed.
     pub evidence: Option<Arc<Totals>>,
     /// The mode now, with who set it and why.
@@ -49,6 +51,7 @@ impl Change {
             retry_at: record.retry_at,
             trips: record.trips,
             last_success: record.last_success,
+            failing_since: record.failing_since,
             evidence: record.evidence.clone(),
             mode: record.mode.clone(),
         })

@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::ramp::{Ramp, RampAnswer};
-use crate::record::{Attribution, Record, State, Status, note_outcome};
+use crate::record::{Attribution, LatestOutcomes, Record, State, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch};
@@ -55,7 +55,7 @@ pub struct Circuit {
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
     /// Nothing has ever happened to the circuit.
-    Pristine { born_at: Timestamp, last_success: Option<Timestamp> },
+    Pristine { born_at: Timestamp, latest: LatestOutcomes },
     /// All else.
     Lived(Box<Record>),
 }
@@ -103,8 +103,15 @@ impl Circuit {
     /// A circuit that nothing has happened to: closed.
     #[must_use]
     pub fn new(policy: &Policy, now: Timestamp) -> Self {
-        let memory = Memory::Pristine { born_at: now, last_success: None };
+        let memory = Memory::Pristine { born_at: now, latest: LatestOutcomes::default() };
         Self { memory, window: Window::new(policy), ramp: None }
+    }
+
+    /// The same circuit where this process knows of a later success.
+    pub(crate) fn with_success_at(mut self, known: Option<Timestamp>) -> Self {
+        let latest = self.record().with_success_at(known).latest_outcomes();
+        self.set_latest_outcomes(latest);
+        self
     }
 
     /// A circuit that is known from elsewhere. If it closed less than a window ago, this process ramps up too.
@@ -120,8 +127,8 @@ impl Circuit {
     pub fn record(&self) -> Record {
         match &self.memory {
             Memory::Lived(record) => Record::clone(record),
-            Memory::Pristine { born_at, last_success } => {
-                Record { last_success: *last_success, ..Record::new(None, Draw(0), *born_at) }
+            Memory::Pristine { born_at, latest } => {
+                Record::new(None, Draw(0), *born_at).with_latest_outcomes(*latest)
             }
         }
     }
@@ -314,7 +321,7 @@ impl Circuit {
     ) -> Result<Option<Change>, MissingLatencySum> {
         let record = self.record();
         let Some(step) = record.sample(sample, policy, draw, now)? else {
-            *self.last_success_mut() = record.last_success_with(sample, now);
+            self.set_latest_outcomes(record.latest_outcomes_with(sample, now));
             return Ok(None);
         };
         Ok(self.apply(step, policy, now))
@@ -377,9 +384,11 @@ impl Circuit {
         Settled { settlement: Settlement::Counted, change }
     }
 
-    /// Makes a step's record this circuit's own. A new epoch begins with an empty window.
+    /// Makes a step's record this circuit's own. A new epoch begins with an empty window. Of a success that others had not
+    /// heard of when they wrote the record, this process goes on to know.
     pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
-        self.memory = Memory::Lived(Box::new(step.record));
+        let record = step.record.with_success_at(self.latest_outcomes().until(now).last_success);
+        self.memory = Memory::Lived(Box::new(record));
         if let Some(change) = &step.change {
             self.window.clear();
             let ramps = change.cause == Cause::ProbesSucceeded;
@@ -395,15 +404,33 @@ impl Circuit {
         }
     }
 
-    fn last_success_mut(&mut self) -> &mut Option<Timestamp> {
-        match &mut self.memory {
-            Memory::Pristine { last_success, .. } => last_success,
-            Memory::Lived(record) => &mut record.last_success,
+    /// When it last succeeded, and since when it fails.
+    pub(crate) fn latest_outcomes(&self) -> LatestOutcomes {
+        match &self.memory {
+            Memory::Pristine { latest, .. } => *latest,
+            Memory::Lived(record) => record.latest_outcomes(),
         }
     }
 
-    /// Takes note of a counted outcome. Not a write: the version stays.
+    /// Not a write: the version stays.
+    fn set_latest_outcomes(&mut self, new: LatestOutcomes) {
+        match &mut self.memory {
+            Memory::Pristine { latest, .. } => *latest = new,
+            Memory::Lived(record) => {
+                record.last_success = new.last_success;
+                record.failing_since = new.failing_since;
+            }
+        }
+    }
+
+    /// Takes note of a counted outcome.
     fn note_outcome(&mut self, failed: bool, now: Timestamp) {
-        note_outcome(self.last_success_mut(), failed, now);
+        let mut latest = self.latest_outcomes();
+        if failed {
+            latest.failed(now)
+        } else {
+            latest.succeeded(now)
+        }
+        self.set_latest_outcomes(latest);
     }
 }

@@ -60,7 +60,8 @@ pub use policy::{
 };
 pub use ramp::Ramp;
 pub use record::{
-    Attribution, AttributionTooLong, Lease, MAX_ATTRIBUTION_LENGTH, Mode, Record, State, Status,
+    Attribution, AttributionTooLong, LatestOutcomes, Lease, MAX_ATTRIBUTION_LENGTH, Mode, Record, State,
+    Status,
 };
 pub use rule::TripRule;
 pub use sampling::LatestSuccesses;

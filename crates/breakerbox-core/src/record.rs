@@ -154,7 +154,7 @@ impl Lease {
 /// | 8 | half-open | the probe was ignored or cancelled | half-open, the lease is free | `probe` |
 /// | 9 | any | an outcome whose epoch, nonce or lease is not current | same | `probe`, `circuit` |
 /// | 10 | at a trip | closed for `forgive_after` | trips count from 0 | `trip` |
-/// | 11 | at a trip | `disable_after` trips, no success for `disable_min` | disabled | `trip` |
+/// | 11 | at a trip | `disable_after` trips, failing for `disable_min` | disabled | `trip` |
 /// | 12 | any | force open, force closed, disable | that mode | `command` |
 /// | 13 | any | release, enable, reset | open or closed, automatic | `command` |
 ///
@@ -173,8 +173,11 @@ pub struct Record {
     pub retry_at: Option<Timestamp>,
     /// Trips since the circuit was last forgiven.
     pub trips: u32,
-    /// The latest success; until there was one, the first counted outcome.
+    /// The latest success; none until there was one.
     pub last_success: Option<Timestamp>,
+    /// The first counted failure after the latest success, also of an earlier epoch. A success, enable and reset clear it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
     /// While half-open: the probe under way.
     pub lease: Option<Lease>,
     /// While half-open: how many probes have succeeded.
@@ -204,6 +207,7 @@ impl Record {
             retry_at: None,
             trips: 0,
             last_success: None,
+            failing_since: None,
             lease: None,
             probe_successes: 0,
             mode: Mode::Automatic,
@@ -274,10 +278,67 @@ impl Record {
     }
 }
 
-/// Takes note of a counted outcome: of a success, and of the very first one.
-pub(crate) fn note_outcome(last_success: &mut Option<Timestamp>, failed: bool, now: Timestamp) {
-    if !failed || last_success.is_none() {
-        *last_success = Some(now);
+/// When a circuit last succeeded, and since when it fails: [`Record::last_success`] and [`Record::failing_since`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LatestOutcomes {
+    /// The latest success; none until there was one.
+    pub last_success: Option<Timestamp>,
+    /// The first counted failure after it.
+    pub failing_since: Option<Timestamp>,
+}
+
+impl LatestOutcomes {
+    /// A call succeeded.
+    pub(crate) const fn succeeded(&mut self, now: Timestamp) {
+        *self = Self { last_success: Some(now), failing_since: None };
+    }
+
+    /// A call failed.
+    pub(crate) fn failed(&mut self, now: Timestamp) {
+        self.failing_since.get_or_insert(now);
+    }
+
+    /// What two processes know together: the latest success, and the first failure after it.
+    #[must_use]
+    pub fn merged_with(self, other: Self) -> Self {
+        let last_success = self.last_success.max(other.last_success);
+        let since = [self.failing_since, other.failing_since].into_iter().flatten();
+        Self { last_success, failing_since: since.filter(|since| Some(*since) > last_success).min() }
+    }
+
+    /// Without times that are yet to come: the clock they were taken from was ahead.
+    pub(crate) fn until(self, now: Timestamp) -> Self {
+        let is_past = |time: &Timestamp| *time <= now;
+        Self {
+            last_success: self.last_success.filter(is_past),
+            failing_since: self.failing_since.filter(is_past),
+        }
+    }
+}
+
+impl Record {
+    /// When the circuit last succeeded, and since when it fails.
+    #[must_use]
+    pub const fn latest_outcomes(&self) -> LatestOutcomes {
+        LatestOutcomes { last_success: self.last_success, failing_since: self.failing_since }
+    }
+
+    /// The same record with other latest outcomes.
+    #[must_use]
+    pub fn with_latest_outcomes(self, latest: LatestOutcomes) -> Self {
+        let LatestOutcomes { last_success, failing_since } = latest;
+        Self { last_success, failing_since, ..self }
+    }
+
+    /// The same record where this process knows of a later success than whoever wrote it.
+    pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
+        let latest = self.latest_outcomes();
+        let known = LatestOutcomes { last_success: known, failing_since: None };
+        if known.last_success <= latest.last_success {
+            self
+        } else {
+            self.with_latest_outcomes(latest.merged_with(known))
+        }
     }
 }
 
@@ -298,6 +359,30 @@ mod tests {
     }
 
     #[test]
+    fn two_views_of_the_latest_outcomes_make_one() {
+        let seen = |success: Option<u64>, failing: Option<u64>| LatestOutcomes {
+            last_success: success.map(Timestamp::from_micros),
+            failing_since: failing.map(Timestamp::from_micros),
+        };
+        for (one, other, both) in [
+            (seen(None, None), seen(None, None), seen(None, None)),
+            (seen(None, Some(5)), seen(None, Some(3)), seen(None, Some(3))),
+            (seen(Some(1), Some(5)), seen(None, Some(3)), seen(Some(1), Some(3))),
+            (seen(Some(1), Some(2)), seen(Some(4), None), seen(Some(4), None)),
+            (seen(Some(1), Some(2)), seen(Some(4), Some(6)), seen(Some(4), Some(6))),
+            (seen(Some(4), Some(6)), seen(Some(4), Some(5)), seen(Some(4), Some(5))),
+        ] {
+            assert_eq!(one.merged_with(other), both, "{one:?} {other:?}");
+            assert_eq!(other.merged_with(one), both, "{one:?} {other:?}");
+        }
+        let until = |now| seen(Some(4), Some(6)).until(Timestamp::from_micros(now));
+        assert_eq!(
+            (until(6), until(5), until(3)),
+            (seen(Some(4), Some(6)), seen(Some(4), None), seen(None, None))
+        );
+    }
+
+    #[test]
     fn stores_write_it_like_this() {
         let by = Attribution::new("ops", "maintenance").unwrap();
         let at = Timestamp::from_micros;
@@ -309,6 +394,7 @@ mod tests {
             retry_at: None,
             trips: 2,
             last_success: Some(at(3)),
+            failing_since: None,
             lease: Some(Lease { nonce: Nonce(u128::MAX), expires_at: at(4) }),
             probe_successes: 1,
             mode: Mode::ForcedOpen(by),
@@ -327,6 +413,10 @@ mod tests {
         );
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<Record>(text).unwrap(), record);
+        let failing = Record { failing_since: Some(at(4)), ..record };
+        let longer = text.replace(r#""last_success":3,"#, r#""last_success":3,"failing_since":4,"#);
+        assert_eq!(serde_json::to_string(&failing).unwrap(), longer);
+        assert_eq!(serde_json::from_str::<Record>(&longer).unwrap(), failing);
 
         let least = r#"{"state":"closed","epoch":7,"version":"1","trips":0,"probe_successes":0,"mode":"automatic","changed_at":5,"new":1}"#;
         let record: Record = serde_json::from_str(least).unwrap();

@@ -1,9 +1,9 @@
 //! What whoever leads a sampled fleet makes of one circuit at one tick.
 //!
 //! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so what happens in between
-//! is remembered here: the latest success of circuits that are closed, which [`Policy::disable_min`] is about. Whoever
-//! takes over the lead remembers nothing and errs on the side of the destination: it may disable a circuit later than it
-//! could have, and never earlier.
+//! is remembered here: the latest success of closed circuits, and since when they fail, which [`Policy::disable_min`] is
+//! about. Whoever takes over the lead remembers nothing and errs on the side of the destination: it may disable a circuit later
+//! than it could have, and never earlier.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -11,19 +11,19 @@ use core::time::Duration;
 
 use crate::change::Step;
 use crate::policy::Policy;
-use crate::record::{Record, State};
+use crate::record::{LatestOutcomes, Record, State};
 use crate::time::Timestamp;
 use crate::token::Draw;
 use crate::transitions::{MissingLatencySum, Sample};
 
-/// The latest successes of closed circuits, as far as this leader has seen them.
+/// The latest outcomes of closed circuits, as far as this leader has seen them.
 #[derive(Clone, Debug, Default)]
 pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
 
 #[derive(Clone, Copy, Debug)]
 struct Latest {
-    success: Timestamp,
-    /// Afterwards it is too old to matter.
+    outcomes: LatestOutcomes,
+    /// Afterwards they are too old to matter.
     keep_until: Timestamp,
 }
 
@@ -50,17 +50,20 @@ impl LatestSuccesses {
         };
         let remembers = matters(policy) && base.is_automatic() && base.state == State::Closed;
         if remembers {
-            let remembered = self.0.get(key).map(|latest| latest.success);
-            // What came before this leader's time, and before the window, it can't know.
-            let unseen = record.filter(|_| remembered.is_none()).map(|_| now.back_by(policy.window()));
-            base.last_success = base.last_success.max(remembered).max(unseen);
+            // A closed circuit does not fail as far as its record tells: what came since, only who leads has seen.
+            let seen = self.0.get(key).map(|latest| latest.outcomes).unwrap_or_default();
+            base = base.with_latest_outcomes(LatestOutcomes {
+                last_success: base.last_success.max(seen.last_success),
+                failing_since: seen.failing_since,
+            });
         }
         if let Some(step) = base.sample(sample, policy, draw, now)? {
             return Ok(Some(step));
         }
-        if remembers && let Some(success) = base.last_success_with(sample, now) {
+        if remembers && (sample.successes > 0 || sample.failures > 0) {
             let keep_for = policy.disable_min().saturating_mul(2).saturating_add(policy.window());
-            self.0.insert(Arc::clone(key), Latest { success, keep_until: success + keep_for });
+            let outcomes = base.latest_outcomes_with(sample, now);
+            self.0.insert(Arc::clone(key), Latest { outcomes, keep_until: now + keep_for });
         }
         // No transition, but times that are right again.
         Ok((is_rebased && base.state != State::Closed).then_some(Step { record: base, change: None }))
@@ -72,7 +75,7 @@ impl LatestSuccesses {
     }
 }
 
-/// Whether anything depends on when the latest success was.
+/// Whether anything depends on since when a circuit fails.
 fn matters(policy: &Policy) -> bool {
     policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
 }
@@ -96,8 +99,11 @@ mod tests {
         hours: u32,
     ) -> Option<Step> {
         let sample = Sample { successes: counts.0, failures: counts.1, latency_sum: None };
-        let now = Timestamp::from_millis(1_000_000_000) + HOUR * hours;
-        known.judge(&"e1".into(), record, &sample, &policy(), Draw(u128::from(hours) + 1), now).unwrap()
+        known.judge(&"e1".into(), record, &sample, &policy(), Draw(u128::from(hours) + 1), at(hours)).unwrap()
+    }
+
+    fn at(hours: u32) -> Timestamp {
+        Timestamp::from_millis(1_000_000_000) + HOUR * hours
     }
 
     fn status(step: Option<Step>) -> Option<Status> {
@@ -105,17 +111,28 @@ mod tests {
     }
 
     #[test]
-    fn a_success_between_transitions_is_remembered() {
-        for (success_at, to) in [(1, Status::Disabled), (2, Status::Open)] {
+    fn outcomes_between_transitions_are_remembered() {
+        for (failed_at, to) in [(1, Status::Disabled), (2, Status::Open)] {
             let mut known = LatestSuccesses::default();
-            assert_eq!(judged(&mut known, None, (0, 1), 0), None);
-            assert_eq!(judged(&mut known, None, (1, 0), success_at), None);
-            assert_eq!(
-                status(judged(&mut known, None, (0, 3), 6)),
-                Some(to),
-                "last success at {success_at} h"
-            );
+            assert_eq!(judged(&mut known, None, (1, 0), 0), None);
+            assert_eq!(judged(&mut known, None, (0, 1), failed_at), None);
+            let step = judged(&mut known, None, (0, 3), 6);
+            assert_eq!(step.as_ref().unwrap().record.last_success, Some(at(0)));
+            assert_eq!(status(step), Some(to), "failing since {failed_at} h");
         }
+        let mut known = LatestSuccesses::default();
+        assert_eq!(judged(&mut known, None, (0, 1), 0), None);
+        assert_eq!(judged(&mut known, None, (1, 0), 5), None);
+        assert_eq!(status(judged(&mut known, None, (0, 3), 6)), Some(Status::Open), "a success came between");
+    }
+
+    #[test]
+    fn a_circuit_that_never_succeeded_has_no_latest_success() {
+        let mut known = LatestSuccesses::default();
+        assert_eq!(judged(&mut known, None, (0, 1), 0), None);
+        let record = judged(&mut known, None, (0, 3), 6).unwrap().record;
+        assert_eq!((record.last_success, record.failing_since), (None, Some(at(0))));
+        assert_eq!(record.status(), Status::Disabled);
     }
 
     #[test]
@@ -144,7 +161,6 @@ mod tests {
     fn old_successes_are_let_go() {
         let mut known = LatestSuccesses::default();
         judged(&mut known, None, (1, 0), 0);
-        let at = |hours: u32| Timestamp::from_millis(1_000_000_000) + HOUR * hours;
         known.forget(at(9));
         assert_eq!(known.0.len(), 1);
         known.forget(at(11));

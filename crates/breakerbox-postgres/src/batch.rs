@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use breakerbox::Totals;
 use breakerbox::store::{Delta, Merged, Readable, StoreError};
+use breakerbox::{LatestOutcomes, Totals};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -110,19 +110,16 @@ pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreErro
         Err(unreadable) => return Ok(Err(unreadable)),
     };
     let number = |name| record::column::<i64>(row, name).map(counted);
-    let last_success = record::column::<Option<i64>>(row, "last_success")?.map(timed);
-    Ok(Ok(Merged {
-        late: record::column(row, "late")?,
-        totals: Totals {
-            successes: number("successes")?,
-            failures: number("failures")?,
-            slow: number("slow")?,
-            latency_sum: Duration::from_nanos(number("latency_sum")?),
-            failure_run: number("run")?,
-        },
-        last_success: last_success.max(record.as_ref().and_then(|record| record.last_success)),
-        record,
-    }))
+    let time = |name| Ok::<_, StoreError>(record::column::<Option<i64>>(row, name)?.map(timed));
+    let totals = Totals {
+        successes: number("successes")?,
+        failures: number("failures")?,
+        slow: number("slow")?,
+        latency_sum: Duration::from_nanos(number("latency_sum")?),
+        failure_run: number("run")?,
+    };
+    let latest = LatestOutcomes { last_success: time("last_success")?, failing_since: time("run_began")? };
+    Ok(Ok(Merged::new(record::column(row, "late")?, totals, latest, record)))
 }
 
 fn place(place: usize) -> i32 {

@@ -73,6 +73,7 @@ mod tests {
             retry_at: None,
             trips: 0,
             last_success: None,
+            failing_since: None,
             lease: None,
             probe_successes: 0,
             mode: Mode::ForcedOpen(Attribution::new("ops", reason).unwrap()),

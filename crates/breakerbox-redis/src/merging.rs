@@ -1,7 +1,7 @@
 //! `merge`: many deltas in few calls.
 
-use breakerbox::Totals;
 use breakerbox::store::{Answer, Delta, Merged, Readable, StoreError};
+use breakerbox::{LatestOutcomes, Totals};
 use std::time::Duration;
 
 use crate::error::Trouble;
@@ -67,12 +67,10 @@ fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
 fn read(answered: &mut Answered, layout: &Layout, key: &str) -> Result<Readable<Merged>, Trouble> {
     let late = answered.word()? == "1";
     let totals = add_up(&answered.word()?)?;
-    let last_success = answered.maybe_time()?;
+    let latest =
+        LatestOutcomes { last_success: answered.maybe_time()?, failing_since: answered.maybe_time()? };
     let record = answered.maybe_record(layout, key)?;
-    Ok(record.map(|record| {
-        let last_success = last_success.max(record.as_ref().and_then(|record| record.last_success));
-        Merged { late, totals, last_success, record }
-    }))
+    Ok(record.map(|record| Merged::new(late, totals, latest, record)))
 }
 
 /// Adds up buckets of five counts each.

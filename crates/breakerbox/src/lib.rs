@@ -87,9 +87,10 @@ mod waiters;
 pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
-    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, Lease, Mode,
-    Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset, Record,
-    Refusal, Sample, Settlement, State, Status, Ticket, TicketKind, Timestamp, Totals, TripRule, Version,
+    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, LatestOutcomes,
+    Lease, Mode, Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset,
+    Record, Refusal, Sample, Settlement, State, Status, Ticket, TicketKind, Timestamp, Totals, TripRule,
+    Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};

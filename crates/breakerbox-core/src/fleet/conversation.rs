@@ -106,7 +106,7 @@ impl Member {
             return Told { learnt, tell: Tell::Nothing };
         }
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
-        let record = Record { last_success: merged.last_success.or(known.last_success), ..known };
+        let record = known.with_latest_outcomes(merged.latest);
         // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
         let judged = record.judge(&merged.totals, link.retry_after, policy, draw, now);
@@ -216,7 +216,8 @@ impl Member {
             link.seen = Some(Seen::of(Some(&record)));
             link.begin_epoch();
         }
-        self.circuit = Circuit::from_record(record, policy, now);
+        let known = self.circuit.latest_outcomes().until(now).last_success;
+        self.circuit = Circuit::from_record(record, policy, now).with_success_at(known);
         Learnt { change, publish: None, overlapped }
     }
 
@@ -228,7 +229,8 @@ impl Member {
         }
         // Epochs only grow, also over a time that nobody remembers.
         let born_at = now.max(Timestamp::from_micros(self.circuit.epoch().0));
-        self.circuit = Circuit::new(policy, born_at);
+        let known = self.circuit.latest_outcomes().until(now).last_success;
+        self.circuit = Circuit::new(policy, born_at).with_success_at(known);
         Learnt::default()
     }
 
@@ -293,6 +295,9 @@ impl Member {
             // Also over what was decided alone, and would otherwise be put over it on return.
             known.epoch = known.epoch.max(self.circuit.epoch());
         }
+        // The store's record is as old as the latest transition. What was counted since must not be lost with the window.
+        let latest = known.latest_outcomes().merged_with(self.circuit.latest_outcomes().until(now));
+        let known = known.with_latest_outcomes(latest);
         // What is published on the occasion is another write, and has the version that these bits make.
         let draw = Draw(draw.0.rotate_left(64) ^ 1);
         let step = known.obey(command, by, draw, now);

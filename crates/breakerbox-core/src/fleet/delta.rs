@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
-use crate::record::Record;
+use crate::record::{LatestOutcomes, Record};
 use crate::time::Timestamp;
 use crate::token::Epoch;
 use crate::window::Totals;
@@ -91,8 +91,17 @@ pub struct Merged {
     pub late: bool,
     /// What the window holds.
     pub totals: Totals,
-    /// The latest success that anybody counted; until there was one, the first outcome.
-    pub last_success: Option<Timestamp>,
+    /// The latest success that any process counted, and since when the circuit fails.
+    pub latest: LatestOutcomes,
     /// The record; none for a circuit that nothing has happened to.
     pub record: Option<Record>,
+}
+
+impl Merged {
+    /// What a store answers that has this window, with these latest outcomes in it, and this record.
+    #[must_use]
+    pub fn new(late: bool, totals: Totals, in_window: LatestOutcomes, record: Option<Record>) -> Self {
+        let recorded = record.as_ref().map(Record::latest_outcomes).unwrap_or_default();
+        Self { late, totals, latest: recorded.merged_with(in_window), record }
+    }
 }

@@ -9,6 +9,7 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 use super::delta::{BucketDelta, Delta};
+use crate::record::LatestOutcomes;
 use crate::time::{Timestamp, micros};
 use crate::window::Totals;
 
@@ -22,7 +23,6 @@ pub struct SharedWindow {
     /// By the time, in microseconds, at which they begin.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
-    first_outcome: Option<Timestamp>,
     /// When the first failure of the run was.
     run_began: Option<Timestamp>,
 }
@@ -40,12 +40,6 @@ impl SharedWindow {
     /// Adds what one process counted.
     pub fn add(&mut self, delta: &Delta, now: Timestamp) {
         let width = width(delta.window);
-        let first_age = delta.buckets.first().map(|bucket| bucket.age);
-        let first = first_age.map(|age| now.back_by(age));
-        self.first_outcome = match (self.first_outcome, first) {
-            (Some(known), Some(new)) => Some(known.min(new)),
-            (known, new) => known.or(new),
-        };
         self.note_success(delta.last_success.map(|age| now.back_by(age)));
         let run_began = delta.run_began.map(|age| now.back_by(age));
         let extends = run_began > self.last_success;
@@ -88,10 +82,10 @@ impl SharedWindow {
         totals
     }
 
-    /// The latest success; until there was one, the first outcome.
+    /// The latest success in this window, and the first failure of the run after it.
     #[must_use]
-    pub fn last_success(&self) -> Option<Timestamp> {
-        self.last_success.or(self.first_outcome)
+    pub const fn latest_outcomes(&self) -> LatestOutcomes {
+        LatestOutcomes { last_success: self.last_success, failing_since: self.run_began }
     }
 }
 

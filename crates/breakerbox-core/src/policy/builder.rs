@@ -100,7 +100,7 @@ impl PolicyBuilder {
         forgive_after: Duration;
         /// At which trip the circuit is disabled. At least 1.
         disable_after: impl Into<Option<u64>>;
-        /// How long there must have been no success for the circuit to be disabled. May be zero.
+        /// How long the circuit must have failed to be disabled, from the first failure after the latest success. May be zero.
         disable_min: Duration;
         /// Until when after its start a dropped permit is a cancellation. May be zero: every drop is a failure.
         cancel_grace: Duration;

@@ -206,7 +206,7 @@ impl Policy {
         self.disable_after
     }
 
-    /// How long there must have been no success for the circuit to be disabled.
+    /// How long the circuit must have failed to be disabled, from the first failure after the latest success.
     #[must_use]
     pub const fn disable_min(&self) -> Duration {
         self.disable_min

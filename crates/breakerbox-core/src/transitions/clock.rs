@@ -32,6 +32,7 @@ impl Record {
             opened_at: self.opened_at.map(moved),
             retry_at: self.retry_at.map(moved),
             last_success: self.last_success.map(moved),
+            failing_since: self.failing_since.map(moved),
             lease: self.lease.map(|lease| Lease { expires_at: moved(lease.expires_at), ..lease }),
             changed_at: now,
             ..self.clone()

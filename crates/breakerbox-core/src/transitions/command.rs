@@ -35,6 +35,7 @@ impl Record {
                 next.mode = Mode::Automatic;
                 if command == Command::Enable {
                     next.trips = 0;
+                    next.failing_since = None;
                 }
             }
             Command::Reset => {
@@ -42,6 +43,7 @@ impl Record {
                 next.opened_at = None;
                 next.evidence = None;
                 next.trips = 0;
+                next.failing_since = None;
                 next.mode = Mode::Automatic;
             }
         }

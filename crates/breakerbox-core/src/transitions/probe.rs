@@ -3,7 +3,7 @@
 use crate::change::{Cause, Step};
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
-use crate::record::{Record, State, note_outcome};
+use crate::record::{Record, State};
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch, Nonce};
 
@@ -29,11 +29,12 @@ impl Record {
             OutcomeKind::Ignored => Some(Step::within_epoch(next, draw)),
             _ if !lease.is_live(now) => None,
             OutcomeKind::Failure => {
-                note_outcome(&mut next.last_success, true, now);
+                next.failing_since.get_or_insert(now);
                 Some(next.tripped(Cause::ProbeFailed, outcome.retry_after, policy, draw, now))
             }
             OutcomeKind::Success => {
-                note_outcome(&mut next.last_success, false, now);
+                next.last_success = Some(now);
+                next.failing_since = None;
                 next.probe_successes = next.probe_successes.saturating_add(1);
                 if next.probe_successes < policy.probes() {
                     return Some(Step::within_epoch(next, draw));
@@ -45,9 +46,15 @@ impl Record {
 
     /// The circuit closed; its trips are remembered until they are forgiven.
     pub(super) fn closed(&self, cause: Cause, draw: Draw, now: Timestamp) -> Step {
-        let mut next =
-            Self { state: State::Closed, retry_at: None, lease: None, evidence: None, ..self.clone() };
-        note_outcome(&mut next.last_success, false, now);
+        let next = Self {
+            state: State::Closed,
+            retry_at: None,
+            lease: None,
+            evidence: None,
+            last_success: Some(now),
+            failing_since: None,
+            ..self.clone()
+        };
         Step::transition(self, next, cause, draw, now)
     }
 }

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use crate::change::{Cause, Step};
 use crate::policy::Policy;
-use crate::record::{Record, State};
+use crate::record::{LatestOutcomes, Record, State};
 use crate::rule::reaches;
 use crate::time::Timestamp;
 use crate::token::Draw;
@@ -67,7 +67,7 @@ impl Record {
         if !self.is_automatic() {
             return Ok(None);
         }
-        let noted = Self { last_success: self.last_success_with(sample, now), ..self.clone() };
+        let noted = self.clone().with_latest_outcomes(self.latest_outcomes_with(sample, now));
         Ok(match self.state {
             State::Closed => {
                 let totals = Totals {
@@ -102,19 +102,27 @@ impl Record {
         }
     }
 
-    /// The latest success, as far as this sample tells. A half-open circuit's totals go back to the transition, so a
-    /// success among them may be that old; an open one's are not used.
+    /// The latest success and since when the circuit fails, as far as this sample tells. A half-open circuit's totals go back
+    /// to the transition, so an outcome among them may be that old; an open one's are not used. Of successes and failures in
+    /// one sample nobody knows which came last: the circuit fails since the sample then, and not since before.
     #[must_use]
-    pub fn last_success_with(&self, sample: &Sample, now: Timestamp) -> Option<Timestamp> {
+    pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
+        let mut latest = self.latest_outcomes();
         let seen_at = match self.state {
             State::Closed => now,
             State::HalfOpen => self.changed_at,
-            State::Open => return self.last_success,
+            State::Open => return latest,
         };
         match (self.is_automatic(), sample.successes, sample.failures) {
-            (false, _, _) | (_, 0, 0) => self.last_success,
-            (true, 0, _) => self.last_success.or(Some(seen_at)),
-            (true, _, _) => self.last_success.max(Some(seen_at)),
+            (false, _, _) | (_, 0, 0) => {}
+            (true, 0, _) => latest.failed(seen_at),
+            (true, _, failures) => {
+                latest.succeeded(seen_at.max(self.last_success.unwrap_or(seen_at)));
+                if failures > 0 {
+                    latest.failed(seen_at);
+                }
+            }
         }
+        latest
     }
 }

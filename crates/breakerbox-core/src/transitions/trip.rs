@@ -65,11 +65,11 @@ impl Record {
 
     fn reason_to_disable(&self, policy: &Policy, now: Timestamp) -> Option<Attribution> {
         let limit = policy.disable_after()?;
-        let silence = self.last_success.map_or(Duration::ZERO, |last| now.since(last));
-        if self.trips < limit || silence < policy.disable_min() {
+        let failing = self.failing_since.map_or(Duration::ZERO, |since| now.since(since));
+        if self.trips < limit || failing < policy.disable_min() {
             return None;
         }
-        let reason = format!("{} trips, and no success for {}", self.trips, format_duration(silence));
+        let reason = format!("{} trips, and no success for {}", self.trips, format_duration(failing));
         Some(Attribution::new(ACTOR, &reason).expect("shorter than the limit"))
     }
 }

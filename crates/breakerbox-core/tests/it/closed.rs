@@ -177,41 +177,78 @@ fn row_11_from_closed_it_is_one_change() {
 }
 
 #[test]
-fn row_11_a_success_within_disable_min_keeps_it_open() {
-    let policy = || simple().disable_after(1).disable_min(secs(60));
-    let mut rig = Rig::new(policy());
+fn row_11_it_must_have_failed_for_disable_min() {
+    for (trips_at, to) in [(159_999, Status::Open), (160_000, Status::Disabled)] {
+        let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
+        rig.succeed(1);
+        rig.now = at(100_000);
+        rig.fail(1);
+        rig.now = at(trips_at);
+        rig.fail(2);
+        assert_eq!(rig.status(), to, "failing since 100 s; the success long before does not count");
+        let record = rig.record();
+        assert_eq!((record.last_success, record.failing_since), (Some(at(0)), Some(at(100_000))));
+    }
+    // Used once a week, and down for a minute: no reason to give it up.
+    let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(3_600)));
     rig.succeed(1);
-    rig.now = at(59_999);
+    rig.now = at(7 * 86_400_000);
     rig.fail(3);
     assert_eq!(rig.status(), Status::Open);
-
-    let mut rig = Rig::new(policy());
-    rig.succeed(1);
-    rig.now = at(60_000);
-    rig.fail(3);
-    assert_eq!(rig.status(), Status::Disabled);
 }
 
 #[test]
-fn row_11_until_there_is_a_success_the_first_outcome_counts() {
+fn a_success_ends_what_began_before_it() {
+    let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
+    rig.fail(2);
+    rig.now = at(50_000);
+    rig.succeed(1);
+    let record = rig.record();
+    assert_eq!((record.last_success, record.failing_since), (Some(at(50_000)), None));
+    rig.now = at(61_000);
+    rig.fail(3);
+    assert_eq!(rig.status(), Status::Open);
+}
+
+#[test]
+fn enable_and_reset_forget_since_when_it_fails() {
+    for (command, kept) in [
+        (Command::Release, Some(at(0))),
+        (Command::Enable, None),
+        (Command::Reset, None),
+        (Command::ForceOpen, Some(at(0))),
+    ] {
+        let mut rig = Rig::new(simple());
+        rig.fail(3);
+        rig.obey(Command::Disable);
+        rig.now = at(1_000);
+        rig.obey(command);
+        assert_eq!(rig.record().failing_since, kept, "{command:?}");
+    }
+}
+
+#[test]
+fn row_11_until_there_is_a_success_the_first_failure_counts() {
     let mut rig = Rig::new(simple().disable_after(2).disable_min(secs(60)));
     rig.now = at(1_000_000);
     rig.fail(3);
     rig.now = rig.now + secs(30);
     rig.fail(1);
-    assert_eq!((rig.status(), rig.record().trips), (Status::Open, 2), "first heard of 30 s ago");
+    assert_eq!((rig.status(), rig.record().trips), (Status::Open, 2), "failing since 30 s ago");
+    assert_eq!(rig.record().last_success, None, "there was none");
     rig.now = rig.now + secs(60);
     rig.fail(1);
     assert_eq!(rig.status(), Status::Disabled);
 }
 
 #[test]
-fn row_11_a_first_outcome_that_is_a_failed_probe_counts_too() {
+fn row_11_a_first_failure_that_is_a_probe_counts_too() {
     let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
     rig.obey(Command::ForceOpen);
     rig.obey(Command::Release);
     rig.fail(1);
-    assert_eq!((rig.status(), rig.record().last_success), (Status::Open, Some(at(0))));
+    let record = rig.record();
+    assert_eq!((rig.status(), record.last_success, record.failing_since), (Status::Open, None, Some(at(0))));
 }
 
 #[test]

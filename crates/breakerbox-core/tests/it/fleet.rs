@@ -409,6 +409,39 @@ fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
 }
 
 #[test]
+fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
+    let by = operator();
+    let mut fleet = Fleet::new(2, &simple());
+    let order = |fleet: &mut Fleet, command| {
+        let record = fleet.store.record.clone();
+        let (_, proposal) = fleet.step(0, |member, at| member.obey(record, command, &by, at));
+        assert!(fleet.swap(0, &proposal.unwrap()));
+        let record = fleet.store.record.clone().unwrap();
+        assert_eq!(record.latest_outcomes(), fleet.members[0].record().latest_outcomes());
+        (record.last_success, record.failing_since)
+    };
+    fleet.fail(0, 1);
+    let failed_at = fleet.now;
+    fleet.pass(ms(5));
+    assert_eq!(order(&mut fleet, Command::ForceOpen), (None, Some(failed_at)), "it never succeeded");
+    fleet.pass(ms(5));
+    assert_eq!(order(&mut fleet, Command::Reset), (None, None));
+    // The store hears of successes by the window alone, which an order drops.
+    for command in [Command::ForceOpen, Command::Disable, Command::Reset] {
+        order(&mut fleet, Command::Reset);
+        fleet.pass(ms(5));
+        let permit = fleet.ask(0).unwrap();
+        fleet.report(0, permit, &ok());
+        let succeeded_at = fleet.now;
+        fleet.pass(ms(5));
+        assert_eq!(order(&mut fleet, command), (Some(succeeded_at), None), "{command:?}");
+    }
+    // Whoever hears of the order knows what was written, and what it has seen itself.
+    fleet.read(1);
+    assert_eq!(fleet.members[1].record().last_success, fleet.store.record.as_ref().unwrap().last_success);
+}
+
+#[test]
 fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
     let mut fleet = Fleet::new(2, &simple());
     let by = operator();

@@ -30,13 +30,8 @@ impl ModelStore {
         if !late {
             self.window.add(delta, now);
         }
-        let recorded = self.record.as_ref().and_then(|record| record.last_success);
-        Merged {
-            late,
-            totals: self.window.totals(delta.window, now),
-            last_success: self.window.last_success().max(recorded),
-            record: self.record.clone(),
-        }
+        let totals = self.window.totals(delta.window, now);
+        Merged::new(late, totals, self.window.latest_outcomes(), self.record.clone())
     }
 
     pub(crate) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {

@@ -69,7 +69,8 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
     let expected = Record {
         opened_at: Some(at(1_000_000)),
         retry_at: Some(at(1_030_000)),
-        last_success: Some(at(1_000_000)),
+        last_success: None,
+        failing_since: Some(at(1_000_000)),
         changed_at: at(1_000_000),
         ..rig.record()
     };

@@ -125,8 +125,10 @@ fn a_recent_success_prevents_disabling() {
     for (trips_at, to) in [(69_999, Status::Open), (70_000, Status::Disabled)] {
         let mut rig = sampled(convoy_that_gives_up());
         rig.sample(0, 1);
-        rig.now = at(10_000);
+        rig.now = at(5_000);
         rig.sample(1, 0);
+        rig.now = at(10_000);
+        rig.sample(0, 1);
         rig.now = at(trips_at);
         assert_eq!(rig.sample(0, 10).unwrap().to, to, "{trips_at}");
     }
@@ -140,7 +142,7 @@ fn a_success_in_the_tick_that_trips_is_recent_too() {
     assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
 }
 
-/// Disabled at the first trip, if there was no success for a minute.
+/// Disabled at the first trip, if it has failed for a minute.
 fn convoy_that_gives_up() -> PolicyBuilder {
     Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60))
 }

@@ -16,7 +16,7 @@ use super::policy_value::policy_value;
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 /// At which trip the gateway disables a circuit.
 const DISABLE_AFTER: u32 = 10;
-/// How long there must have been no success: longer than a weekend.
+/// How long it must have failed: longer than a weekend.
 const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 
 /// The policy of circuits where neither tenant nor endpoint say otherwise.

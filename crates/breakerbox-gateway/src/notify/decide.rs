@@ -6,7 +6,7 @@
 //! | a probe failed, and it is open again | none: the outage is known |
 //! | its probes succeeded, and it is closed | `recovery` |
 //! | a rule or a failed probe gave it up | `disabled` |
-//! | a rule or a failed probe opened it, and half of `disable_min` passed without a success | `disable_warning` |
+//! | a rule or a failed probe opened it, and it has failed for half of `disable_min` | `disable_warning` |
 //! | an operator said so | none: whoever said so knows |
 //!
 //! A change is judged by its cause and not by the state it came from: a process that joins later sees it come from closed.
@@ -63,26 +63,32 @@ pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
     }
     if is_failure
         && change.to == Status::Open
-        && let Some(warned) = warned(circuit, change, known.policy)
+        && let Some(since) = change.failing_since
+        && let Some(warned) = warned(circuit, change, since, known.policy)
     {
-        // One for each silence: the next success ends it, and only then can there be another.
-        tell(warned.last_success_at.0.as_micros(), News::DisableWarning(warned));
+        // One for each time it fails: the next success ends it, and only then can there be another.
+        tell(since.as_micros(), News::DisableWarning(warned));
     }
     told
 }
 
 /// The warning that is due at a trip or a failed probe, if one is.
-fn warned(circuit: impl FnOnce() -> CircuitFacts, change: &Change, policy: &Policy) -> Option<Warned> {
+fn warned(
+    circuit: impl FnOnce() -> CircuitFacts,
+    change: &Change,
+    failing_since: Timestamp,
+    policy: &Policy,
+) -> Option<Warned> {
     let trips_needed = policy.disable_after()?;
-    let silence = policy.disable_min();
-    let last_success = change.last_success?;
-    if silence.is_zero() || change.at.since(last_success) < silence / 2 {
+    let limit = policy.disable_min();
+    if limit.is_zero() || change.at.since(failing_since) < limit / 2 {
         return None;
     }
     Some(Warned {
         circuit: circuit(),
-        last_success_at: Moment(last_success),
-        disabled_at: Moment(last_success + silence),
+        last_success_at: change.last_success.map(Moment),
+        failing_since: Some(Moment(failing_since)),
+        disabled_at: Moment(failing_since + limit),
         retry_at: change.retry_at.map(Moment),
         trips: change.trips,
         trips_needed,

@@ -185,8 +185,12 @@ pub struct Disabled {
 pub struct Warned {
     /// Which.
     pub circuit: CircuitFacts,
-    /// The latest success.
-    pub last_success_at: Moment,
+    /// The latest success, if there was one.
+    #[serde(default)]
+    pub last_success_at: Option<Moment>,
+    /// The first failure after it; none in notices of an earlier version.
+    #[serde(default)]
+    pub failing_since: Option<Moment>,
     /// From when on a failed probe gives it up.
     pub disabled_at: Moment,
     /// When it may be probed next.

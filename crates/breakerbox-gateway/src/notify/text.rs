@@ -8,6 +8,7 @@ use breakerbox_core::format_duration;
 use super::notice::{
     CircuitFacts, Counted, Disabled, News, Notice, Recovered, Stopped, Tripped, Warned, Why,
 };
+use crate::objects::Moment;
 
 /// The words of a notice.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,12 +172,9 @@ fn recovery(news: &Recovered, notice: &Notice) -> (String, Vec<String>) {
 
 fn disabled(news: &Disabled, notice: &Notice) -> (String, Vec<String>) {
     if let Some(circuit) = &news.circuit {
-        let since = news.last_success_at.map_or("there was no success yet".to_owned(), |last| {
-            format!("the latest success was at {last}")
-        });
         let lines = vec![
             which(circuit),
-            format!("Since: {since}."),
+            format!("Since: {}.", latest_success(news.last_success_at)),
             format!("Why: {}.", news.reason),
             format!(
                 "What happens next: nothing is sent, and nobody probes. Until somebody enables it, {}.",
@@ -207,6 +205,10 @@ fn disabled(news: &Disabled, notice: &Notice) -> (String, Vec<String>) {
     (format!("the endpoint on {host} is gone, and disabled"), lines)
 }
 
+fn latest_success(at: Option<Moment>) -> String {
+    at.map_or("there was no success yet".to_owned(), |at| format!("the latest success was at {at}"))
+}
+
 fn warning(news: &Warned) -> (String, Vec<String>) {
     let circuit = &news.circuit;
     let trips = if news.trips < news.trips_needed {
@@ -218,7 +220,12 @@ fn warning(news: &Warned) -> (String, Vec<String>) {
         news.retry_at.map(|retry_at| format!(" The next probe is at {retry_at}.")).unwrap_or_default();
     let lines = vec![
         which(circuit),
-        format!("Since: the latest success was at {}.", news.last_success_at),
+        match news.failing_since {
+            Some(since) => {
+                format!("Since: it fails since {since}; {}.", latest_success(news.last_success_at))
+            }
+            None => format!("Since: {}.", latest_success(news.last_success_at)),
+        },
         "Why: half of the time has passed after which it is given up.".into(),
         format!(
             "What happens next: {}.{next_probe} A probe that fails from {} on disables it{trips}: then nobody probes any more.",

@@ -4,6 +4,8 @@
 -- $5 and $6 which of all buckets are its own, $7 the age of its latest success, $8 that of the first failure after it.
 -- For all buckets: $9 age, $10 successes, $11 failures, $12 slow calls, $13 sum of latencies, $14 failures of the run.
 --
+-- The column first_outcome is of an earlier version, and stays empty.
+--
 -- A delta is late unless its epoch is the record's at the beginning of this statement. A swap that comes meanwhile comes
 -- after it: then these counts are in the window of an epoch that is over, which nobody reads again.
 --
@@ -43,12 +45,11 @@ known AS MATERIALIZED (
 ),
 merged AS (
     INSERT INTO breakerbox.counts AS old (
-        key, epoch, merged_at, since, expires_at, last_success, first_outcome, run_began,
+        key, epoch, merged_at, since, expires_at, last_success, run_began,
         begins, successes, failures, slow, latency_sum, run
     )
     SELECT
         d.key, d.epoch, d.now, d.since, d.expires_at, d.last_success,
-        CASE WHEN d.buckets_from <= d.buckets_to THEN greatest(d.now - ($9::bigint[])[d.buckets_from], 0) END,
         CASE WHEN d.has_run THEN d.run_began END,
         ARRAY(
             SELECT greatest(d.now - age, 0) / d.width * d.width
@@ -66,23 +67,23 @@ merged AS (
     WHERE d.epoch = d.current_epoch
     ORDER BY d.key
     ON CONFLICT (key, epoch) DO UPDATE SET (
-        merged_at, since, expires_at, last_success, first_outcome, run_began,
+        merged_at, since, expires_at, last_success, run_began,
         begins, successes, failures, slow, latency_sum, run
     ) = (
         SELECT
             excluded.merged_at, excluded.since, greatest(old.expires_at, excluded.expires_at),
-            success.latest, least(kept.first_outcome, excluded.first_outcome),
+            success.latest,
             least(CASE WHEN NOT success.ends_run THEN kept.run_began END, CASE WHEN run.goes_on THEN excluded.run_began END),
             coalesce(bucket.begins, '{}'), coalesce(bucket.successes, '{}'), coalesce(bucket.failures, '{}'),
             coalesce(bucket.slow, '{}'), coalesce(bucket.latency_sum, '{}'), coalesce(bucket.run, '{}')
         FROM (
-            SELECT old.last_success, old.first_outcome, old.run_began, old.begins
+            SELECT old.last_success, old.run_began, old.begins
             -- Counts live as long as the record of their epoch does.
             WHERE old.expires_at > excluded.merged_at OR (
                 SELECT c.expires_at FROM breakerbox.circuits AS c WHERE c.key = old.key AND c.epoch = old.epoch
             ) > excluded.merged_at
             UNION ALL
-            SELECT NULL, NULL, NULL, '{}'
+            SELECT NULL, NULL, '{}'
             LIMIT 1
         ) AS kept
         CROSS JOIN LATERAL (
@@ -130,15 +131,15 @@ SELECT
     d.now,
     d.epoch <> d.current_epoch AS late,
     total.successes, total.failures, total.slow, total.latency_sum, total.run,
-    coalesce(shared.last_success, shared.first_outcome) AS last_success,
+    shared.last_success, shared.run_began,
     d.record
 FROM known AS d
 FULL JOIN (
-    SELECT key, since, last_success, first_outcome, begins, successes, failures, slow, latency_sum, run FROM merged
+    SELECT key, since, last_success, run_began, begins, successes, failures, slow, latency_sum, run FROM merged
     UNION ALL
     -- Who is late hears what the window holds all the same.
     SELECT
-        d.key, k.since, k.last_success, k.first_outcome,
+        d.key, k.since, k.last_success, k.run_began,
         k.begins, k.successes, k.failures, k.slow, k.latency_sum, k.run
     FROM known AS d CROSS JOIN LATERAL (
         SELECT * FROM breakerbox.counts AS k

@@ -26,6 +26,7 @@ pub(crate) fn record(epoch: u64, version: u128) -> Record {
         retry_at: None,
         trips: 1,
         last_success: None,
+        failing_since: None,
         lease: None,
         probe_successes: 0,
         mode: Mode::Automatic,

@@ -5,10 +5,10 @@
 --        age of the first failure after it (us or ''), number of buckets, and for each bucket, oldest first: its age (us),
 --        successes, failures, slow calls, sum of latencies (us), failures after the latest success
 -- answer the time (us), and for each delta: late ('1' or '0'), the counts of every bucket that counts, the latest success
---        (us or ''), the record ('' if there is none)
+--        (us or ''), the first failure of the run after it (us or ''), the record ('' if there is none)
 --
--- A window is a hash. 'S' is the latest success, 'O' the first outcome, 'R' the first failure of the run. Every other field
--- is a bucket: its name is the time at which it begins, its value the five counts. The arithmetic is that of the memory
+-- A window is a hash. 'S' is the latest success, 'R' the first failure of the run. Every field whose name is a number is a
+-- bucket: its name is the time at which it begins, its value the five counts; other names are not of this version. The arithmetic is that of the memory
 -- store's window; whoever asked adds the buckets up. One field for each bucket, not for each count, and no sums here, take
 -- half the memory and a third of the server's time.
 --
@@ -49,20 +49,21 @@ for i = 1, #KEYS, 2 do
   local oldest = math.max(math.floor(now / width) - (BUCKETS - 1), 0) * width
 
   local fields = redis.call('HGETALL', window)
-  local last_success, first_outcome, run
+  local last_success, run
   local buckets, touched, gone = {}, {}, {}
   for n = 1, #fields, 2 do
     local field, value = fields[n], fields[n + 1]
     if field == 'S' then
       last_success = tonumber(value)
-    elseif field == 'O' then
-      first_outcome = tonumber(value)
     elseif field == 'R' then
       run = tonumber(value)
-    elseif tonumber(field) < oldest then
-      gone[#gone + 1] = field
     else
-      buckets[field] = value
+      local begins = tonumber(field)
+      if begins and begins < oldest then
+        gone[#gone + 1] = field
+      elseif begins then
+        buckets[field] = value
+      end
     end
   end
 
@@ -73,11 +74,6 @@ for i = 1, #KEYS, 2 do
       new[#new + 1] = value
     end
 
-    local outcome = count > 0 and ago(ARGV[first]) or nil
-    if outcome and (not first_outcome or outcome < first_outcome) then
-      first_outcome = outcome
-      write('O', text(outcome))
-    end
     local ends = success and (not last_success or success > last_success)
     if ends then
       last_success = success
@@ -94,7 +90,8 @@ for i = 1, #KEYS, 2 do
     end
     local extends = run_began and (not last_success or run_began > last_success)
     if extends and (not run or run_began < run) then
-      write('R', text(run_began))
+      run = run_began
+      write('R', text(run))
     elseif ends then
       gone[#gone + 1] = 'R'
     end
@@ -135,11 +132,11 @@ for i = 1, #KEYS, 2 do
   for _, value in pairs(buckets) do
     counts[#counts + 1] = value
   end
-  local latest = last_success or first_outcome
   local n = #answer
   answer[n + 1] = late and '1' or '0'
   answer[n + 2] = table.concat(counts, ' ')
-  answer[n + 3] = latest and text(latest) or ''
-  answer[n + 4] = known[2] or ''
+  answer[n + 3] = last_success and text(last_success) or ''
+  answer[n + 4] = run and text(run) or ''
+  answer[n + 5] = known[2] or ''
 end
 return answer

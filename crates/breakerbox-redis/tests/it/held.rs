@@ -129,6 +129,7 @@ pub(crate) fn record(version: u128) -> Record {
         retry_at: at(30),
         trips: 2,
         last_success: at(1),
+        failing_since: None,
         lease: None,
         probe_successes: 0,
         mode: Mode::Automatic,

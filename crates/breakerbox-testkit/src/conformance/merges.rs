@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{BucketDelta, Delta, Merged};
-use breakerbox::{Epoch, Status, Totals};
+use breakerbox::{Epoch, Record, Status, Totals};
 
 use super::{AnyStore, at_once, put, record, swap, unique_key, won};
 
@@ -150,21 +150,36 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
 }
 
 /// How long an endpoint has been dead is asked at a trip.
-pub async fn the_latest_success_is_remembered_and_before_that_the_first_outcome(store: AnyStore) {
+pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(store: AnyStore) {
     let key = unique_key("successes");
-    let age_of = |merged: Merged, now: breakerbox::Timestamp| {
-        now.since(merged.last_success.expect("there was an outcome")).as_secs()
-    };
+    // The ages of the latest success and of the first failure after it, to five seconds: a machine may be slow.
     let tell = async |bucket| {
         let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
         let answer = answer.all().expect("the record can be read");
-        age_of(answer.value[0].clone(), answer.now)
+        let age = |at: breakerbox::Timestamp| answer.now.since(at).as_secs() / 5 * 5;
+        let latest = answer.value[0].latest;
+        (latest.last_success.map(age), latest.failing_since.map(age))
     };
-    assert!((40..45).contains(&tell(aged(failures(1), 40)).await));
-    assert!((40..45).contains(&tell(aged(failures(1), 30)).await), "still the first outcome");
-    assert!((20..25).contains(&tell(aged(successes(1), 20)).await));
-    assert!((20..25).contains(&tell(aged(failures(1), 10)).await));
-    assert!((20..25).contains(&tell(aged(successes(1), 25)).await), "an older one told later");
+    assert_eq!(tell(aged(failures(1), 40)).await, (None, Some(40)), "there was no success yet");
+    assert_eq!(tell(aged(failures(1), 30)).await, (None, Some(40)), "still the first failure");
+    assert_eq!(tell(aged(successes(1), 20)).await, (Some(20), None), "a success ends it");
+    assert_eq!(tell(aged(failures(1), 10)).await, (Some(20), Some(10)));
+    assert_eq!(tell(aged(successes(1), 25)).await, (Some(20), Some(10)), "an older one told later");
+    assert_eq!(tell(aged(failures(1), 15)).await, (Some(20), Some(15)), "an earlier failure told later");
+}
+
+/// A new epoch counts from zero, but an endpoint that was dead before it is dead for longer.
+pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) {
+    let key = unique_key("recorded");
+    let now = store.read(&[]).await.expect("the store answers").now;
+    let ago = |secs: u64| Some(now.before(seconds(secs)));
+    let open = Record { last_success: ago(90), failing_since: ago(80), ..record(Status::Open, 7, 1) };
+    put(&store, &key, None, open).await;
+    let tell = async |bucket| merge(&store, Delta { epoch: Epoch(7), ..delta(&key, bucket) }).await.latest;
+    let latest = tell(aged(failures(1), 10)).await;
+    assert_eq!((latest.last_success, latest.failing_since), (ago(90), ago(80)));
+    let latest = tell(aged(successes(1), 5)).await;
+    assert!(latest.last_success > ago(10) && latest.failing_since.is_none(), "{latest:?}");
 }
 
 /// Fifty processes, a thousand merges.

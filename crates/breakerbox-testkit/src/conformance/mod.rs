@@ -51,7 +51,8 @@ macro_rules! store_conformance {
             a_window_of_another_length_sees_the_same_counts
             a_success_ends_the_run_of_failures
             failures_before_the_latest_success_extend_no_run
-            the_latest_success_is_remembered_and_before_that_the_first_outcome
+            the_latest_success_and_the_first_failure_after_it_are_remembered
+            what_the_record_knows_of_outcomes_is_answered_too
             merges_at_once_lose_nothing
             the_first_record_needs_that_there_is_none
             a_record_comes_back_whole
@@ -114,6 +115,7 @@ fn record(status: Status, epoch: u64, version: u128) -> Record {
         retry_at: None,
         trips: 0,
         last_success: None,
+        failing_since: None,
         lease: None,
         probe_successes: 0,
         mode,

@@ -46,6 +46,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
             retry_at: Some(latest),
             trips: u32::MAX,
             last_success: Some(Timestamp::from_micros(1_700_000_000_123_456)),
+            failing_since: Some(Timestamp::from_micros(1_700_000_000_123_457)),
             lease: Some(Lease { nonce: Nonce(u128::MAX), expires_at: latest }),
             probe_successes: 3,
             mode,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::fleet::SharedWindow;
-use breakerbox_core::{Epoch, Nonce, Record, Timestamp};
+use breakerbox_core::{Epoch, LatestOutcomes, Nonce, Record, Timestamp};
 
 use super::changes::{Announcer, Changes, Heard};
 use super::{
@@ -166,19 +166,14 @@ impl Circuits {
         let keep_for = (!keeps_for_ever).then(|| delta.keep_for.max(expires_at));
         if late && known.is_none() {
             let totals = SharedWindow::default().totals(delta.window, now);
-            return Merged { late, totals, last_success: None, record: None };
+            return Merged::new(late, totals, LatestOutcomes::default(), None);
         }
         let entry = self.touch(&delta.key, keep_for, now);
         if !late {
             entry.window.add(delta, now);
         }
-        let recorded = entry.record.as_ref().and_then(|record| record.last_success);
-        Merged {
-            late,
-            totals: entry.window.totals(delta.window, now),
-            last_success: entry.window.last_success().max(recorded),
-            record: entry.record.clone(),
-        }
+        let totals = entry.window.totals(delta.window, now);
+        Merged::new(late, totals, entry.window.latest_outcomes(), entry.record.clone())
     }
 
     fn swap_if(&mut self, swap: &Swap, now: Timestamp) -> Swapped {

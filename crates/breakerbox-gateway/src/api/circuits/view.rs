@@ -142,9 +142,12 @@ pub(super) struct CircuitView {
     /// When it last tripped or was opened.
     #[schema(value_type = Option<String>, format = "date-time")]
     opened_at: Option<Moment>,
-    /// The latest success; until there was one, the first outcome that counted.
+    /// The latest success; null until there was one.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_success_at: Option<Moment>,
+    /// The first failure that counted after the latest success; null: it does not fail.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    failing_since: Option<Moment>,
     /// While half-open: how many probes have succeeded.
     probe_successes: u32,
     /// Whether a probe is under way.
@@ -171,6 +174,7 @@ impl CircuitView {
             retry_at: record.retry_at.map(|at| api.shown(at)),
             opened_at: record.opened_at.map(Moment),
             last_success_at: record.last_success.map(Moment),
+            failing_since: record.failing_since.map(Moment),
             probe_successes: record.probe_successes,
             probing: record.lease.is_some(),
             changed_at: record.cause.as_ref().map(|_| Moment(record.changed_at)),

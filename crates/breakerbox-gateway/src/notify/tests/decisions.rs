@@ -66,9 +66,9 @@ fn which_change_gives_which_notice() {
 }
 
 #[test]
-fn there_is_a_warning_once_for_each_silence() {
+fn there_is_a_warning_once_for_each_time_it_fails() {
     let silent = |seconds: u64, cause: Cause| Change {
-        last_success: Some(at(0).before(Duration::from_secs(seconds))),
+        failing_since: Some(at(0).before(Duration::from_secs(seconds))),
         ..change(cause, Status::Open)
     };
     let half = 36 * 3_600;
@@ -89,8 +89,8 @@ fn there_is_a_warning_once_for_each_silence() {
     let epoch = |change: &Change| told(change, &policy()).pop().unwrap().epoch;
     let first = silent(half, Cause::ProbeFailed);
     let later = Change { at: at(600), epoch: breakerbox_core::Epoch(9), ..first.clone() };
-    assert_eq!(epoch(&first), epoch(&later), "the same silence");
-    let another = Change { last_success: Some(at(0)), at: at(half), ..first.clone() };
+    assert_eq!(epoch(&first), epoch(&later), "it is the same");
+    let another = Change { failing_since: Some(at(0)), at: at(half), ..first.clone() };
     assert_ne!(epoch(&first), epoch(&another), "after a success, another one");
 }
 

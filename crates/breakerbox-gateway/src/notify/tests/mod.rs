@@ -26,6 +26,7 @@ fn change(cause: Cause, to: Status) -> Change {
         retry_at: (to == Status::Open).then(|| at(30)),
         trips: 2,
         last_success: Some(at(0).before(Duration::from_secs(60))),
+        failing_since: None,
         evidence: Some(Arc::new(Totals {
             successes: 5,
             failures: 7,

@@ -179,15 +179,19 @@ fn what_was_given_up() {
 #[test]
 fn a_warning() {
     let silent = Change {
-        last_success: Some(at(0).before(Duration::from_secs(40 * 3_600))),
+        last_success: Some(at(0).before(Duration::from_secs(50 * 3_600))),
+        failing_since: Some(at(0).before(Duration::from_secs(40 * 3_600))),
         ..change(Cause::ProbeFailed, Status::Open)
     };
+    let never = Change { last_success: None, ..silent.clone() };
+    let text = told("acme hooks.example.com", &never, gateway_policy(), 0).text().body;
+    assert!(text.contains("it fails since 2026-01-29T20:00:00.000Z; there was no success yet."), "{text}");
     says(
         &told("acme hooks.example.com", &silent, gateway_policy(), 0),
         "acme: hooks.example.com will be disabled at 2026-02-01T20:00:00.000Z",
         &[
             "Which: all endpoints on hooks.example.com.",
-            "Since: the latest success was at 2026-01-29T20:00:00.000Z.",
+            "Since: it fails since 2026-01-29T20:00:00.000Z; the latest success was at 2026-01-29T10:00:00.000Z.",
             "Why: half of the time has passed after which it is given up.",
             "What happens next: deliveries are parked; none is lost, and none uses up an attempt. The next probe is at 2026-01-31T12:00:30.000Z. A probe that fails from 2026-02-01T20:00:00.000Z on disables it if it has tripped 10 times by then (2 so far): then nobody probes any more.",
             "What to do: mend it before. One success is enough. To look at it: `breakerbox circuits show cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ`, or GET /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ.",

@@ -23,6 +23,7 @@ pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> Past
         trips: 1,
         mode: Mode::Automatic,
         last_success: None,
+        failing_since: None,
         evidence: None,
     };
     PastChange { key: Arc::from(key), change }

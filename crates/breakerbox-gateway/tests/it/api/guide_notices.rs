@@ -31,6 +31,7 @@ fn tripped(now: breakerbox_core::Timestamp) -> Heard {
         retry_at: Some(now + std::time::Duration::from_secs(30)),
         trips: 1,
         last_success: Some(now),
+        failing_since: None,
         evidence: Some(Arc::new(Totals { successes: 5, failures: 7, ..Totals::default() })),
         mode: Mode::Automatic,
     };

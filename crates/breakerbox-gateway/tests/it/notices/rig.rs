@@ -177,6 +177,7 @@ pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Tim
         retry_at: None,
         trips: 1,
         last_success: Some(at),
+        failing_since: None,
         evidence: None,
         mode: Mode::Automatic,
     };

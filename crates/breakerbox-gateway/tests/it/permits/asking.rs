@@ -53,6 +53,48 @@ async fn reports_open_the_circuit_and_a_probe_closes_it() {
     assert_eq!(rig.permit(URL).await["probe"], false);
 }
 
+#[tokio::test]
+async fn a_restart_is_no_transition() {
+    let mut rig = Rig::start(json!({ "cool_off": "60s" })).await;
+    rig.trip(URL).await;
+    const OPENED: &str = "breakerbox_circuit_transitions_total{state=\"open\"}";
+    assert_eq!(rig.metric(OPENED).await, 1.0);
+    rig.restart().await;
+    assert_eq!(rig.refused(json!({ "url": URL })).await["reason"], "open", "it was open, and is");
+    assert_eq!(rig.metric(OPENED).await, 0.0, "nothing has happened since");
+}
+
+#[tokio::test]
+async fn the_latest_success_never_goes_back() {
+    let rig = Rig::start(json!({})).await;
+    let order = async |permit: &Value, order: &str| {
+        let path = format!("/v1/circuits/{}/{order}", permit["circuit"].as_str().unwrap());
+        rig.ask(Method::POST, &path, json!({ "reason": "maintenance" })).await
+    };
+    // One that never succeeded has none, whatever happens to it.
+    rig.trip(URL).await;
+    let permit = rig.permit_in_time(URL).await;
+    let shown = rig.circuit(&permit).await;
+    assert_eq!(shown["last_success_at"], Value::Null, "{shown}");
+    assert!(shown["failing_since"].as_str() <= shown["opened_at"].as_str(), "{shown}");
+    assert!(shown["failing_since"].is_string(), "{shown}");
+    assert_eq!(order(&permit, "force_open").await["last_success_at"], Value::Null);
+
+    // Successes between two transitions are known to this process alone, and outlive an order.
+    let shown = order(&permit, "reset").await;
+    assert_eq!((&shown["last_success_at"], &shown["failing_since"]), (&Value::Null, &Value::Null));
+    let mut before = String::new();
+    for name in ["force_open", "disable", "release", "reset", "force_closed"] {
+        order(&permit, "reset").await;
+        let permit = rig.permit(URL).await;
+        assert_eq!(rig.settled(&permit, json!({ "outcome": "success" })).await, "counted");
+        let shown = rig.circuit(&permit).await["last_success_at"].as_str().unwrap().to_owned();
+        assert!(shown >= before, "{shown} after {before}");
+        assert_eq!(order(&permit, name).await["last_success_at"], shown.as_str(), "{name}");
+        before = shown;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_fifty_who_ask_at_once_one_may_probe() {
     let rig = Rig::start(json!({})).await;

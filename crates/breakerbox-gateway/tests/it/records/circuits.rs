@@ -184,6 +184,7 @@ fn swap(key: &str, expected: Option<u128>, version: u128, keep_for: Option<Durat
         retry_at: None,
         trips: 0,
         last_success: None,
+        failing_since: None,
         lease: None,
         probe_successes: 0,
         mode: Mode::Automatic,

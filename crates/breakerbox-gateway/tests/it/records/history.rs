@@ -29,6 +29,7 @@ pub(super) fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
         retry_at: (epoch.is_multiple_of(2)).then_some(at + Duration::from_secs(30)),
         trips: 3,
         last_success: (epoch > 3).then_some(at),
+        failing_since: None,
         evidence: (epoch > 4).then(|| Arc::new(Totals { failures: epoch, ..Totals::default() })),
         mode: if epoch % 3 == 2 { Mode::ForcedOpen(by) } else { Mode::Automatic },
     };

@@ -28,6 +28,8 @@ struct Kept {
     #[serde(default)]
     last_success: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    failing_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     evidence: Option<Arc<Totals>>,
     mode: Mode,
 }
@@ -48,6 +50,7 @@ fn past_change(row: &Row<'_>) -> rusqlite::Result<PastChange> {
             retry_at: kept.retry_at,
             trips: kept.trips,
             last_success: kept.last_success,
+            failing_since: kept.failing_since,
             evidence: kept.evidence,
             mode: kept.mode,
         },
@@ -136,6 +139,7 @@ impl History for SqliteRecords {
                         retry_at: change.retry_at,
                         trips: change.trips,
                         last_success: change.last_success,
+                        failing_since: change.failing_since,
                         evidence: change.evidence,
                         mode: change.mode,
                     };
