@@ -427,9 +427,9 @@ impl Circuit {
     fn note_outcome(&mut self, failed: bool, now: Timestamp) {
         let mut latest = self.latest_outcomes();
         if failed {
-            latest.failed(now)
+            latest.failed(now);
         } else {
-            latest.succeeded(now)
+            latest.succeeded(now);
         }
         self.set_latest_outcomes(latest);
     }

@@ -52,10 +52,8 @@ impl LatestSuccesses {
         if remembers {
             // A closed circuit does not fail as far as its record tells: what came since, only who leads has seen.
             let seen = self.0.get(key).map(|latest| latest.outcomes).unwrap_or_default();
-            base = base.with_latest_outcomes(LatestOutcomes {
-                last_success: base.last_success.max(seen.last_success),
-                failing_since: seen.failing_since,
-            });
+            base.last_success = base.last_success.max(seen.last_success);
+            base.failing_since = seen.failing_since;
         }
         if let Some(step) = base.sample(sample, policy, draw, now)? {
             return Ok(Some(step));

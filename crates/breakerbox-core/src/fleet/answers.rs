@@ -56,6 +56,10 @@ impl Moment<'_> {
 /// What came of an ask.
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are decided here, and must not cost an allocation"
+)]
 pub enum MemberAnswer {
     /// It is decided here.
     Decided(Asked),

@@ -8,7 +8,6 @@ use core::time::Duration;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record};
-use crate::time::Timestamp;
 use crate::token::Epoch;
 use crate::window::Totals;
 

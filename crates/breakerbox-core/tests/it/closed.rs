@@ -179,7 +179,7 @@ fn row_11_from_closed_it_is_one_change() {
 #[test]
 fn row_11_it_must_have_failed_for_disable_min() {
     for (trips_at, to) in [(159_999, Status::Open), (160_000, Status::Disabled)] {
-        let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
+        let mut rig = Rig::new(simple().window(secs(3_600)).disable_after(1).disable_min(secs(60)));
         rig.succeed(1);
         rig.now = at(100_000);
         rig.fail(1);

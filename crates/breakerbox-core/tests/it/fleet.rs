@@ -417,7 +417,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
         let (_, proposal) = fleet.step(0, |member, at| member.obey(record, command, &by, at));
         assert!(fleet.swap(0, &proposal.unwrap()));
         let record = fleet.store.record.clone().unwrap();
-        assert_eq!(record.latest_outcomes(), fleet.members[0].record().latest_outcomes());
+        assert_eq!(record.latest_outcomes(), fleet.members[0].circuit().record().latest_outcomes());
         (record.last_success, record.failing_since)
     };
     fleet.fail(0, 1);
@@ -438,7 +438,10 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
     }
     // Whoever hears of the order knows what was written, and what it has seen itself.
     fleet.read(1);
-    assert_eq!(fleet.members[1].record().last_success, fleet.store.record.as_ref().unwrap().last_success);
+    assert_eq!(
+        fleet.members[1].circuit().record().last_success,
+        fleet.store.record.as_ref().unwrap().last_success
+    );
 }
 
 #[test]

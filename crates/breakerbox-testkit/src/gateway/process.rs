@@ -262,21 +262,21 @@ impl Gateway {
     }
 }
 
-/// Whether somebody there says that all is well. By hand: this is asked every few milliseconds, and how soon it is answered is
+/// Whether a gateway there has started, in whatever health. By hand: this is asked every few milliseconds, and how soon it is answered is
 /// a part of what is proved.
 fn is_ready(address: SocketAddr) -> Result<(), String> {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.take(64 << 10).read_to_string(&mut answer)?;
+        Ok(answer)
     };
     match ask() {
-        Ok(answer) if answer == "HTTP/1.1 200" => Ok(()),
-        Ok(answer) => Err(format!("/healthz: {answer}")),
-        Err(error) => Err(format!("/healthz: {error}")),
+        Ok(answer) if answer.starts_with("HTTP/1.1 ") && !answer.contains("\"starting") => Ok(()),
+        Ok(answer) => Err(format!("/readyz: {answer}")),
+        Err(error) => Err(format!("/readyz: {error}")),
     }
 }
 
