@@ -6,7 +6,6 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Verdict};
 use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
-use breakerbox_core::throttle::Verdict;
 use bytes::Bytes;
 use tracing::{debug, error, warn};
 
@@ -123,7 +122,7 @@ impl Dispatch {
         }
         gates::give_token_back(destination);
         let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
-        self.ended(destination, Ended::Neither, Some(Sleep::Until(again_at)));
+        self.ended(destination, Ended::Neither, Some(Sleep::Until(again_at)), false);
         self.hand_back(leased).await;
     }
 
