@@ -83,14 +83,14 @@ pub(super) fn stop(
             STOPPED,
             reason(StopReason::Unreadable),
             NOTHING_ASKED,
-            micros(writing.now)
+            micros(writing.wall)
         ])?;
     totals::remove(connection, tenant, whole(size))?;
     // A tenant that can't be read can't be notified either.
     let Ok(tenant) = writing.ledger.tenant(connection, tenant) else { return Ok(()) };
     let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();
-    let notice = Notice::reminder_stopped(tenant, reminder.to_string(), run, "", why, writing.now);
+    let notice = Notice::reminder_stopped(tenant, reminder.to_string(), run, "", why, writing.wall);
     writing.tell(&notice, routes)?;
     Ok(())
 }
