@@ -91,16 +91,19 @@ impl Server {
 
     /// Ready when the client has said nothing for too long.
     async fn patience_ends(&self, admitted: &Admitted) -> End {
-        sleep(self.limits.first_request_timeout).await;
-        if !admitted.has_spoken() {
-            return End::Now;
-        }
+        let limits = &self.limits;
         loop {
-            let left = self.limits.header_timeout.saturating_sub(admitted.idle_for());
+            let (limit, end) = if admitted.has_spoken() {
+                (limits.header_timeout, End::Gracefully)
+            } else {
+                (limits.first_request_timeout, End::Now)
+            };
+            let left = limit.saturating_sub(admitted.idle_for());
             if left.is_zero() {
-                return End::Gracefully;
+                return end;
             }
-            sleep(left).await;
+            // Its first request may come meanwhile, and then another limit holds.
+            sleep(left.min(limits.header_timeout)).await;
         }
     }
 
