@@ -41,7 +41,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let (mut under_way, mut said) = (0, None);
     for _ in 0..size.pauses {
         // With as many under way as there are on average.
-        let enough = ENDPOINTS as u32;
+        let enough = u32::try_from(ENDPOINTS)?;
         site.until("requests are under way", PATIENCE, |site| {
             Ok(site.receiver.seen_in_all().in_flight >= enough)
         })?;
