@@ -36,7 +36,7 @@ pub(crate) enum Proof {
     Hostile(Part),
     /// The gateway: a full disk, and a tenant with too much waiting
     Diskfull(Part),
-    /// The gateway: no descriptor left, a pause, ordinary ends of connections, and no receiver is blamed
+    /// The gateway: no descriptor left, a pause, ordinary ends of connections, a wrong clock, and no receiver is blamed
     OwnFaults(Only),
     /// Reminders: 100,000 due at one moment start on time, within their limits, and nobody else notices
     RemindersBurst(Part),
@@ -91,7 +91,7 @@ pub(crate) struct Isolation {
 pub(crate) struct Only {
     #[command(flatten)]
     part: Part,
-    /// Only what has this in its name: descriptors, pause, ends
+    /// Only what has this in its name: descriptors, pause, ends, clock
     #[arg(long, default_value = "")]
     only: String,
 }

@@ -6,7 +6,9 @@
 //! | [`descriptors`] | idle clients use up the file descriptors of the process |
 //! | [`pause`] | the process is stopped for longer than its requests may take |
 //! | [`ends`] | receivers end connections as ordinary servers do |
+//! | [`clock`] | the wall clock is off by minutes or hours, and is corrected |
 
+mod clock;
 mod descriptors;
 mod ends;
 mod pause;
@@ -33,6 +35,8 @@ pub struct Size {
     pub pause: Duration,
     /// Events for receivers that end connections.
     pub events: u64,
+    /// How long is waited until health says nothing of a corrected clock any more.
+    pub clock_settles: Duration,
 }
 
 impl Size {
@@ -42,6 +46,7 @@ impl Size {
         pauses: 5,
         pause: Duration::from_secs(5),
         events: 1_200,
+        clock_settles: Duration::from_secs(400),
     };
     /// A small part of it.
     pub const SMALL: Self = Self {
@@ -49,6 +54,7 @@ impl Size {
         pauses: 1,
         pause: Duration::from_millis(2_500),
         events: 60,
+        clock_settles: Duration::ZERO,
     };
 }
 
@@ -61,11 +67,13 @@ pub enum Case {
     Pause,
     /// Connections end as they ordinarily do.
     Ends,
+    /// The wall clock is corrected.
+    Clock,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Descriptors, Self::Pause, Self::Ends];
+    pub const ALL: [Self; 4] = [Self::Descriptors, Self::Pause, Self::Ends, Self::Clock];
 
     /// Its name.
     #[must_use]
@@ -74,6 +82,7 @@ impl Case {
             Self::Descriptors => "descriptors",
             Self::Pause => "pause",
             Self::Ends => "ends",
+            Self::Clock => "clock",
         }
     }
 }
@@ -87,21 +96,28 @@ pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
         Case::Descriptors => descriptors::prove(program, size),
         Case::Pause => pause::prove(program, size),
         Case::Ends => ends::prove(program, size),
+        Case::Clock => clock::prove(program, size),
     }
 }
 
 /// What must hold after every fault, of all deliveries of a gateway.
 fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
+    let (opened, attempts) = blame(api)?;
+    findings.exactly("circuits opened", opened, 0.0);
+    findings.exactly("attempts used up", attempts, 0.0);
+    Ok(())
+}
+
+/// How many circuits opened since the start of a gateway, and how many attempts were used up without being delivered.
+fn blame(api: &Api) -> Result<(f64, f64)> {
     let metrics = api.metrics()?;
     let count = |name: &str, label: &str| {
         metrics.sum_with(name, label).with_context(|| format!("there is no metric {name}{{{label}}}"))
     };
     let opened = count("breakerbox_circuit_transitions_total", "state=\"open\"")?;
-    findings.exactly("circuits opened", opened, 0.0);
     let retried = count("breakerbox_deliveries_total", "outcome=\"retried\"")?;
     let exhausted = count("breakerbox_deliveries_total", "outcome=\"exhausted\"")?;
-    findings.exactly("attempts used up", retried + exhausted, 0.0);
-    Ok(())
+    Ok((opened, retried + exhausted))
 }
 
 /// What `/readyz` says is wrong.
