@@ -55,8 +55,8 @@ pub use nearest::nearest;
 pub use outcome::{Outcome, OutcomeKind};
 pub use permit::{Decision, Permit, Refusal};
 pub use policy::{
-    DurationError, MAX_DURATION, POLICY_KEYS, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset,
-    UnknownPreset, format_duration, parse_duration,
+    DurationError, MAX_DURATION, POLICY_BOUNDS, POLICY_KEYS, Policy, PolicyBuilder, PolicyError,
+    PolicyErrorReason, Preset, UnknownPreset, format_duration, parse_duration,
 };
 pub use ramp::Ramp;
 pub use record::{

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::bounds::bounds_of;
 use super::duration::{MAX_DURATION, format_duration};
 use super::error::{PolicyError, PolicyErrorReason as Reason};
 use super::{Policy, Preset};
@@ -68,13 +69,13 @@ impl PolicyBuilder {
         preset: Preset;
         /// The rolling time over which outcomes count. At least a millisecond.
         window: Duration;
-        /// How many calls the rates and the mean need before they say anything. At least 1.
+        /// How many calls the rates and the mean need before they say anything, 1 to 1,000,000,000.
         min_calls: u64;
         /// Trip at this percentage of failures, 1 to 100.
         failure_rate: impl Into<Option<u64>>;
-        /// Trip at this many failures. At least 1.
+        /// Trip at this many failures, 1 to 1,000,000,000.
         failures: impl Into<Option<u64>>;
-        /// Trip at this many failures in a row. At least 1.
+        /// Trip at this many failures in a row, 1 to 1,000,000,000.
         consecutive_failures: impl Into<Option<u64>>;
         /// Trip at this mean latency.
         mean_latency: impl Into<Option<Duration>>;
@@ -90,15 +91,15 @@ impl PolicyBuilder {
         cool_off_max: Duration;
         /// By how many percent the cool-off is spread either way, 0 to 100.
         jitter: u64;
-        /// How many successful probes close the circuit. At least 1.
+        /// How many successful probes close the circuit, 1 to 1,000,000.
         probes: u64;
         /// How long one probe may take.
         probe_timeout: Duration;
-        /// How many calls in flight end the ramp. At least 1, which is no ramp.
+        /// How many calls in flight end the ramp, 1 (no ramp) to 1,000,000.
         ramp_cap: impl Into<Option<u64>>;
         /// How long a circuit must have been closed for its earlier trips to be forgotten.
         forgive_after: Duration;
-        /// At which trip the circuit is disabled. At least 1.
+        /// At which trip the circuit is disabled, 1 to 1,000,000.
         disable_after: impl Into<Option<u64>>;
         /// How long the circuit must have failed to be disabled, from the first failure after the latest success. May be zero.
         disable_min: Duration;
@@ -163,17 +164,17 @@ impl PolicyBuilder {
             policy.window = non_zero("window", "60s", window)?;
         }
         if let Some(calls) = self.min_calls {
-            policy.min_calls = at_least_one("min_calls", calls)?;
+            policy.min_calls = within("min_calls", calls)?;
         }
         if let Some(rate) = self.failure_rate {
-            policy.failure_rate = rate.map(|rate| percentage("failure_rate", 1, rate)).transpose()?;
+            policy.failure_rate = rate.map(|rate| within("failure_rate", rate)).transpose()?;
         }
         if let Some(failures) = self.failures {
-            policy.failures = failures.map(|count| at_least_one("failures", count)).transpose()?;
+            policy.failures = failures.map(|count| within("failures", count)).transpose()?;
         }
         if let Some(failures) = self.consecutive_failures {
             policy.consecutive_failures =
-                failures.map(|count| at_least_one("consecutive_failures", count)).transpose()?;
+                failures.map(|count| within("consecutive_failures", count)).transpose()?;
         }
         if let Some(mean) = self.mean_latency {
             policy.mean_latency = mean.map(|mean| non_zero("mean_latency", "5s", mean)).transpose()?;
@@ -182,7 +183,7 @@ impl PolicyBuilder {
             policy.slow_call = slow.map(|slow| non_zero("slow_call", "2s", slow)).transpose()?;
         }
         if let Some(rate) = self.slow_rate {
-            policy.slow_rate = rate.map(|rate| percentage("slow_rate", 1, rate)).transpose()?;
+            policy.slow_rate = rate.map(|rate| within("slow_rate", rate)).transpose()?;
         }
         if policy.slow_rate.is_some() && policy.slow_call.is_none() {
             return Err(PolicyError::new("slow_rate", Reason::NeedsSlowCall));
@@ -203,22 +204,22 @@ impl PolicyBuilder {
             return Err(self.cool_off_above_max(&policy));
         }
         if let Some(jitter) = self.jitter {
-            policy.cool_off.jitter_percent = percentage("jitter", 0, jitter)?;
+            policy.cool_off.jitter_percent = within("jitter", jitter)?;
         }
         if let Some(probes) = self.probes {
-            policy.probes = small("probes", probes)?;
+            policy.probes = within("probes", probes)?;
         }
         if let Some(timeout) = self.probe_timeout {
             policy.probe_timeout = non_zero("probe_timeout", "10s", timeout)?;
         }
         if let Some(cap) = self.ramp_cap {
-            policy.ramp_cap = cap.map(|cap| small("ramp_cap", cap)).transpose()?;
+            policy.ramp_cap = cap.map(|cap| within("ramp_cap", cap)).transpose()?;
         }
         if let Some(forgive) = self.forgive_after {
             policy.forgive_after = non_zero("forgive_after", "10m", forgive)?;
         }
         if let Some(trips) = self.disable_after {
-            policy.disable_after = trips.map(|trips| small("disable_after", trips)).transpose()?;
+            policy.disable_after = trips.map(|trips| within("disable_after", trips)).transpose()?;
         }
         if let Some(min) = self.disable_min {
             policy.disable_min = bounded("disable_min", min)?;
@@ -227,7 +228,7 @@ impl PolicyBuilder {
             policy.cancel_grace = bounded("cancel_grace", grace)?;
         }
         if let Some(rate) = self.recovery_rate {
-            policy.recovery_rate = percentage("recovery_rate", 1, rate)?;
+            policy.recovery_rate = within("recovery_rate", rate)?;
         }
         Ok(policy)
     }
@@ -243,23 +244,12 @@ impl PolicyBuilder {
     }
 }
 
-fn percentage(field: &str, min: u8, found: u64) -> Result<u8, PolicyError> {
-    u8::try_from(found)
-        .ok()
-        .filter(|percent| (min..=100).contains(percent))
-        .ok_or_else(|| PolicyError::new(field, Reason::OutOfRange { min: min.into(), max: 100, found }))
-}
-
-fn at_least_one(field: &str, found: u64) -> Result<u64, PolicyError> {
-    if found == 0 { Err(PolicyError::new(field, Reason::TooSmall { min: 1, found })) } else { Ok(found) }
-}
-
-/// At least one, and small enough to count with.
-fn small(field: &str, found: u64) -> Result<u32, PolicyError> {
-    u32::try_from(found)
-        .ok()
-        .filter(|&count| count > 0)
-        .ok_or_else(|| PolicyError::new(field, Reason::OutOfRange { min: 1, max: u32::MAX.into(), found }))
+/// A number within the bounds of its field.
+fn within<T: TryFrom<u64>>(field: &str, found: u64) -> Result<T, PolicyError> {
+    let bounds = bounds_of(field);
+    let (min, max) = (*bounds.start(), *bounds.end());
+    let number = T::try_from(found).ok().filter(|_| bounds.contains(&found));
+    number.ok_or_else(|| PolicyError::new(field, Reason::OutOfRange { min, max, found }))
 }
 
 fn non_zero(field: &str, example: &'static str, found: Duration) -> Result<Duration, PolicyError> {

@@ -48,14 +48,6 @@ pub enum PolicyErrorReason {
         /// What was given.
         found: u64,
     },
-    /// A number is too small.
-    #[error("must be at least {min}, but is {found}")]
-    TooSmall {
-        /// The smallest that would do.
-        min: u64,
-        /// What was given.
-        found: u64,
-    },
     /// The growth of the cool-off is not a finite number of at least 1.
     #[error("must be a number of at least 1, but is {found}")]
     NotAFactor {

@@ -9,6 +9,7 @@
 //!
 //! Why each default is what it is: `docs/defaults.md`.
 
+mod bounds;
 mod builder;
 mod duration;
 mod error;
@@ -17,6 +18,7 @@ mod preset;
 
 use core::time::Duration;
 
+pub use bounds::POLICY_BOUNDS;
 pub use builder::PolicyBuilder;
 pub use duration::{DurationError, MAX_DURATION, format_duration, parse_duration};
 pub use error::{PolicyError, PolicyErrorReason};

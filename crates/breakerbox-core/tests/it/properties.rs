@@ -79,7 +79,7 @@ proptest! {
         const SLOW: Duration = Duration::from_millis(1_500);
         // No rule ever holds, so that the window is never cleared.
         let policy = Policy::builder().window(ms(window_ms)).failure_rate(None)
-            .consecutive_failures(u64::MAX).slow_call(SLOW).build().unwrap();
+            .consecutive_failures(1_000_000_000).slow_call(SLOW).build().unwrap();
         let mut now = Timestamp::from_micros(start.into());
         let mut circuit = Circuit::new(&policy, now);
         let mut naive = Naive { width: window_ms * 1_000 / 10, outcomes: vec![] };

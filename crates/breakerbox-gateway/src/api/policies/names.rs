@@ -77,18 +77,18 @@ names! {
     /// The rolling time over which outcomes count.
     window { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
     /// How many calls the rates and the mean need before they say anything.
-    min_calls { value_type = Option<u64>, minimum = 1 }
-    /// Trip at this percentage of failures, or `off`.
+    min_calls { value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000 }
+    /// Trip at this percentage of failures, 1 to 100, or `off`.
     failure_rate { value_type = Option<Value>, example = 70 }
-    /// Trip at this many failures, or `off`.
+    /// Trip at this many failures, 1 to 1,000,000,000, or `off`.
     failures { value_type = Option<Value>, example = 20 }
-    /// Trip at this many failures in a row, or `off`.
+    /// Trip at this many failures in a row, 1 to 1,000,000,000, or `off`.
     consecutive_failures { value_type = Option<Value>, example = "off" }
     /// Trip at this mean latency, or `off`.
     mean_latency { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "5s" }
     /// From which latency on a call is slow, or `off`.
     slow_call { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "2s" }
-    /// Trip at this percentage of slow calls, or `off`. Needs `slow_call`.
+    /// Trip at this percentage of slow calls, 1 to 100, or `off`. Needs `slow_call`.
     slow_rate { value_type = Option<Value>, example = 50 }
     /// How long the first trip keeps a circuit open.
     cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
@@ -99,14 +99,14 @@ names! {
     /// By how many percent that is spread, either way.
     jitter { value_type = Option<u8>, minimum = 0, maximum = 100 }
     /// How many successful probes close a circuit.
-    probes { value_type = Option<u32>, minimum = 1 }
+    probes { value_type = Option<u32>, minimum = 1, maximum = 1_000_000 }
     /// How long one probe may take.
     probe_timeout { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "17s" }
-    /// How many calls in flight end the ramp after closing, or `off`.
+    /// How many calls in flight end the ramp after closing, 1 to 1,000,000, or `off`.
     ramp_cap { value_type = Option<Value>, example = 64 }
     /// How long a circuit must have been closed for its earlier trips to be forgotten.
     forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
-    /// At which trip a circuit is disabled, or `off`.
+    /// At which trip a circuit is disabled, 1 to 1,000,000, or `off`.
     disable_after { value_type = Option<Value>, example = 10 }
     /// How long there must have been no success for it to be disabled.
     disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
@@ -130,7 +130,7 @@ impl FromIterator<ExplainedValue> for NamesView {
 
 #[cfg(test)]
 mod tests {
-    use breakerbox_core::POLICY_KEYS;
+    use breakerbox_core::{POLICY_BOUNDS, POLICY_KEYS};
     use serde_json::json;
 
     use super::*;
@@ -146,6 +146,25 @@ mod tests {
             assert_eq!(change.onto(None), Some(json!({ *name: 7 })), "{name}");
             let change: PolicyChange = serde_json::from_value(json!({ *name: null })).unwrap();
             assert_eq!(change.onto(Some(json!({ *name: 7 }))), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_document_states_the_bounds_that_the_core_checks() {
+        let document = crate::api::document();
+        let fields = &document["components"]["schemas"]["PolicyChange"]["properties"];
+        for (name, bounds) in POLICY_BOUNDS {
+            let field = &fields[*name];
+            let (min, max) = (*bounds.start(), *bounds.end());
+            let thousands = |number: u64| match number {
+                0..1_000 => number.to_string(),
+                1_000_000 => "1,000,000".to_owned(),
+                _ => "1,000,000,000".to_owned(),
+            };
+            let words = format!("{} to {}", thousands(min), thousands(max));
+            let said = field["description"].as_str().unwrap();
+            let stated = (field["minimum"].as_u64(), field["maximum"].as_u64());
+            assert!(stated == (Some(min), Some(max)) || said.contains(&words), "{name}: {field}");
         }
     }
 

@@ -340,7 +340,10 @@ mod tests {
                 layers(&nothing, &json!({ "windw": "5m" }), &nothing),
                 "windw: is not a policy key; did you mean window?",
             ),
-            (layers(&nothing, &json!({ "failures": 0 }), &nothing), "failures: must be at least 1, but is 0"),
+            (
+                layers(&nothing, &json!({ "failures": 0 }), &nothing),
+                "failures: must be 1 to 1000000000, but is 0",
+            ),
             (
                 layers(&json!({ "cool_off": "5m" }), &json!({ "cool_off_max": "1m" }), &nothing),
                 "cool_off: must be at most cool_off_max (1m), but is 5m; cool_off is from: gateway",

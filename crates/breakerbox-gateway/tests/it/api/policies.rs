@@ -1,6 +1,6 @@
 //! Policies in force: what is shown of them, where each value is from, and changes of single values.
 
-use breakerbox_core::POLICY_KEYS;
+use breakerbox_core::{POLICY_BOUNDS, POLICY_KEYS};
 use breakerbox_gateway::objects::Scope;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ async fn what_does_not_fit_is_named_and_nothing_changes() {
     for (path, change, code, field, says) in [
         (TENANT, json!({ "failurs": 3 }), "unknown_field", "failurs", "did you mean `failures`?"),
         (TENANT, json!({ "failurs": null }), "unknown_field", "failurs", "did you mean `failures`?"),
-        (TENANT, json!({ "failures": 0 }), "invalid_field", "failures", "must be at least 1"),
+        (TENANT, json!({ "failures": 0 }), "invalid_field", "failures", "must be 1 to 1000000000"),
         (TENANT, json!({ "failures": "many" }), "invalid_field", "failures", "a whole number or \"off\""),
         (TENANT, json!({ "window": "off" }), "invalid_field", "window", "can't be \"off\""),
         (TENANT, json!({ "window": "1 fortnight" }), "invalid_field", "window", "such as \"30s\""),
@@ -125,6 +125,25 @@ async fn what_does_not_fit_is_named_and_nothing_changes() {
         site.send(request, TENANT, wrong).await.expect(422);
     }
     assert_eq!(site.get(TENANT, &site.admin).await.expect(200).json(), before);
+}
+
+/// The bounds of the core hold for every way to say a number.
+#[tokio::test]
+async fn numbers_beyond_their_bounds_are_refused() {
+    let site = Site::start().await;
+    let reminders = "/v1/tenants/acme/reminders/policy";
+    let of_endpoint = format!("/v1/endpoints/{}/policy", site.endpoint("acme").await);
+    for (name, bounds) in POLICY_BOUNDS {
+        for path in [TENANT, reminders, &of_endpoint] {
+            patch(&site, path, json!({ "slow_call": "2s", *name: bounds.end() })).await.expect(200);
+            let said = patch(&site, path, json!({ *name: bounds.end() + 1 })).await.expect(422).json();
+            assert_eq!(said["field"], *name, "{path}: {said}");
+            patch(&site, path, json!({ "slow_call": null, *name: null })).await.expect(200);
+        }
+        let policy = json!({ "policy": { *name: bounds.end() + 1 } });
+        let said = site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(policy)).await.expect(422);
+        assert_eq!(said.json()["field"], format!("policy.{name}"));
+    }
 }
 
 #[tokio::test]

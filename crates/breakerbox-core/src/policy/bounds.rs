@@ -1,0 +1,29 @@
+//! The bounds of a policy's numbers. The only place that states them: the builder checks by this table, and the gateway's API
+//! document and `docs/defaults.md` are tested against it.
+
+use core::ops::RangeInclusive;
+
+/// The numbers that each field of a policy accepts, by its key. Durations, the preset and the factor are not among them.
+pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
+    ("min_calls", 1..=MAX_CALLS),
+    ("failure_rate", 1..=100),
+    ("failures", 1..=MAX_CALLS),
+    ("consecutive_failures", 1..=MAX_CALLS),
+    ("slow_rate", 1..=100),
+    ("jitter", 0..=100),
+    ("probes", 1..=MAX_SMALL),
+    ("ramp_cap", 1..=MAX_SMALL),
+    ("disable_after", 1..=MAX_SMALL),
+    ("recovery_rate", 1..=100),
+];
+
+/// More calls than any window holds.
+const MAX_CALLS: u64 = 1_000_000_000;
+/// More probes, calls in flight or trips than any circuit sees.
+const MAX_SMALL: u64 = 1_000_000;
+
+/// The bounds of one field.
+pub(super) fn bounds_of(key: &str) -> RangeInclusive<u64> {
+    let found = POLICY_BOUNDS.iter().find(|(name, _)| *name == key);
+    found.map_or(0..=u64::MAX, |(_, bounds)| bounds.clone())
+}
