@@ -146,8 +146,7 @@ impl Key {
     /// What stores use: short, and always as long. Computed anew each time, so keep it where it is needed often.
     #[must_use]
     pub fn id(&self) -> KeyId {
-        let digest = Sha256::digest(self.text.as_bytes());
-        KeyId(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
+        KeyId::of(&self.text)
     }
 
     /// Neither a tenant, a normalised URL nor a host contains a space, so the first space ends the tenant.
@@ -216,6 +215,15 @@ impl fmt::Debug for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl KeyId {
+    /// The id of the key with this text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        Self(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
     }
 }
 

@@ -124,7 +124,9 @@ impl Breakerbox {
         // circuit is in, so that a change comes before it or finds it.
         let policies = self.0.policies();
         let times = &self.0.times;
-        self.0.registry.find_or_add(key, || Cell::new(key, policies.of(key), times), times)
+        let cell = self.0.registry.find_or_add(key, || Cell::new(key, policies.of(key), times), times)?;
+        self.0.joined(&cell);
+        Some(cell)
     }
 
     /// The circuit of a tenant's endpoint, host, or whole tenant.
@@ -228,7 +230,8 @@ impl Breakerbox {
         self.0.fleet.as_ref().map(Fleet::health)
     }
 
-    /// The circuits whose record in the store can't be read at the moment, by the store's names for them, and why. They go on
+    /// The circuits whose record in the store can't be read at the moment, by the store's names for them (see
+    /// [`StoredKeys`](crate::StoredKeys)), and why. They go on
     /// in this process alone until it can be.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {

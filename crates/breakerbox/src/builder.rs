@@ -9,7 +9,7 @@ use breakerbox_core::{Policy, PolicyBuilder, Refusal};
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
 use crate::clock::{AnyClock, Clock, Times};
 use crate::draws::Draws;
-use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth};
+use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth, StoredKeys};
 use crate::observe::{CircuitChange, Observers};
 use crate::registry::{Registry, TenantLimit};
 use crate::sampling::SamplingBuilder;
@@ -116,6 +116,13 @@ impl Builder {
         self
     }
 
+    /// What the store holds of keys; [`StoredKeys::Text`] if nothing is said. With [`StoredKeys::Hashed`] no text of a key reaches
+    /// the store. All processes of a fleet must say the same.
+    pub fn stored_keys(mut self, stored: StoredKeys) -> Self {
+        self.settings.stored_keys = stored;
+        self
+    }
+
     /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
     pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
         self.settings.on_loss = on_loss;
@@ -170,6 +177,10 @@ impl Builder {
 
     pub(crate) fn is_strict(&self) -> bool {
         self.settings.consistency == Consistency::Strict
+    }
+
+    pub(crate) fn hashes_keys(&self) -> bool {
+        self.settings.stored_keys == StoredKeys::Hashed
     }
 
     pub(crate) const fn has_store(&self) -> bool {

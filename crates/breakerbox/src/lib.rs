@@ -96,7 +96,7 @@ pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::{Circuit, ObeyError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
-pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, OnStoreLoss, StoreHealth};
+pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, OnStoreLoss, StoreHealth, StoredKeys};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Consistency, OnStoreLoss, Policy, Status};
+use breakerbox::{Breakerbox, Consistency, OnStoreLoss, Policy, Status, StoredKeys};
 use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::PostgresServer;
 
@@ -16,6 +16,14 @@ async fn process(server: &PostgresServer) -> Breakerbox {
 }
 
 async fn process_with(server: &PostgresServer, consistency: Consistency) -> Breakerbox {
+    process_storing(server, consistency, StoredKeys::Text).await
+}
+
+async fn process_storing(
+    server: &PostgresServer,
+    consistency: Consistency,
+    stored: StoredKeys,
+) -> Breakerbox {
     let store: PostgresStore = patient(&server.url()).connect().await.unwrap();
     let policy =
         Policy::builder().consecutive_failures(3).cool_off(Duration::from_millis(400)).jitter(0).probes(1);
@@ -25,6 +33,7 @@ async fn process_with(server: &PostgresServer, consistency: Consistency) -> Brea
         .store_timeout(Duration::from_secs(20))
         .on_store_loss(OnStoreLoss::Local)
         .consistency(consistency)
+        .stored_keys(stored)
         .build()
 }
 
@@ -83,4 +92,24 @@ async fn strictly_what_one_process_counted_stops_the_next() {
         Status::Open,
         "and the third failure opened it before it was handed out"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hashed_keys_no_text_of_a_key_is_in_the_database() {
+    let server = PostgresServer::start().unwrap();
+    let process = || process_storing(&server, Consistency::LocalFirst, StoredKeys::Hashed);
+    let fleet = [process().await, process().await];
+    let circuits = fleet.map(|breakers| breakers.circuit("acme https://hooks.acme.example/s3cret").unwrap());
+    for _ in 0..3 {
+        assert!(circuits[0].call(async { Err::<(), _>("down") }).await.is_err());
+    }
+    until("both know that it is down", async || circuits.iter().all(|c| c.status() != Status::Closed)).await;
+    let tables = server.query("SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')").unwrap();
+    let mut held = String::new();
+    for table in tables.split_whitespace() {
+        held +=
+            &server.query(&format!("SELECT coalesce(string_agg(t::text, ' '), '') FROM {table} t")).unwrap();
+    }
+    assert!(held.contains('#'), "{tables}: {held}");
+    assert!(!held.contains("hooks") && !held.contains("acme"), "{held}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox::{Breakerbox, Circuit, Consistency, Policy, Status, StoreHealth};
+use breakerbox::{Breakerbox, Circuit, Consistency, Policy, Status, StoreHealth, StoredKeys};
 use breakerbox_testkit::servers::{RedisServer, Restart};
 
 use crate::faults::eventually;
@@ -16,12 +16,21 @@ async fn process(server: &RedisServer) -> (Breakerbox, Circuit) {
 }
 
 async fn process_with(server: &RedisServer, consistency: Consistency) -> (Breakerbox, Circuit) {
+    process_storing(server, consistency, StoredKeys::Text).await
+}
+
+async fn process_storing(
+    server: &RedisServer,
+    consistency: Consistency,
+    stored: StoredKeys,
+) -> (Breakerbox, Circuit) {
     let policy =
         Policy::builder().failure_rate(None).consecutive_failures(3).cool_off(Duration::from_secs(60));
     let breakers = Breakerbox::builder()
         .policy(policy.build().unwrap())
         .store(connect(&server.url()).await)
         .consistency(consistency)
+        .stored_keys(stored)
         .store_timeout(Duration::from_secs(20))
         .build();
     let circuit = breakers.circuit(KEY).unwrap();
@@ -80,4 +89,28 @@ async fn strictly_what_one_counted_stops_the_next() {
         let refused = circuit.call(async { Ok::<_, ()>("never made") }).await.unwrap_err();
         assert_eq!(refused.refusal().map(breakerbox::Refusal::name), Some("open"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_hashed_keys_no_text_of_a_key_is_in_redis() {
+    let server = RedisServer::start().unwrap();
+    let process = || process_storing(&server, Consistency::LocalFirst, StoredKeys::Hashed);
+    let fleet = [process().await, process().await];
+    for n in [0, 1, 0] {
+        let _ = fleet[n].1.call(async { Err::<(), _>("down") }).await;
+    }
+    all_become(&fleet, Status::Open).await;
+    let keys: Vec<String> = server.query(&["KEYS", "*"]).unwrap();
+    assert!(keys.iter().any(|key| key.contains(":record:#")), "{keys:?}");
+    let mut held = keys.join("\n");
+    for key in &keys {
+        let kind: String = server.query(&["TYPE", key]).unwrap();
+        let values: Vec<String> = match kind.as_str() {
+            "hash" => server.query(&["HGETALL", key]).unwrap(),
+            "zset" => server.query(&["ZRANGE", key, "0", "-1"]).unwrap(),
+            other => panic!("{key} is a {other}"),
+        };
+        held += &values.join("\n");
+    }
+    assert!(!held.contains("hooks") && !held.contains("acme"), "{held}");
 }

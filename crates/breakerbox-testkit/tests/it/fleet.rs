@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use breakerbox::store::Store;
-use breakerbox::{Attribution, Breakerbox, CallError, Command, Refusal, Status};
+use breakerbox::store::{ListQuery, Store};
+use breakerbox::{
+    Attribution, Breakerbox, Builder, CallError, Command, Consistency, Refusal, Status, StoredKeys,
+};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
@@ -29,6 +31,43 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     for process in &fleet.processes {
         assert_eq!(process.breakers.counts().late_results, 0);
         assert_eq!(process.heard(), [Status::Open, Status::HalfOpen, Status::Closed]);
+    }
+}
+
+/// A fleet whose keys are secrets: everything works as before, and the store never sees a key.
+#[tokio::test(start_paused = true)]
+async fn keys_can_be_kept_out_of_the_store() {
+    for consistency in [Consistency::LocalFirst, Consistency::Strict] {
+        let settings = match consistency {
+            Consistency::Strict => {
+                |builder: Builder| builder.stored_keys(StoredKeys::Hashed).consistency(Consistency::Strict)
+            }
+            _ => |builder: Builder| builder.stored_keys(StoredKeys::Hashed),
+        };
+        let fleet = Fleet::with(3, &simple(), settings);
+        fleet.trip().await;
+        for process in &fleet.processes {
+            assert!(matches!(process.succeed().await, Err(CallError::Refused(Refusal::Open { .. }))));
+        }
+        let page = fleet.store.list(&ListQuery::default()).await.unwrap();
+        let [(name, record)] = &page.circuits[..] else { panic!("{page:?}") };
+        assert!(name.starts_with('#') && name.len() == 33, "{name}");
+        assert_eq!((record.status(), &record.tenant), (Status::Open, &None));
+
+        sleep(Duration::from_secs(30)).await;
+        fleet.processes[2].succeed().await.unwrap();
+        fleet.all_become(Status::Closed, ms(100)).await;
+        for process in &fleet.processes {
+            let heard: Vec<_> =
+                process.changes.lock().unwrap().iter().map(|heard| heard.key.to_string()).collect();
+            assert_eq!(heard, ["e1"; 3], "observers hear of keys");
+        }
+        // An operator's order, and a process that starts later, find the same circuit.
+        let by = Attribution::new("tests", "closed for repair").unwrap();
+        fleet.processes[0].circuit.obey_store(Command::ForceOpen, &by).await.unwrap();
+        fleet.all_become(Status::Open, ms(3_000)).await;
+        let late = Process::with(9, &fleet.store, &simple(), settings);
+        assert!(late.circuit.ask_store().await.is_err());
     }
 }
 

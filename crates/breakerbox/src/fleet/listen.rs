@@ -42,11 +42,6 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 }
 
 impl Shared {
-    /// The circuit that the store knows by this name, if this process has it.
-    pub(super) fn cell_of(&self, store_key: &str) -> Option<Arc<Cell>> {
-        self.registry.find(self.key_of(store_key)?)
-    }
-
     /// Reads what is not closed or overridden, or everything, and learns it.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
         let mut cells = Vec::new();

@@ -39,13 +39,15 @@ use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
+use self::names::Names;
+pub use self::names::StoredKeys;
 use self::queue::{News, Queue};
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
 pub(crate) use self::strict::Settling;
 use self::unreadable::Unread;
 use crate::breakerbox::Shared;
-use crate::cell::{Cell, HANDED_IN, tenant_of};
+use crate::cell::{Cell, HANDED_IN};
 use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Answer, Store, StoreError};
@@ -67,6 +69,7 @@ pub(crate) struct Settings {
     pub(crate) consistency: Consistency,
     /// Nobody else uses the store.
     pub(crate) is_alone: bool,
+    pub(crate) stored_keys: StoredKeys,
 }
 
 impl Default for Settings {
@@ -78,6 +81,7 @@ impl Default for Settings {
             on_loss: OnStoreLoss::Local,
             consistency: Consistency::LocalFirst,
             is_alone: false,
+            stored_keys: StoredKeys::default(),
         }
     }
 }
@@ -90,6 +94,7 @@ pub(crate) struct Fleet {
     queue: Queue,
     requests: Requests,
     unread: Unread,
+    names: Names,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
     pub(crate) runtime: Runtime,
@@ -104,6 +109,7 @@ impl Fleet {
             queue: Queue::default(),
             requests: Requests::default(),
             unread: Unread::default(),
+            names: Names::default(),
             swaps: Semaphore::new(SWAPS),
             runtime,
         }
@@ -220,10 +226,6 @@ impl Shared {
         if let Some(fleet) = &self.fleet {
             fleet.queue.push(cell, news, self.times.now() + wait);
         }
-    }
-
-    fn tenant(cell: &Cell) -> Arc<str> {
-        tenant_of(cell.key()).into()
     }
 }
 

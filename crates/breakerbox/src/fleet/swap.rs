@@ -84,7 +84,7 @@ impl Shared {
 
     /// Swaps a record in, once.
     pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> Ended {
-        let record = Record { tenant: Some(Self::tenant(cell)), ..proposal.step.record.clone() };
+        let record = Record { tenant: self.stored_tenant(cell), ..proposal.step.record.clone() };
         let swap = Swap {
             key: self.store_key(cell),
             expected: proposal.expected,

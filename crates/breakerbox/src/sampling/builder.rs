@@ -99,6 +99,10 @@ impl SamplingBuilder {
             let reason = "is of no use here: nothing is counted by calls; leave it out";
             return Err(SamplingError::Setting { field: "consistency", reason });
         }
+        if self.builder.hashes_keys() {
+            let reason = "can't be hashed here: the leader judges circuits that only the store knows, by their key; leave it out";
+            return Err(SamplingError::Setting { field: "stored_keys", reason });
+        }
         if !self.builder.has_store() {
             let reason =
                 "is needed: who leads, and what is open, is kept there; for one process MemoryStore will do";
