@@ -3,7 +3,6 @@
 //! Nobody can give away more than they have: a key for one tenant makes keys for that tenant, and only an admin makes any.
 
 use axum::extract::State;
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -11,13 +10,14 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::caller::{Admin, Allowed, Caller};
+use super::idempotency::{self, Created, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
 use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
-use crate::queue::records::NewApiKey;
+use crate::queue::records::{Answered, NewApiKey};
 
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 200;
@@ -157,14 +157,15 @@ async fn list(
     path = "/v1/keys",
     tag = "keys",
     request_body = KeyBody,
+    params(KeyHeader),
     responses((status = 201, description = "The key", body = CreatedKeyView)),
     security(("api_key" = ["admin"])),
 )]
 async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
-    Json(body): Json<KeyBody>,
-) -> Answer<(StatusCode, axum::Json<CreatedKeyView>)> {
+    Keyed(Json(body), key): Keyed<Json<KeyBody>>,
+) -> Answer<Answered> {
     let scopes: Vec<Scope> = body.scopes.into_iter().map(Scope::from).collect();
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
@@ -181,9 +182,12 @@ async fn create(
         tenant: caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?,
         expires_at,
     };
-    let key = api.services.records.create_api_key(new).await?;
-    let shown = KeyView::from(&key);
-    Ok((StatusCode::CREATED, axum::Json(CreatedKeyView { shown, key: text.reveal() })))
+    let scope = new.tenant.clone();
+    let request = idempotency::request(key, scope.as_ref(), move |key: &ApiKey| {
+        let view = CreatedKeyView { shown: KeyView::from(key), key: text.reveal() };
+        Created::new(key.id, &view).secret(true)
+    });
+    Ok(api.services.records.create_api_key_for(request, new).await?)
 }
 
 /// Show an API key

@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::problem::{Code, Problem};
 use super::reading::fields::Text;
 use crate::objects::TenantId;
-use crate::queue::records::{Cursor, MAX_PAGE, Page, PageOf, RecordsError};
+use crate::queue::records::{Cursor, MAX_PAGE, Page, PageOf, RecordsError, Refused};
 
 /// Which page of a listing.
 #[derive(Deserialize, IntoParams)]
@@ -90,6 +90,18 @@ impl From<RecordsError> for Problem {
                 Code::Changed,
                 format!("the {what} {name:?} is not as `if-match` says; read it again"),
             ),
+            RecordsError::KeyReused => Self::key_reused(),
+            RecordsError::AlreadyCreated { id } => Self::new(
+                Code::AlreadyCreated,
+                format!(
+                    "a request with this Idempotency-Key created {id} before; its response held a secret, and is not repeated"
+                ),
+            )
+            .of_id(&id),
+            RecordsError::Refused(Refused(why)) => match why.downcast::<Self>() {
+                Ok(problem) => *problem,
+                Err(other) => Self::internal("an edit", &*other),
+            },
             RecordsError::InUse(_) | RecordsError::State { .. } | RecordsError::ReminderState { .. } => {
                 Self::new(Code::WrongState, error.to_string())
             }

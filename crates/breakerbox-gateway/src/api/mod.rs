@@ -7,6 +7,7 @@
 //! | [`router`] | all routes, and the document that describes them |
 //! | `caller` | who calls, and what they may do |
 //! | `reading` | bodies, queries and paths as values; what is wrong with them |
+//! | `idempotency` | requests that are carried out once |
 //! | [`Problem`], [`Code`] | what is said when it was not done |
 //! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
 //! | `system` | health and metrics |
@@ -20,6 +21,7 @@ mod deliveries;
 mod document;
 mod endpoints;
 mod events;
+mod idempotency;
 mod keys;
 mod listing;
 mod notices;

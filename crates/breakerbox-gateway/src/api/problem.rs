@@ -12,6 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::objects::Scope;
+use crate::queue::records::Refused;
 use crate::queue::{AcceptError, QueueError};
 
 /// The media type of a problem.
@@ -67,6 +68,7 @@ codes! {
     AlreadyExists "already_exists" 409 "There is one of that name already",
     WrongState "wrong_state" 409 "Its state does not allow that",
     IdempotencyKeyReused "idempotency_key_reused" 409 "The idempotency key was used for another request",
+    AlreadyCreated "already_created" 409 "The request was carried out before, and its response held a secret",
     Changed "changed" 412 "Somebody else changed it meanwhile",
     BodyTooLarge "body_too_large" 413 "The body is too large",
     PayloadTooLarge "payload_too_large" 413 "The payload is too large",
@@ -95,8 +97,25 @@ pub struct Problem {
     detail: Cow<'static, str>,
     field: Option<Box<str>>,
     retry_after: Option<Duration>,
+    /// The id of what an earlier request created.
+    id: Option<Box<str>>,
     /// What the log is told and the caller is not.
     cause: Option<Box<str>>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// So that a change can be refused while it is merged.
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
 }
 
 /// What the log is told of an answer.
@@ -110,7 +129,7 @@ impl Problem {
     /// A problem, and a sentence that says what to do about it.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: detail.into(), field: None, retry_after: None, cause: None }
+        Self { code, detail: detail.into(), field: None, retry_after: None, id: None, cause: None }
     }
 
     /// A field whose value won't do.
@@ -130,6 +149,16 @@ impl Problem {
     pub fn scope_missing(wanted: &[Scope], why: &str) -> Self {
         let names: Vec<_> = wanted.iter().map(|scope| format!("`{}`", scope.name())).collect();
         Self::new(Code::ScopeMissing, format!("{why} needs the scope {}", names.join(" or ")))
+    }
+
+    /// The idempotency key came with another request.
+    #[must_use]
+    pub fn key_reused() -> Self {
+        Self::new(
+            Code::IdempotencyKeyReused,
+            "this Idempotency-Key came with another request within the last 24 hours; use another key, or repeat the first \
+             request as it was",
+        )
     }
 
     /// Names the field.
@@ -168,6 +197,13 @@ impl Problem {
     pub(super) fn of_policy(self) -> Self {
         let field = self.detail.split(": ").next().unwrap_or("policy").to_owned();
         self.of_field(&field)
+    }
+
+    /// Names what an earlier request created.
+    #[must_use]
+    pub fn of_id(mut self, id: &str) -> Self {
+        self.id = Some(shortened(id).into());
+        self
     }
 
     /// Says when to come back.
@@ -261,6 +297,10 @@ pub(crate) struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     field: Option<&'a str>,
+    /// With `already_created`: the id of what the earlier request created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    id: Option<&'a str>,
 }
 
 impl Problem {
@@ -273,6 +313,7 @@ impl Problem {
             code: code.name(),
             detail,
             field: self.field.as_deref(),
+            id: self.id.as_deref(),
         }
     }
 
@@ -336,10 +377,7 @@ impl From<AcceptError> for Problem {
                 ),
             )
             .retry_after(Duration::from_secs(10)),
-            AcceptError::KeyReused => Self::new(
-                Code::IdempotencyKeyReused,
-                "this Idempotency-Key came with another body within the last 24 hours; nothing was accepted",
-            ),
+            AcceptError::KeyReused => Self::key_reused(),
             AcceptError::DiskReserve { .. } => Self::new(
                 Code::DiskReserve,
                 "the disk is nearly full, and what is left is kept for deliveries under way; nothing was accepted",

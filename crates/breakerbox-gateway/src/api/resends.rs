@@ -1,7 +1,6 @@
 //! Resends by filter and time range: background jobs. Create, list, show, cancel.
 
 use axum::extract::State;
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -10,12 +9,13 @@ use utoipa_axum::routes;
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::deliveries::StateNameView;
+use super::idempotency::{self, Created, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use crate::objects::{EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId};
-use crate::queue::records::{DeliveryFilter, NewResend};
+use crate::queue::records::{Answered, DeliveryFilter, NewResend};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))
@@ -177,14 +177,15 @@ async fn list(
     path = "/v1/resends",
     tag = "resends",
     request_body = ResendBody,
+    params(KeyHeader),
     responses((status = 201, description = "The job", body = ResendView)),
     security(("api_key" = ["manage"])),
 )]
 async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
-    Json(body): Json<ResendBody>,
-) -> Answer<(StatusCode, axum::Json<ResendView>)> {
+    Keyed(Json(body), key): Keyed<Json<ResendBody>>,
+) -> Answer<Answered> {
     let state = body.state.map(|state| state.0);
     if matches!(state, Some(StateName::Pending | StateName::InFlight | StateName::Retrying)) {
         return Err(Problem::invalid(
@@ -202,9 +203,13 @@ async fn create(
     let tenant = caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?;
     let tenant = resent_tenant(&api, &caller, tenant, endpoint, event).await?;
     let kind = body.r#type.map(|kind| kind.0);
-    let filter = DeliveryFilter { tenant: Some(tenant), endpoint, event, kind, state, from, until };
-    let resend = api.services.records.create_resend(NewResend { filter, by: Some(caller.0.id) }).await?;
-    Ok((StatusCode::CREATED, axum::Json(resend.into())))
+    let request = idempotency::request(key, Some(&tenant), |resend: &Resend| {
+        Created::new(resend.id, &ResendView::from(resend.clone()))
+    });
+    let filter =
+        DeliveryFilter { tenant: Some(tenant.clone()), endpoint, event, kind, state, from, until };
+    let new = NewResend { filter, by: Some(caller.0.id) };
+    Ok(api.services.records.create_resend_for(request, new).await?)
 }
 
 /// The tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An endpoint or an

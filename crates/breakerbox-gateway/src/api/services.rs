@@ -17,7 +17,7 @@ use crate::objects::{EventType, TenantId};
 use crate::permits::Permits;
 use crate::queue::records::Records;
 use crate::queue::{Directory, EndpointEntry};
-use crate::send::Incoming;
+use crate::send::{AddressPolicy, Incoming};
 use crate::shares::DEFAULT_SHARE;
 use crate::telemetry::Metrics;
 use crate::work::{Intake, LaneHolds};
@@ -51,6 +51,8 @@ pub struct Services {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The wall clock.
     pub wall: WallClock,
+    /// Which addresses may be called: a URL that names another one is refused when it is created.
+    pub addresses: Arc<AddressPolicy>,
     /// How much is too much.
     pub limits: Limits,
 }

@@ -11,6 +11,7 @@ use super::format::Raw;
 use super::settings::SETTINGS;
 use super::size::format_size;
 use super::{Config, environment, file, names};
+use crate::objects::ApiKeyText;
 
 /// The file that is read if none is named and it is there.
 pub const FILE_NAME: &str = "breakerbox.toml";
@@ -224,7 +225,13 @@ impl Loaded {
             let origin = self.origin(&key).clone();
             errors.push(ConfigError { key, origin, reason: Wrong::Refused(reason) });
         }
-        for (key, why) in self.config.notify.misfits() {
+        let initial_key = self.config.secrets.initial_admin_key.as_ref();
+        if let Some(Err(error)) = initial_key.map(|key| key.reveal().parse::<ApiKeyText>()) {
+            let key = "secrets.initial_admin_key";
+            let origin = self.origin(key).clone();
+            errors.push(ConfigError { key: key.into(), origin, reason: Wrong::Refused(error.to_string()) });
+        }
+        for (key, why) in self.config.notify.misfits(&self.config.egress.addresses()) {
             let origin = self.origin(key).clone();
             errors.push(ConfigError { key: key.into(), origin, reason: Wrong::Refused(why) });
         }

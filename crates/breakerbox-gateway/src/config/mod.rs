@@ -48,6 +48,7 @@ use crate::delivery::RetrySchedule;
 use crate::notify::NotifierSettings;
 use crate::objects::Backlog;
 use crate::queue::Retention;
+use crate::send::AddressPolicy;
 use crate::shares::DEFAULT_SHARE;
 
 /// Every setting of the gateway, checked.
@@ -243,10 +244,20 @@ impl Default for Kept {
 pub struct Egress {
     /// Networks that may be called although they are not public.
     pub allow: Vec<IpNet>,
+    /// Networks that are never called, even if they are public or allowed.
+    pub deny: Vec<IpNet>,
     /// The proxy through which everything goes.
     pub proxy: Option<Url>,
     /// Files (PEM) with authorities that are trusted besides the system's.
     pub ca_files: Vec<PathBuf>,
+}
+
+impl Egress {
+    /// Which addresses may be called.
+    #[must_use]
+    pub fn addresses(&self) -> AddressPolicy {
+        AddressPolicy::allowing(self.allow.clone()).denying(self.deny.clone())
+    }
 }
 
 /// With what secrets are sealed.
@@ -256,6 +267,14 @@ pub struct Secrets {
     pub master_key: Option<Hidden>,
     /// The file with the master key; none: `keys/master.key` in the data folder.
     pub master_key_file: Option<PathBuf>,
+    /// The admin key of the first start, chosen by the owner.
+    pub initial_admin_key: Option<Hidden>,
+    /// The file with it.
+    pub initial_admin_key_file: Option<PathBuf>,
+    /// The file to which the first start writes the admin key that it makes.
+    pub admin_key_file: Option<PathBuf>,
+    /// Whether the first start prints that key; none: only to a terminal.
+    pub print_admin_key: Option<bool>,
 }
 
 /// Circuits, apart from their policy.

@@ -11,6 +11,7 @@ use url::Url;
 use super::values::Hidden;
 use crate::notify::{Kind, Kinds, MailServer, NoticeTarget, NotifierSettings, OPERATOR, Way, target_url};
 use crate::objects::Secret;
+use crate::send::AddressPolicy;
 
 /// Who is told of what.
 #[derive(Clone, PartialEq, Debug)]
@@ -83,8 +84,14 @@ impl Notify {
     }
 
     /// Settings that are right by themselves and wrong together: the key, and why.
-    pub(super) fn misfits(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn misfits(&self, addresses: &AddressPolicy) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
+        let slack_url = self.slack().ok().flatten();
+        for (key, url) in [("notify.webhook_url", &self.webhook_url), ("notify.slack_url", &slack_url)] {
+            if let Some(Err(denied)) = url.as_ref().map(|url| addresses.check_url(url)) {
+                wrong.push((key, denied.to_string()));
+            }
+        }
         if let Err(why) = self.secret() {
             wrong.push(("notify.webhook_secret", why));
         }

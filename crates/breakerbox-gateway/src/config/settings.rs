@@ -272,6 +272,13 @@ pub static SETTINGS: &[Setting] = &[
     )
     .called("allow"),
     setting!(
+        "egress.deny",
+        egress.deny,
+        List { of: NETWORK, most: 1_000 },
+        "Networks that are never called, even if they are public or allowed: public ranges of your own, and your own NAT64 prefix."
+    )
+    .called("deny"),
+    setting!(
         "egress.proxy",
         egress.proxy,
         Or(PROXY, "off"),
@@ -298,6 +305,36 @@ pub static SETTINGS: &[Setting] = &[
         "The file with that key, readable by its owner only. \"auto\" is keys/master.key in the data folder, made at the first start. Keep a copy elsewhere: without it, secrets are lost."
     )
     .called("master_key_file"),
+    setting!(
+        "secrets.initial_admin_key",
+        secrets.initial_admin_key,
+        Secret,
+        "The admin key of the first start, chosen by you: bbx_ and the base64url of 32 random bytes. Used once, when there is no API key yet; then remove it. Only by this variable."
+    )
+    .called("initial_admin_key")
+    .secret(),
+    setting!(
+        "secrets.initial_admin_key_file",
+        secrets.initial_admin_key_file,
+        Or(PATH, "off"),
+        "The file with the admin key of the first start, readable by its owner only."
+    )
+    .called("initial_admin_key_file"),
+    setting!(
+        "secrets.admin_key_file",
+        secrets.admin_key_file,
+        Or(PATH, "off"),
+        "The file to which the first start writes the admin key that it makes (mode 0600), instead of printing it. Move the key to where it belongs, and delete the file."
+    )
+    .called("admin_key_file"),
+    setting!(
+        "secrets.print_admin_key",
+        secrets.print_admin_key,
+        Or(Switch, "auto"),
+        "Whether the first start prints the admin key that it makes. \"auto\": only to a terminal, so that it reaches no log; a key that can't be shown is not made."
+    )
+    .called("print_admin_key")
+    .switch(),
     setting!(
         "circuits.max",
         circuits.max,

@@ -271,6 +271,7 @@ impl Gateway {
             metrics,
             clock,
             wall: Arc::clone(clocks.wall()),
+            addresses: Arc::new(config.egress.addresses()),
             limits,
         };
         front.open(api::router(services));

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::host::descriptors::{self, Wanted};
 use crate::queue::Defaults;
 use crate::secrets::KeySource;
-use crate::send::{AddressPolicy, Proxy, SendSettings, Trust};
+use crate::send::{Proxy, SendSettings, Trust};
 use crate::work::Settings;
 
 pub(super) fn dispatch(config: &Config) -> Settings {
@@ -21,7 +21,7 @@ pub(super) fn send(config: &Config) -> Result<SendSettings, StartError> {
     let egress = &config.egress;
     let proxy = egress.proxy.as_ref().map(Proxy::new).transpose()?;
     Ok(SendSettings {
-        addresses: AddressPolicy::allowing(egress.allow.clone()),
+        addresses: egress.addresses(),
         proxy,
         trust: Trust { files: egress.ca_files.clone(), ..Trust::default() },
         response_read: usize::try_from(config.delivery.response_read).unwrap_or(usize::MAX),
@@ -105,5 +105,10 @@ mod tests {
         let settings = send(&config).unwrap();
         assert_eq!((settings.response_read, settings.response_kept), (7_000, 70));
         assert!(settings.addresses.check([10, 0, 0, 7].into()).is_ok());
+        config.egress.deny = vec!["10.0.0.0/24".parse().unwrap(), "93.184.215.0/24".parse().unwrap()];
+        let settings = send(&config).unwrap();
+        for denied in [[10, 0, 0, 7], [93, 184, 215, 14]] {
+            assert!(settings.addresses.check(denied.into()).is_err(), "{denied:?}");
+        }
     }
 }

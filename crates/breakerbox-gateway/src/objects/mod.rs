@@ -34,6 +34,7 @@ mod reminder_rules;
 mod resend;
 mod revision;
 mod secret;
+mod shown_key;
 mod tenant;
 
 pub use api_key::{ApiKey, ApiKeyText, ApiKeyTextError, KeyHash, Scope, Scopes};
@@ -55,6 +56,8 @@ pub use reminder_rules::ReminderRules;
 pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
 pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};
+pub use shown_key::ShownKey;
 pub use tenant::{
-    Backlog, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantNumber, TenantSettings,
+    Backlog, DotsOnly, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantNumber,
+    TenantSettings,
 };

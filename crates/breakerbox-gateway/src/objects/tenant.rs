@@ -25,11 +25,25 @@ impl TenantId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Checks the name of a tenant that is created. A name of dots alone can't be written in a path: `/v1/tenants/..` is
+    /// `/v1`, so such a tenant could never be changed or deleted.
+    ///
+    /// # Errors
+    /// If it consists of dots. A tenant that has such a name already is still read.
+    pub fn check_new(&self) -> Result<(), DotsOnly> {
+        if self.0.bytes().all(|byte| byte == b'.') { Err(DotsOnly) } else { Ok(()) }
+    }
 }
 
 /// The number of a tenant. Unlike its name, it is never used again: what a deleted tenant leaves is bound to its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TenantNumber(pub i64);
+
+/// Why a tenant of this name can't be created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must not consist of dots: such a name can't be written in a path; add a letter or a digit")]
+pub struct DotsOnly;
 
 impl fmt::Display for TenantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use url::{Host, Url};
+
+const DENIED_BY_OPERATOR: &str = "an address that the operator denies";
 
 /// Which addresses may be called.
 ///
@@ -59,7 +62,7 @@ impl AddressPolicy {
         // An IPv4 address in IPv6's clothes: the system would connect to the IPv4 address.
         let address = address.to_canonical();
         if let Some(net) = self.denied.iter().find(|net| net.contains(&address)) {
-            return Err(DeniedAddress { kind: "an address that the operator denies", net: *net });
+            return Err(DeniedAddress { kind: DENIED_BY_OPERATOR, net: *net });
         }
         if self.allowed.iter().any(|net| net.contains(&address)) {
             return Ok(());
@@ -74,11 +77,64 @@ impl AddressPolicy {
     }
 }
 
+impl AddressPolicy {
+    /// Checks the address that a URL names. A URL with a host name passes: its addresses are checked when it is called.
+    ///
+    /// ```
+    /// use breakerbox_gateway::send::AddressPolicy;
+    ///
+    /// let refused = AddressPolicy::default().check_url(&"http://10.0.0.7/in".parse()?).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "10.0.0.7 is a private address (10.0.0.0/8), which is never called; use a public address, or have the operator \
+    ///      allow it: `--allow 10.0.0.7` (egress.allow)"
+    /// );
+    /// # Ok::<(), url::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Says why the address is not called, and what to do.
+    pub fn check_url(&self, url: &Url) -> Result<(), DeniedUrl> {
+        let address: IpAddr = match url.host() {
+            Some(Host::Ipv4(address)) => address.into(),
+            Some(Host::Ipv6(address)) => address.into(),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        self.check(address).map_err(|denied| DeniedUrl { address: address.to_canonical(), denied })
+    }
+}
+
 impl DeniedAddress {
     /// What kind of address it is, without saying which network.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         self.kind
+    }
+
+    fn is_denied_by_operator(&self) -> bool {
+        self.kind == DENIED_BY_OPERATOR
+    }
+}
+
+/// Why a URL that names an address is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeniedUrl {
+    address: IpAddr,
+    denied: DeniedAddress,
+}
+
+impl fmt::Display for DeniedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, denied } = self;
+        if denied.is_denied_by_operator() {
+            // Which networks the operator denies is not for everybody who can create an endpoint.
+            return write!(f, "{address} is {DENIED_BY_OPERATOR} (egress.deny); use another address");
+        }
+        write!(
+            f,
+            "{address} is {denied}, which is never called; use a public address, or have the operator allow it: \
+             `--allow {address}` (egress.allow)"
+        )
     }
 }
 
@@ -255,6 +311,27 @@ mod tests {
         for (address, expected) in table {
             let found = check(&policy, address).err().map(|denied| denied.to_string());
             assert_eq!(found.as_deref(), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_names_an_address_is_checked_and_one_with_a_name_is_not() {
+        let policy = AddressPolicy::allowing(["127.0.0.0/8".parse().unwrap()])
+            .denying(["8.8.8.0/24".parse().unwrap(), "2a00:64::/96".parse().unwrap()]);
+        for (url, refused) in [
+            ("http://127.1:9/in", None),
+            ("https://hooks.example.com/in", None),
+            ("https://localhost/in", None),
+            ("https://1.1.1.1/in", None),
+            ("http://0x0a000007/in", Some("10.0.0.7 is a private address (10.0.0.0/8)")),
+            ("http://[::ffff:192.168.0.1]/in", Some("192.168.0.1 is a private address (192.168.0.0/16)")),
+            ("http://[fe80::1]/in", Some("fe80::1 is a link-local address (fe80::/10)")),
+            ("http://8.8.8.8/in", Some("8.8.8.8 is an address that the operator denies (egress.deny)")),
+            ("http://[2a00:64::808:808]/in", Some("2a00:64::808:808 is an address that the operator denies")),
+        ] {
+            let found = policy.check_url(&url.parse().unwrap()).err().map(|denied| denied.to_string());
+            assert_eq!(found.is_some(), refused.is_some(), "{url}: {found:?}");
+            assert!(found.unwrap_or_default().starts_with(refused.unwrap_or_default()), "{url}");
         }
     }
 

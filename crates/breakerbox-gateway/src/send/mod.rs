@@ -31,7 +31,7 @@ use bytes::Bytes;
 use crate::delivery::Reply;
 use crate::objects::TenantId;
 
-pub use address::{AddressPolicy, DeniedAddress};
+pub use address::{AddressPolicy, DeniedAddress, DeniedUrl};
 pub use proxy::{Proxy, ProxyError};
 pub use resolve::{Resolve, SystemResolver};
 pub use sender::{SendSettings, Sender};

@@ -57,9 +57,13 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("retention.history", "\"1h\"", "1h"),
     ("retention.notices", "\"1d\"", "1d"),
     ("egress.allow", "[\"127.0.0.0/8\", \"::1\"]", "127.0.0.0/8, ::1"),
+    ("egress.deny", "[\"93.184.215.0/24\", \"2a00:64::/96\"]", "93.184.215.0/24,2a00:64::/96"),
     ("egress.proxy", "\"http://proxy.internal:3128\"", "http://proxy.internal:3128"),
     ("egress.ca_files", "[\"a.pem\", \"b.pem\"]", "a.pem,b.pem"),
     ("secrets.master_key_file", "\"/etc/breakerbox/key\"", "/etc/breakerbox/key"),
+    ("secrets.initial_admin_key_file", "\"/etc/breakerbox/admin\"", "/etc/breakerbox/admin"),
+    ("secrets.admin_key_file", "\"/run/breakerbox/admin\"", "/run/breakerbox/admin"),
+    ("secrets.print_admin_key", "true", "true"),
     ("circuits.max", "1000", "1000"),
     ("circuits.tenant_max", "100", "100"),
     ("circuits.tenant_bytes", "\"16MiB\"", "16MiB"),
@@ -121,7 +125,7 @@ fn targets_of_notices_must_be_whole() {
 fn every_setting_can_be_said_in_the_file_in_a_variable_and_by_a_flag() {
     let mut tried: Vec<&str> =
         SETTINGS.iter().filter(|setting| setting.secret).map(|setting| setting.key).collect();
-    assert_eq!(tried.len(), 4, "{tried:?}");
+    assert_eq!(tried.len(), 5, "{tried:?}");
     for (key, toml, words) in OTHERS {
         let setting = SETTINGS.iter().find(|setting| setting.key == *key).unwrap();
         let others = || Sources::default().variables(needed_by(key).iter().copied());

@@ -8,7 +8,7 @@ use super::CircuitId;
 use crate::api::Api;
 use crate::api::reading::fields::Moment;
 use crate::config::policy_values;
-use crate::objects::{CircuitOwner, PastChange, Purpose};
+use crate::objects::{CircuitOwner, PastChange, Purpose, ShownKey};
 
 /// The state of a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -121,6 +121,9 @@ pub(super) struct CircuitView {
     /// Its key: the tenant, and where.
     #[schema(example = "acme https://hooks.example.com/in")]
     key: String,
+    /// The beginning of the key's hash. Logs and notifications name a circuit by it where the key holds a URL.
+    #[schema(example = "3f2a9c1b8d02")]
+    fingerprint: String,
     /// Whose.
     tenant: String,
     /// What it is for: a tenant's reminders have circuits of their own.
@@ -165,6 +168,7 @@ impl CircuitView {
         Self {
             id: CircuitId::of(key).to_string(),
             key: key.to_owned(),
+            fingerprint: ShownKey(key).fingerprint(),
             tenant,
             purpose,
             state: record.status().into(),

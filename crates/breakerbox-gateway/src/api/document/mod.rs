@@ -25,6 +25,7 @@ use utoipa::openapi::{
 };
 
 use super::Api;
+use super::idempotency::{IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED};
 use super::problem::{Code, PROBLEM_JSON, Written};
 
 const ABOUT: &str = "Send webhooks and scheduled callbacks through one circuit breaker per endpoint. Durations are texts such \
@@ -180,6 +181,17 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
                 .description(Some("The request's id, also in the gateway's log"))
                 .build();
             response.headers.insert("x-request-id".to_owned(), id.into());
+        }
+    }
+    if any("name", IDEMPOTENCY_KEY.as_str()) {
+        let done = |status: &str| status.starts_with('2');
+        for (_, response) in operation.responses.responses.iter_mut().filter(|(status, _)| done(status)) {
+            let RefOr::T(response) = response else { continue };
+            let replayed = HeaderBuilder::new()
+                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+                .description(Some("`true` if this is the response to an earlier request with the same key"))
+                .build();
+            response.headers.insert(IDEMPOTENCY_REPLAYED.to_string(), replayed.into());
         }
     }
 }

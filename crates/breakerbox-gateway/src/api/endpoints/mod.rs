@@ -4,10 +4,10 @@ mod secrets;
 mod test_send;
 mod view;
 
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::response::IntoResponse;
 use breakerbox_core::{Command, Status};
-use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,12 +19,13 @@ pub(super) use self::view::{checked_in_flight, checked_timeout};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::circuits;
+use super::idempotency::{self, Created, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{DisabledBecause, Endpoint, EndpointId, Scope};
-use crate::queue::records::NewEndpoint;
+use crate::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
+use crate::queue::records::{Answered, NewEndpoint};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -65,33 +66,42 @@ async fn list(
 
 /// Create an endpoint
 ///
-/// Events that are accepted from now on go there. The answer shows its secret.
+/// Events that are accepted from now on go there. The response shows its secret, once.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
     tag = "endpoints",
     request_body = EndpointBody,
+    params(KeyHeader),
     responses((status = 201, description = "The endpoint, and its secret", body = CreatedView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
-    Json(mut body): Json<EndpointBody>,
-) -> Answer<impl IntoResponse> {
+    Keyed(Json(mut body), key): Keyed<Json<EndpointBody>>,
+) -> Answer<Answered> {
     let settings = body.take_settings();
     if settings.sets_policy() {
         caller.needs(Scope::Admin, "setting a policy")?;
     }
     let tenant = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
-    let settings = settings.onto(view::fresh(&body.url)?)?;
+    let addresses = &api.services.addresses;
+    let settings = settings.onto(view::fresh(&body.url, addresses)?, addresses)?;
     let secret = body.secret.map(|secret| secret.0);
-    let new = NewEndpoint { tenant, settings, secret, disabled: body.enabled == Some(false) };
-    let endpoint = api.services.records.create_endpoint(new).await?;
-    let secret = endpoint.secrets.iter().next().map(|newest| newest.secret.reveal()).unwrap_or_default();
-    let revision = endpoint.revision;
-    let endpoint = shown(&api, endpoint).await?;
-    Ok((StatusCode::CREATED, Revised(revision, CreatedView { endpoint, secret })))
+    let new = NewEndpoint { tenant: tenant.clone(), settings, secret, disabled: body.enabled == Some(false) };
+    // Its circuit may be there: another endpoint may have the same URL.
+    let entry = api.services.directory.tenant(&tenant);
+    let circuit = entry.and_then(|entry| entry.key_of(Purpose::Deliveries, new.settings.url.as_str()).ok());
+    let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
+    let status = status.first().copied().unwrap_or(Status::Closed);
+    let request = idempotency::request(key, Some(&tenant), move |endpoint: &Endpoint| {
+        let (id, revision) = (endpoint.id, endpoint.revision);
+        let secret = endpoint.secrets.iter().next().map(|newest| newest.secret.reveal()).unwrap_or_default();
+        let endpoint = EndpointView::new(endpoint.clone(), circuit.as_deref(), status);
+        Created::new(id, &CreatedView { endpoint, secret }).revised(revision).secret(true)
+    });
+    Ok(api.services.records.create_endpoint_for(request, new).await?)
 }
 
 /// An endpoint that was created, and its secret.
@@ -146,11 +156,10 @@ async fn change(
     if body.sets_policy() {
         caller.needs(Scope::Admin, "changing policy")?;
     }
-    let before = seen(&api, &caller, id).await?;
-    let settings = body.onto(before.settings)?;
-    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
-    let revision = revision.unwrap_or(before.revision);
-    let endpoint = api.services.records.change_endpoint(id, settings, Some(revision)).await?;
+    seen(&api, &caller, id).await?;
+    let addresses = Arc::clone(&api.services.addresses);
+    let edit = move |stored: &Endpoint| Ok(body.onto(stored.settings.clone(), &addresses)?);
+    let endpoint = api.services.records.edit_endpoint(id, Box::new(edit), revision).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use breakerbox_core::{Timestamp, parse_duration};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -12,10 +13,12 @@ use utoipa_axum::routes;
 use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
+use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
-use crate::objects::{EndpointId, Secret, SigningSecrets};
+use crate::objects::{Endpoint, EndpointId, Secret, SigningSecrets};
+use crate::queue::records::Answered;
 
 /// How long the secret before stays, unless it is said.
 const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
@@ -59,6 +62,11 @@ impl SecretsView {
             until: one.until.map(Moment),
         });
         Self { secrets: secrets.collect() }
+    }
+
+    /// The response to a rotation of the secrets of this endpoint or tenant.
+    pub(in crate::api) fn rotated(&self, of: impl ToString) -> Created {
+        Created::new(of, self).with_status(StatusCode::OK).secret(true)
     }
 }
 
@@ -118,7 +126,7 @@ async fn secrets(
     path = "/v1/endpoints/{endpoint}/secrets/rotate",
     tag = "endpoints",
     request_body(content = Option<NewSecret>),
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(KeyHeader, ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -126,10 +134,13 @@ async fn rotate(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-    OptionalJson(body): OptionalJson<NewSecret>,
-) -> Answer<axum::Json<SecretsView>> {
-    seen(&api, &caller, id).await?;
+    Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
+) -> Answer<Answered> {
+    let tenant = seen(&api, &caller, id).await?.tenant;
     let (secret, overlap) = body.split()?;
-    let endpoint = api.services.records.rotate_endpoint_secret(id, secret, overlap).await?;
-    Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.wall())))
+    let now = api.wall();
+    let request = idempotency::request(key, Some(&tenant), move |endpoint: &Endpoint| {
+        SecretsView::new(&endpoint.secrets, now).rotated(endpoint.id)
+    });
+    Ok(api.services.records.rotate_endpoint_secret_for(request, id, secret, overlap).await?)
 }

@@ -12,9 +12,11 @@ use crate::api::circuits::CircuitOf;
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
+use crate::api::reading::payload::{callable, wrong_url};
 use crate::api::tenants::{RateView, checked_name, checked_policy};
 use crate::delivery::{CustomHeaders, RetrySchedule};
 use crate::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
+use crate::send::AddressPolicy;
 
 /// The longest description, in characters.
 const LONGEST_DESCRIPTION: usize = 500;
@@ -175,9 +177,13 @@ impl EndpointChange {
     }
 
     /// The settings after the change.
-    pub(super) fn onto(self, mut settings: EndpointSettings) -> Answer<EndpointSettings> {
+    pub(super) fn onto(
+        self,
+        mut settings: EndpointSettings,
+        addresses: &AddressPolicy,
+    ) -> Answer<EndpointSettings> {
         if let Some(url) = self.url {
-            settings.url = destination(&url)?;
+            settings.url = destination(&url, addresses)?;
         }
         if let Some(description) = self.description {
             settings.description = checked_name("description", description, LONGEST_DESCRIPTION)?;
@@ -197,19 +203,15 @@ impl EndpointChange {
 }
 
 /// The settings of an endpoint about which nothing was said but where it is.
-pub(super) fn fresh(url: &str) -> Answer<EndpointSettings> {
-    Ok(EndpointSettings::new(destination(url)?))
+pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> Answer<EndpointSettings> {
+    Ok(EndpointSettings::new(destination(url, addresses)?))
 }
 
-/// A URL that something can be sent to. Whether its address may be called is seen when it is called.
-fn destination(text: &str) -> Answer<Url> {
-    let wrong = |why: String| {
-        let why = why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
-        Problem::invalid("url", why)
-    };
+/// The URL of an endpoint.
+fn destination(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
     // Checked as a key, whoever it is for: what can have no circuit can't be a destination.
-    Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong(error.to_string()))?;
-    Url::parse(text).map_err(|error| wrong(error.to_string()))
+    Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong_url(&error))?;
+    callable(text, addresses)
 }
 
 fn filter(types: &[String]) -> Answer<Filter> {

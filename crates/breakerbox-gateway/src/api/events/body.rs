@@ -1,6 +1,5 @@
 //! What is submitted: read once, borrowed from the body, and only if it is wrong read again to say why.
 
-use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,9 +9,10 @@ use utoipa::ToSchema;
 
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Moment, Object, Span, Text};
-use crate::api::reading::payload::{Carried, destination, none, some, wrong, wrong_batch, wrong_count};
+use crate::api::reading::payload::{
+    Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
+};
 use crate::objects::{EventType, NewEvent, Priority, Purpose, TenantId};
-use crate::queue::TenantEntry;
 
 const LIST: &str = "events";
 
@@ -55,20 +55,16 @@ impl<'a> EventBody<'a> {
     }
 
     /// The event. Its payload shares the body's memory if it is most of it.
-    pub(super) fn into_event(
-        self,
-        body: &Bytes,
-        tenant: &TenantEntry,
-        limit: usize,
-        now: Timestamp,
-    ) -> Answer<NewEvent> {
+    pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewEvent> {
+        let now = with.now;
         let carried = Carried {
             payload: self.payload,
             payload_base64: self.payload_base64.as_deref(),
             content_type: self.content_type.as_deref(),
         };
-        let (payload, content_type) = carried.unpacked(body, limit)?;
-        let url = self.url.as_deref().map(|url| destination(url, tenant, Purpose::Deliveries)).transpose()?;
+        let (payload, content_type) = carried.unpacked(body, with.payload)?;
+        let destination = |url| destination(url, with.tenant, Purpose::Deliveries, with.addresses);
+        let url = self.url.as_deref().map(destination).transpose()?;
         let not_before = self.not_before.map(|moment| moment.0.0);
         Ok(NewEvent {
             kind: self.r#type.0,
@@ -128,19 +124,11 @@ impl<'a> BatchBody<'a> {
     }
 
     /// The events.
-    pub(super) fn into_events(
-        self,
-        tenant: &TenantEntry,
-        limit: usize,
-        now: Timestamp,
-    ) -> Answer<Vec<NewEvent>> {
+    pub(super) fn into_events(self, with: Circumstances<'_>) -> Answer<Vec<NewEvent>> {
         // Each payload has memory of its own: one that waits must not keep the whole batch in memory.
         let no_body = Bytes::new();
         let event = |(at, event): (usize, Object<EventBody<'_>>)| {
-            event
-                .0
-                .into_event(&no_body, tenant, limit, now)
-                .map_err(|problem| problem.within(&format!("events[{at}]")))
+            event.0.into_event(&no_body, with).map_err(|problem| problem.within(&format!("events[{at}]")))
         };
         self.events.into_iter().enumerate().map(event).collect()
     }

@@ -10,12 +10,9 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use http::StatusCode;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,17 +23,12 @@ pub(super) use self::rates::IngestRates;
 use self::view::EventView;
 use super::Api;
 use super::caller::{Allowed, Caller, Read, Send};
-use super::problem::{Answer, Code, Problem};
-use super::reading::payload::body_limit;
+use super::idempotency::{Key, KeyHeader, json};
+use super::problem::{Answer, Problem};
+use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
 use crate::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
 use crate::queue::{Accepted, AcceptedEvent, TenantEntry};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
-/// The longest idempotency key, in bytes.
-const LONGEST_KEY: usize = 255;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(show))
@@ -74,8 +66,8 @@ struct AcceptedBatchView {
     path = "/v1/events",
     tag = "events",
     request_body(content = inline(body::EventSchema), content_type = "application/json"),
-    params(("idempotency-key" = Option<String>, Header, description = "The same key again within 24 hours: the same answer, and nothing twice", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedView, headers(("idempotency-replayed" = Option<String>, description = "`true` if this is the answer to an earlier request with the same key")))),
+    params(KeyHeader),
+    responses((status = 202, description = "Accepted, and durable", body = AcceptedView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit(
@@ -88,16 +80,16 @@ async fn submit(
 
 async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
     is_json(request.headers())?;
-    let key = idempotency_key(request.headers())?;
+    let key = Key::of(&request)?;
     let limits = &api.services.limits;
     let (body, _room) = read_body(request, &api.budget, body_limit(limits.payload)).await?;
     let event = EventBody::read(&body)?;
     let tenant = caller.tenant_for(event.tenant())?;
     let tenant = known(api, &tenant)?;
     let now = api.now();
-    let event = event.into_event(&body, &tenant, limits.payload, api.wall())?;
+    let event = event.into_event(&body, circumstances(api, &tenant))?;
     api.rates.take(&tenant, 1, now)?;
-    let idempotency = key.map(|key| fingerprint(key, "/v1/events", &body));
+    let idempotency = key.map(|key| key.of_body(&body));
     let accepted = accept(api, &tenant.id, vec![event], idempotency).await?;
     let first = accepted.events.first().copied().map(AcceptedView::from);
     Ok(answer(&first, accepted.repeated))
@@ -111,8 +103,8 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Respons
     path = "/v1/events/batch",
     tag = "events",
     request_body(content = inline(body::BatchSchema), content_type = "application/json"),
-    params(("idempotency-key" = Option<String>, Header, description = "The same key again within 24 hours: the same answer, and nothing twice", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedBatchView, headers(("idempotency-replayed" = Option<String>, description = "`true` if this is the answer to an earlier request with the same key")))),
+    params(KeyHeader),
+    responses((status = 202, description = "Accepted, and durable", body = AcceptedBatchView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit_batch(
@@ -125,16 +117,16 @@ async fn submit_batch(
 
 async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
     is_json(request.headers())?;
-    let key = idempotency_key(request.headers())?;
+    let key = Key::of(&request)?;
     let limits = &api.services.limits;
     let (body, _room) = read_body(request, &api.budget, limits.batch_bytes).await?;
     let batch = BatchBody::read(&body, limits.batch_events)?;
     let tenant = caller.tenant_for(batch.tenant())?;
     let tenant = known(api, &tenant)?;
     let now = api.now();
-    let events = batch.into_events(&tenant, limits.payload, api.wall())?;
+    let events = batch.into_events(circumstances(api, &tenant))?;
     api.rates.take(&tenant, events.len(), now)?;
-    let idempotency = key.map(|key| fingerprint(key, "/v1/events/batch", &body));
+    let idempotency = key.map(|key| key.of_body(&body));
     let accepted = accept(api, &tenant.id, events, idempotency).await?;
     let events = accepted.events.into_iter().map(AcceptedView::from).collect();
     Ok(answer(&AcceptedBatchView { events }, accepted.repeated))
@@ -161,6 +153,11 @@ async fn show(
     Ok(axum::Json(event.into()))
 }
 
+fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c> {
+    let (payload, addresses) = (api.services.limits.payload, &*api.services.addresses);
+    Circumstances { tenant, payload, addresses, now: api.wall() }
+}
+
 fn known(api: &Api, tenant: &TenantId) -> Answer<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
@@ -182,48 +179,7 @@ async fn accept(
     Ok(api.services.intake.submit(batch).await?)
 }
 
-/// The client's word for this request, if it has one.
-fn idempotency_key(headers: &HeaderMap) -> Answer<Option<String>> {
-    let mut all = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(header) = all.next() else { return Ok(None) };
-    let text = header.to_str().unwrap_or_default();
-    let fits = (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !fits || all.next().is_some() {
-        let detail =
-            "idempotency-key: must be one header of 1 to 255 visible ASCII characters without spaces";
-        return Err(Problem::new(Code::InvalidHeader, detail).of_field("idempotency-key"));
-    }
-    Ok(Some(text.to_owned()))
-}
-
-/// What tells this request from others with the same key.
-fn fingerprint(key: String, path: &str, body: &Bytes) -> IdempotencyKey {
-    let mut hash = Sha256::new();
-    hash.update(path.as_bytes());
-    hash.update([0]);
-    hash.update(body);
-    IdempotencyKey { key, fingerprint: hash.finalize().into() }
-}
-
 fn answer(accepted: &impl Serialize, repeated: bool) -> Response {
     let body = serde_json::to_vec(accepted).unwrap_or_default();
-    let json = HeaderValue::from_static("application/json");
-    let mut response = (StatusCode::ACCEPTED, [(CONTENT_TYPE, json)], body).into_response();
-    if repeated {
-        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    }
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_and_body_tell_requests_apart() {
-        let of = |path, body: &'static str| fingerprint("k".to_owned(), path, &body.into()).fingerprint;
-        assert_eq!(of("/v1/events", "{}"), of("/v1/events", "{}"));
-        assert_ne!(of("/v1/events", "{}"), of("/v1/events/batch", "{}"));
-        assert_ne!(of("/v1/events", "{}"), of("/v1/events", "{ }"));
-    }
+    json(StatusCode::ACCEPTED, body.into(), repeated)
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::view::KindName;
+use crate::api::Services;
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Object, Text};
 use crate::notify::{Kinds, MOST_TARGETS, NoticeTarget, Way, address, target_url};
@@ -64,6 +65,13 @@ impl TargetView {
             on: target.on.iter().map(KindName::from).collect(),
             secret: secret.map(Secret::reveal),
         }
+    }
+}
+
+impl TargetView {
+    /// Whether it shows its secret.
+    pub(in crate::api) const fn has_secret(&self) -> bool {
+        self.secret.is_some()
     }
 }
 
@@ -125,7 +133,7 @@ pub(in crate::api) struct TargetBody {
 pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
     before: &[NoticeTarget],
-    has_mail: bool,
+    services: &Services,
 ) -> Answer<Vec<NoticeTarget>> {
     if bodies.len() > MOST_TARGETS {
         let why = format!("must be at most {MOST_TARGETS}, but are {}", bodies.len());
@@ -134,7 +142,7 @@ pub(in crate::api) fn checked(
     let mut targets: Vec<NoticeTarget> = Vec::with_capacity(bodies.len());
     for (index, body) in bodies.into_iter().enumerate() {
         let within = |problem: Problem| problem.within(&format!("notices[{index}]"));
-        let target = body.0.target(before, has_mail).map_err(within)?;
+        let target = body.0.target(before, services).map_err(within)?;
         if targets.iter().any(|other| other.name == target.name) {
             return Err(within(Problem::invalid("id", "is there twice")));
         }
@@ -144,7 +152,7 @@ pub(in crate::api) fn checked(
 }
 
 impl TargetBody {
-    fn target(self, before: &[NoticeTarget], has_mail: bool) -> Answer<NoticeTarget> {
+    fn target(self, before: &[NoticeTarget], services: &Services) -> Answer<NoticeTarget> {
         let old = match &self.id {
             None => None,
             Some(id) => {
@@ -169,17 +177,21 @@ impl TargetBody {
             (None, old) => old.map_or(Kinds::ALL, |old| old.on),
         };
         let name = old.map_or_else(new_name, |old| Arc::clone(&old.name));
-        let way = self.way(kind, old.map(|old| &old.way), has_mail)?;
+        let way = self.way(kind, old.map(|old| &old.way), services)?;
         Ok(NoticeTarget { name, way, on })
     }
 
-    fn way(self, kind: WayName, old: Option<&Way>, has_mail: bool) -> Answer<Way> {
+    fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> Answer<Way> {
         let misplaced = |field: &str, is_there: bool| match is_there {
             true => Err(Problem::invalid(field, format!("is not for {}", name(kind)))),
             false => Ok(()),
         };
         let url = match (&self.url, old) {
-            (Some(text), _) => Some(target_url(text).map_err(|why| Problem::invalid("url", why))?),
+            (Some(text), _) => {
+                let url = target_url(text).map_err(|why| Problem::invalid("url", why))?;
+                services.addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;
+                Some(url)
+            }
             (None, Some(Way::Webhook { url, .. } | Way::Slack { url })) => Some(url.clone()),
             (None, _) => None,
         };
@@ -202,7 +214,7 @@ impl TargetBody {
             WayName::Email => {
                 misplaced("url", self.url.is_some())?;
                 misplaced("secret", self.secret.is_some())?;
-                if !has_mail {
+                if !services.limits.mail {
                     let why = "this gateway has no mail server; its operator can set notify.smtp_url";
                     return Err(Problem::invalid("kind", why));
                 }

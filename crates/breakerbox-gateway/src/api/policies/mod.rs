@@ -22,7 +22,7 @@ use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
 use super::tenants::CircuitByName;
 use super::{endpoints, tenants};
-use crate::objects::{EndpointId, Purpose, Revision, Tenant, TenantId};
+use crate::objects::{Endpoint, EndpointId, Purpose, Revision, Tenant, TenantId};
 use crate::queue::RecordsError;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -194,31 +194,34 @@ async fn change_of_endpoint(
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
 ) -> Answer<Revised<PolicyView>> {
-    let before = endpoints::seen(&api, &caller, id).await?;
-    let mut settings = before.settings;
-    settings.policy = change.onto(settings.policy);
-    let seen = revision.unwrap_or(before.revision);
-    api.services.records.change_endpoint(id, settings, Some(seen)).await.map_err(refused)?;
+    endpoints::seen(&api, &caller, id).await?;
+    let edit = move |stored: &Endpoint| {
+        let mut settings = stored.settings.clone();
+        settings.policy = change.onto(settings.policy);
+        Ok(settings)
+    };
+    api.services.records.edit_endpoint(id, Box::new(edit), revision).await.map_err(refused)?;
     shown_of_endpoint(&api, id)
 }
 
 async fn changed_of_tenant(
     api: &Api,
-    before: Tenant,
+    tenant: Tenant,
     purpose: Purpose,
     revision: Option<Revision>,
     change: PolicyChange,
 ) -> Answer<Revised<PolicyView>> {
-    let mut settings = before.settings;
-    let own = match purpose {
-        Purpose::Deliveries => &mut settings.policy,
-        Purpose::Reminders => &mut settings.reminders.policy,
+    let edit = move |stored: &Tenant| {
+        let mut settings = stored.settings.clone();
+        let own = match purpose {
+            Purpose::Deliveries => &mut settings.policy,
+            Purpose::Reminders => &mut settings.reminders.policy,
+        };
+        *own = change.onto(own.take());
+        Ok(settings)
     };
-    *own = change.onto(own.take());
-    // Onto what was read here, even if the caller does not care: of two who change different names at once neither is lost.
-    let seen = revision.unwrap_or(before.revision);
-    api.services.records.change_tenant(&before.id, settings, Some(seen)).await.map_err(refused)?;
-    shown_of_tenant(api, &before.id, purpose)
+    api.services.records.edit_tenant(&tenant.id, Box::new(edit), revision).await.map_err(refused)?;
+    shown_of_tenant(api, &tenant.id, purpose)
 }
 
 fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised<PolicyView>> {

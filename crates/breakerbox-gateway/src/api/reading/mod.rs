@@ -29,6 +29,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
+use http::HeaderMap;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -43,34 +44,78 @@ pub(super) const SMALL_BODY: usize = 128 * 1024;
 /// Of values larger than this nothing is said but what the parser says.
 const EXPLAINED: usize = 2 * SMALL_BODY;
 
+/// A small body that is read whole.
+pub(super) trait Body: Sized {
+    /// Whether the headers say that it is JSON. An error refuses the request before its body is read.
+    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>>;
+
+    /// The body, if these bytes are one.
+    fn read(bytes: &Bytes, media_type: Answer<()>) -> Answer<Self>;
+}
+
 /// A body of JSON.
 pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> Body for Json<T> {
+    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>> {
+        is_json(headers).map(Ok)
+    }
+
+    fn read(bytes: &Bytes, _: Answer<()>) -> Answer<Self> {
+        from_json::<Object<T>>(bytes).map(|object| Self(object.0))
+    }
+}
 
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Answer<Self> {
-        is_json(request.headers())?;
-        let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
-        from_json::<Object<T>>(&bytes).map(|object| Self(object.0))
+        whole(request, api).await
     }
 }
 
 /// A body of JSON, or none.
 pub(super) struct OptionalJson<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
+    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>> {
+        Ok(is_json(headers))
+    }
 
-    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
-        let media_type = is_json(request.headers());
-        let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
+    fn read(bytes: &Bytes, media_type: Answer<()>) -> Answer<Self> {
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         media_type?;
-        from_json::<Option<Object<T>>>(&bytes).map(|object| Self(object.unwrap_or_default().0))
+        from_json::<Option<Object<T>>>(bytes).map(|object| Self(object.unwrap_or_default().0))
     }
+}
+
+impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+        whole(request, api).await
+    }
+}
+
+/// A body that nobody looks at.
+pub(super) struct AnyBody;
+
+impl Body for AnyBody {
+    fn media_type(_: &HeaderMap) -> Answer<Answer<()>> {
+        Ok(Ok(()))
+    }
+
+    fn read(_: &Bytes, _: Answer<()>) -> Answer<Self> {
+        Ok(Self)
+    }
+}
+
+async fn whole<B: Body>(request: Request, api: &Api) -> Answer<B> {
+    let media_type = B::media_type(request.headers())?;
+    let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
+    B::read(&bytes, media_type)
 }
 
 fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> Answer<T> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
@@ -21,6 +22,7 @@ use super::{explained, fault_in_fields, not_json};
 use crate::api::problem::{Answer, Code, Problem};
 use crate::objects::Purpose;
 use crate::queue::TenantEntry;
+use crate::send::AddressPolicy;
 
 /// The longest content type.
 const LONGEST_CONTENT_TYPE: usize = 255;
@@ -34,6 +36,17 @@ const ENVELOPE: usize = 128 * 1024;
 /// How large a body may be that carries one payload.
 pub(in crate::api) const fn body_limit(payload: usize) -> usize {
     payload.saturating_mul(2).saturating_add(ENVELOPE)
+}
+
+/// What the body of an event or a reminder is read with.
+#[derive(Clone, Copy)]
+pub(in crate::api) struct Circumstances<'c> {
+    pub(in crate::api) tenant: &'c TenantEntry,
+    /// The largest payload, in bytes.
+    pub(in crate::api) payload: usize,
+    pub(in crate::api) addresses: &'c AddressPolicy,
+    /// By the wall clock.
+    pub(in crate::api) now: Timestamp,
 }
 
 /// A payload as a body has it.
@@ -125,14 +138,29 @@ fn content_type(text: &str) -> Answer<Arc<str>> {
     Ok(text.into())
 }
 
-/// A URL that something can be sent to. Whether its address may be called is seen when it is called.
-pub(in crate::api) fn destination(text: &str, tenant: &TenantEntry, purpose: Purpose) -> Answer<Url> {
-    let wrong = |why: String| {
-        let why = why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
-        Problem::invalid("url", why)
-    };
-    tenant.key_of(purpose, text).map_err(|error| wrong(error.to_string()))?;
-    Url::parse(text).map_err(|error| wrong(error.to_string()))
+/// The URL of an event or a reminder.
+pub(in crate::api) fn destination(
+    text: &str,
+    tenant: &TenantEntry,
+    purpose: Purpose,
+    addresses: &AddressPolicy,
+) -> Answer<Url> {
+    tenant.key_of(purpose, text).map_err(|error| wrong_url(&error))?;
+    callable(text, addresses)
+}
+
+/// A URL that something can be sent to. An address in it must be one that may be called; the addresses of a name are checked
+/// when it is called.
+pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
+    let url = Url::parse(text).map_err(|error| wrong_url(&error))?;
+    addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;
+    Ok(url)
+}
+
+/// Names the field once.
+pub(in crate::api) fn wrong_url(error: &dyn std::error::Error) -> Problem {
+    let why = error.to_string();
+    Problem::invalid("url", why.strip_prefix("url: ").unwrap_or(&why))
 }
 
 /// The fields of a body, borrowed from it.

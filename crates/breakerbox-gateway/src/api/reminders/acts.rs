@@ -1,18 +1,22 @@
 //! What can be done to a reminder: pause, resume, run now, cancel.
 
 use axum::extract::State;
+use breakerbox_core::Status;
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::view::ReminderView;
-use super::{Resumes, seen, shown};
+use super::{Resumes, around, circuit_of, seen, shown};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage, SendOrManage};
+use crate::api::circuits;
+use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
 use crate::api::problem::Answer;
-use crate::api::reading::Named;
+use crate::api::reading::{AnyBody, Named};
 use crate::api::revision::Revised;
-use crate::objects::ReminderId;
+use crate::objects::{Reminder, ReminderId};
+use crate::queue::records::Answered;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -73,7 +77,7 @@ async fn resume(
     post,
     path = "/v1/reminders/{reminder}/run",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(KeyHeader, ("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 202, description = "It is fired at once; the reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -81,10 +85,19 @@ async fn run(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
-) -> Answer<(StatusCode, Revised<ReminderView>)> {
-    seen(&api, &caller, id).await?;
-    let reminder = api.services.records.run_reminder(id).await?;
-    Ok((StatusCode::ACCEPTED, Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?)))
+    Keyed(AnyBody, key): Keyed<AnyBody>,
+) -> Answer<Answered> {
+    let before = seen(&api, &caller, id).await?;
+    let circuit = circuit_of(&api, &before);
+    let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
+    let status = status.first().copied().unwrap_or(Status::Closed);
+    let tenant = before.tenant;
+    let services = api.clone();
+    let request = idempotency::request(key, Some(&tenant), move |reminder: &Reminder| {
+        let view = ReminderView::new(reminder.clone(), around(&services, reminder, circuit, status));
+        Created::new(reminder.id, &view).with_status(StatusCode::ACCEPTED).revised(reminder.revision)
+    });
+    Ok(api.services.records.run_reminder_for(request, id).await?)
 }
 
 /// Cancel a reminder

@@ -1,19 +1,23 @@
 //! What is said of a reminder: read once, borrowed from the body, and only if it is wrong read again to say why. Creating and
 //! changing have the same fields, so that they can't drift apart.
 
+use std::sync::Arc;
+
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use url::Url;
 
 use super::reference::Reference;
 use super::times::TimesChange;
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
-use crate::api::reading::payload::{Carried, destination, none, some, wrong, wrong_batch, wrong_count};
+use crate::api::reading::payload::{
+    Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
+};
 use crate::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
-use crate::queue::TenantEntry;
 use crate::queue::records::{NewReminder, ReminderChange};
 use crate::reminder::CatchUp;
 
@@ -58,16 +62,6 @@ pub(super) struct Fields<P> {
 /// The body of a reminder.
 pub(super) type ReminderBody<'a> = Fields<&'a RawValue>;
 
-/// What all parts of a body are read with.
-#[derive(Clone, Copy)]
-pub(super) struct Circumstances<'c> {
-    pub(super) tenant: &'c TenantEntry,
-    /// The largest payload.
-    pub(super) payload: usize,
-    /// By the wall clock.
-    pub(super) now: Timestamp,
-}
-
 impl<'a> ReminderBody<'a> {
     /// Reads the body of a request.
     pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
@@ -86,7 +80,7 @@ impl<'a> ReminderBody<'a> {
             let detail = "url: is missing; say who is called";
             return Err(Problem::new(Code::MissingField, detail).of_field("url"));
         };
-        let url = destination(url, with.tenant, Purpose::Reminders)?;
+        let url = destination(url, with.tenant, Purpose::Reminders, with.addresses)?;
         let (payload, content_type) = self.carried().unpacked(body, with.payload)?;
         let (times, rest) = self.split();
         let schedule = times.fresh().schedule(with.now)?;
@@ -103,28 +97,16 @@ impl<'a> ReminderBody<'a> {
     }
 
     /// What is changed of a reminder.
-    pub(super) fn into_change(
-        self,
-        body: &Bytes,
-        before: &Reminder,
-        with: Circumstances<'_>,
-    ) -> Answer<ReminderChange> {
+    pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> Answer<Patch> {
         if self.tenant.is_some() {
             return Err(Problem::invalid("tenant", "can't be changed; leave it out"));
         }
-        let mut settings = before.settings.clone();
-        if let Some(url) = &self.url {
-            settings.url = destination(url, with.tenant, Purpose::Reminders)?;
-        }
+        let destination = |url| destination(url, with.tenant, Purpose::Reminders, with.addresses);
+        let url = self.url.as_deref().map(destination).transpose()?;
         let carried = self.carried();
-        let mut payload = None;
-        if !carried.is_nothing() {
-            let (bytes, content_type) = carried.unpacked(body, with.payload)?;
-            (payload, settings.content_type) = (Some(bytes), content_type);
-        }
+        let content = (!carried.is_nothing()).then(|| carried.unpacked(body, with.payload)).transpose()?;
         let (times, rest) = self.split();
-        settings.schedule = times.onto(&settings.schedule, with.now)?;
-        Ok(ReminderChange { settings: rest.onto(settings), payload, now: with.now })
+        Ok(Patch { url, content, times, rest, now: with.now })
     }
 
     fn carried(&self) -> Carried<'_> {
@@ -140,6 +122,30 @@ impl<'a> ReminderBody<'a> {
         let Self { catch_up, priority, reference, expires_after, .. } = self;
         let times = TimesChange { at, every, cron, time_zone, ends_at, max_runs };
         (times, Rest { catch_up, priority, reference, expires_after })
+    }
+}
+
+/// A change that borrows nothing from its body, to be merged into the stored reminder.
+pub(super) struct Patch {
+    url: Option<Url>,
+    /// The payload, and its content type.
+    content: Option<(Bytes, Arc<str>)>,
+    times: TimesChange,
+    rest: Rest,
+    now: Timestamp,
+}
+
+impl Patch {
+    /// The stored reminder with this change.
+    pub(super) fn onto(self, stored: &Reminder) -> Answer<ReminderChange> {
+        let mut settings = stored.settings.clone();
+        settings.url = self.url.unwrap_or(settings.url);
+        let mut payload = None;
+        if let Some((bytes, content_type)) = self.content {
+            (payload, settings.content_type) = (Some(bytes), content_type);
+        }
+        settings.schedule = self.times.onto(&settings.schedule, self.now)?;
+        Ok(ReminderChange { settings: self.rest.onto(settings), payload, now: self.now })
     }
 }
 

@@ -21,31 +21,32 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use breakerbox_core::Status;
+use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::body::{BatchBody, Circumstances, ReminderBody};
+use self::body::{BatchBody, ReminderBody};
 use self::reference::Reference;
 pub(super) use self::view::CatchUpName;
 use self::view::{Around, ReminderStateView, ReminderView, RunView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
 use super::circuits::{self, CircuitOf};
+use super::idempotency::{self, Created, Key, KeyHeader};
 use super::listing::{Limit, Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::Text;
-use super::reading::payload::body_limit;
+use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, Query, is_json, read_body};
 use super::revision::{IfMatch, Revised};
 use crate::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
 use crate::queue::TenantEntry;
-use crate::queue::records::{PageOf, ReminderFilter};
+use crate::queue::records::{Answered, NewReminder, PageOf, ReminderFilter};
 use crate::reminder::CatchUp;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -116,6 +117,7 @@ async fn list(
     path = "/v1/reminders",
     tag = "reminders",
     request_body(content = inline(schema::ReminderSchema), content_type = "application/json"),
+    params(KeyHeader),
     responses((status = 201, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["send"]), ("api_key" = ["manage"])),
 )]
@@ -123,16 +125,21 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<impl IntoResponse> {
+) -> Answer<Answered> {
     is_json(request.headers())?;
+    let key = Key::of(&request)?;
     let limit = api.services.limits.payload;
     let (body, _room) = read_body(request, &api.budget, body_limit(limit)).await?;
     let reminder = ReminderBody::read(&body)?;
     let tenant = known(&api, caller.tenant_for(reminder.tenant())?)?;
     let new = reminder.into_new(&body, circumstances(&api, &tenant))?;
-    let reminder = api.services.records.create_reminder(new).await.map_err(|error| taken(error.into()))?;
-    let (revision, shown) = (reminder.revision, shown(&api, reminder, Resumes::No).await?);
-    Ok((StatusCode::CREATED, Revised(revision, shown)))
+    let key = key.map(|key| key.of_body(&body));
+    let circuits = Circuits::of(&api, &tenant, std::slice::from_ref(&new)).await?;
+    let request = idempotency::request(key, Some(&tenant.id), move |reminder: &Reminder| {
+        let view = circuits.shown(0, reminder);
+        Created::new(reminder.id, &view).revised(reminder.revision)
+    });
+    api.services.records.create_reminder_for(request, new).await.map_err(|error| taken(error.into()))
 }
 
 /// Reminders that were created, in the order of the batch.
@@ -149,6 +156,7 @@ struct CreatedBatchView {
     path = "/v1/reminders/batch",
     tag = "reminders",
     request_body(content = inline(schema::BatchSchema), content_type = "application/json"),
+    params(KeyHeader),
     responses((status = 201, description = "The reminders", body = CreatedBatchView)),
     security(("api_key" = ["send"]), ("api_key" = ["manage"])),
 )]
@@ -156,16 +164,23 @@ async fn create_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<impl IntoResponse> {
+) -> Answer<Answered> {
     is_json(request.headers())?;
+    let key = Key::of(&request)?;
     let limits = &api.services.limits;
     let (body, _room) = read_body(request, &api.budget, limits.batch_bytes).await?;
     let batch = BatchBody::read(&body, limits.batch_events)?;
     let tenant = known(&api, caller.tenant_for(batch.tenant())?)?;
     let new = batch.into_new(circumstances(&api, &tenant))?;
-    let created = api.services.records.create_reminders(new).await.map_err(|error| taken(error.into()))?;
-    let reminders = shown_all(&api, created).await?;
-    Ok((StatusCode::CREATED, axum::Json(CreatedBatchView { reminders })))
+    let key = key.map(|key| key.of_body(&body));
+    let circuits = Circuits::of(&api, &tenant, &new).await?;
+    let request = idempotency::request(key, Some(&tenant.id), move |created: &Vec<Reminder>| {
+        let show = |(place, reminder)| circuits.shown(place, reminder);
+        let reminders = created.iter().enumerate().map(show).collect();
+        let first = created.first().map(|reminder| reminder.id.to_string()).unwrap_or_default();
+        Created::new(first, &CreatedBatchView { reminders })
+    });
+    api.services.records.create_reminders_for(request, new).await.map_err(|error| taken(error.into()))
 }
 
 /// Show a reminder
@@ -215,10 +230,9 @@ async fn change(
     let change = ReminderBody::read(&body)?;
     let before = seen(&api, &caller, id).await?;
     let tenant = known(&api, before.tenant.clone())?;
-    let change = change.into_change(&body, &before, circumstances(&api, &tenant))?;
-    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
-    let revision = revision.unwrap_or(before.revision);
-    let changed = api.services.records.change_reminder(id, change, Some(revision)).await;
+    let patch = change.into_patch(&body, circumstances(&api, &tenant))?;
+    let edit = move |stored: &Reminder| Ok(patch.onto(stored)?);
+    let changed = api.services.records.edit_reminder(id, Box::new(edit), revision).await;
     let reminder = changed.map_err(|error| taken(error.into()))?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
 }
@@ -287,8 +301,9 @@ fn known(api: &Api, tenant: TenantId) -> Answer<Arc<TenantEntry>> {
     api.services.directory.tenant(&tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
-fn circumstances<'c>(api: &Api, tenant: &'c TenantEntry) -> Circumstances<'c> {
-    Circumstances { tenant, payload: api.services.limits.payload, now: api.wall() }
+fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c> {
+    let (payload, addresses) = (api.services.limits.payload, &*api.services.addresses);
+    Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
 /// Names the field, if the reference is another reminder's.
@@ -322,6 +337,29 @@ async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> Answer<Vec<ReminderVi
         ReminderView::new(reminder, around)
     };
     Ok(reminders.into_iter().zip(keys.into_iter().zip(statuses)).map(shown).collect())
+}
+
+/// The circuits of reminders that are being created, looked up before, so that the response can be made in the transaction.
+struct Circuits {
+    api: Api,
+    keys: Vec<Option<Arc<str>>>,
+    statuses: Vec<Status>,
+}
+
+impl Circuits {
+    async fn of(api: &Api, tenant: &TenantEntry, new: &[NewReminder]) -> Answer<Self> {
+        let key = |new: &NewReminder| tenant.key_of(Purpose::Reminders, new.settings.url.as_str()).ok();
+        let keys: Vec<_> = new.iter().map(key).collect();
+        let statuses = circuits::statuses(api, &keys).await?;
+        Ok(Self { api: api.clone(), keys, statuses })
+    }
+
+    /// The reminder at this place.
+    fn shown(&self, place: usize, reminder: &Reminder) -> ReminderView {
+        let key = self.keys.get(place).cloned().flatten();
+        let status = self.statuses.get(place).copied().unwrap_or(Status::Closed);
+        ReminderView::new(reminder.clone(), around(&self.api, reminder, key, status))
+    }
 }
 
 /// The key of its circuit; none if its tenant was deleted at this moment.

@@ -6,8 +6,9 @@
 mod reminders;
 mod view;
 
+use std::sync::{Arc, OnceLock};
+
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -18,12 +19,14 @@ use super::Api;
 use super::caller::{Admin, Allowed, Caller, Manage, Read};
 use super::circuits::reset_circuits_of;
 use super::endpoints::{NewSecret, SecretsView};
+use super::idempotency::{self, Created, KeyHeader, Keyed};
 use super::listing::{Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
+use crate::notify::NoticeTarget;
 use crate::objects::{Scope, Tenant, TenantId, TenantSettings};
-use crate::queue::records::{NewTenant, Page, PageOf};
+use crate::queue::records::{Answered, NewTenant, Page, PageOf};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -65,24 +68,28 @@ async fn list(
     path = "/v1/tenants",
     tag = "tenants",
     request_body = TenantBody,
+    params(KeyHeader),
     responses((status = 201, description = "The tenant", body = TenantView, headers(("etag" = String)))),
     security(("api_key" = ["admin"])),
 )]
 async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
-    Json(mut body): Json<TenantBody>,
-) -> Answer<impl IntoResponse> {
+    Keyed(Json(mut body), key): Keyed<Json<TenantBody>>,
+) -> Answer<Answered> {
     caller.needs_all_tenants("creating a tenant")?;
-    let settings =
-        body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), api.services.limits.mail)?;
+    let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), &api.services)?;
     let id = body.id.0;
+    id.check_new().map_err(|why| Problem::invalid("id", why))?;
     if api.services.directory.tenant(&id).is_none() {
         reset_circuits_of(&api, &caller, &id).await?;
     }
     let new = NewTenant { id, settings, secret: body.secret.map(|secret| secret.0) };
-    let tenant = api.services.records.create_tenant(new).await?;
-    Ok((StatusCode::CREATED, Revised(tenant.revision, TenantView::changed(tenant, &[]))))
+    let request = idempotency::request(key, None, |tenant: &Tenant| {
+        let view = TenantView::changed(tenant.clone(), &[]);
+        Created::new(&tenant.id, &view).revised(tenant.revision).secret(view.has_secret())
+    });
+    Ok(api.services.records.create_tenant_for(request, new).await?)
 }
 
 /// Show a tenant
@@ -134,13 +141,16 @@ async fn change(
         let allowed = caller.needs_all_tenants(&format!("{field}: changing it"));
         allowed.map_err(|problem| problem.of_field(field))?;
     }
-    let before = seen(&api, &caller, &id).await?;
-    let targets = before.settings.notices.clone();
-    let settings = body.onto(before.settings, api.services.limits.mail)?;
-    // Onto what was read here, even if the caller does not care: of two who change different fields at once neither is lost.
-    let seen = revision.unwrap_or(before.revision);
-    let tenant = api.services.records.change_tenant(&id, settings, Some(seen)).await?;
-    Ok(Revised(tenant.revision, TenantView::changed(tenant, &targets)))
+    seen(&api, &caller, &id).await?;
+    let targets: Arc<OnceLock<Vec<NoticeTarget>>> = Arc::default();
+    let (services, targets_before) = (api.services.clone(), Arc::clone(&targets));
+    let edit = move |stored: &Tenant| {
+        // The only one who sets it.
+        let _ = targets_before.set(stored.settings.notices.clone());
+        Ok(body.onto(stored.settings.clone(), &services)?)
+    };
+    let tenant = api.services.records.edit_tenant(&id, Box::new(edit), revision).await?;
+    Ok(Revised(tenant.revision, TenantView::changed(tenant, targets.get().map_or(&[], Vec::as_slice))))
 }
 
 /// Delete a tenant
@@ -199,7 +209,7 @@ async fn secrets(
     path = "/v1/tenants/{tenant}/secrets/rotate",
     tag = "tenants",
     request_body(content = Option<NewSecret>),
-    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(KeyHeader, ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -207,12 +217,15 @@ async fn rotate_secret(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
-    OptionalJson(body): OptionalJson<NewSecret>,
-) -> Answer<axum::Json<SecretsView>> {
+    Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
+) -> Answer<Answered> {
     seen(&api, &caller, &id).await?;
     let (secret, overlap) = body.split()?;
-    let tenant = api.services.records.rotate_tenant_secret(&id, secret, overlap).await?;
-    Ok(axum::Json(SecretsView::new(&tenant.secrets, api.wall())))
+    let now = api.wall();
+    let request = idempotency::request(key, Some(&id), move |tenant: &Tenant| {
+        SecretsView::new(&tenant.secrets, now).rotated(&tenant.id)
+    });
+    Ok(api.services.records.rotate_tenant_secret_for(request, &id, secret, overlap).await?)
 }
 
 /// A tenant, if the caller may know of it.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::reminders::{RemindersChange, RemindersView};
+use crate::api::Services;
 use crate::api::notices::{TargetBody, TargetView, checked_targets};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
@@ -147,6 +148,11 @@ impl From<Tenant> for TenantView {
 }
 
 impl TenantView {
+    /// Whether it shows the secret of a target.
+    pub(super) fn has_secret(&self) -> bool {
+        self.notices.iter().any(TargetView::has_secret)
+    }
+
     /// As it is after a change, with the secrets of targets that are new.
     pub(super) fn changed(tenant: Tenant, before: &[NoticeTarget]) -> Self {
         let settings = tenant.settings;
@@ -172,8 +178,8 @@ impl TenantView {
 bodies! {
     /// A tenant to create.
     create TenantBody {
-        /// Its name in keys, paths and answers. It can't be changed.
-        #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$", example = "acme")]
+        /// Its name in keys, paths and answers: not of dots alone. It can't be changed.
+        #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$", example = "acme")]
         id: [Text<TenantId>],
         /// With which deliveries to dynamic URLs are signed; a new one if nothing is said.
         #[serde(default)]
@@ -257,7 +263,7 @@ impl TenantChange {
     }
 
     /// The settings after the change.
-    pub(super) fn onto(self, mut settings: TenantSettings, has_mail: bool) -> Answer<TenantSettings> {
+    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> Answer<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
         }
@@ -278,7 +284,7 @@ impl TenantChange {
                 change.0.onto(settings.reminders).map_err(|problem| problem.within("reminders"))?
             }
         };
-        let notices = self.notices.try_map(|bodies| checked_targets(bodies, &settings.notices, has_mail))?;
+        let notices = self.notices.try_map(|bodies| checked_targets(bodies, &settings.notices, services))?;
         settings.notices = notices.onto(Some(settings.notices)).unwrap_or_default();
         Ok(settings)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Page, PageOf, RecordsError};
+use super::{Edit, Page, PageOf, RecordsError};
 use crate::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Revision, Secret, TenantId,
 };
@@ -65,6 +65,19 @@ pub trait Endpoints: Send + Sync + 'static {
         &self,
         id: EndpointId,
         settings: EndpointSettings,
+        seen: Option<Revision>,
+    ) -> Result<Endpoint, RecordsError> {
+        self.edit_endpoint(id, Box::new(|_| Ok(settings)), seen).await
+    }
+
+    /// The same with settings that are made from the stored ones.
+    ///
+    /// # Errors
+    /// As [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused).
+    async fn edit_endpoint(
+        &self,
+        id: EndpointId,
+        edit: Edit<Endpoint, EndpointSettings>,
         seen: Option<Revision>,
     ) -> Result<Endpoint, RecordsError>;
 

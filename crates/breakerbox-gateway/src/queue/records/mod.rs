@@ -7,6 +7,7 @@
 //! | [`Deliveries`] | events, deliveries and attempts: show, list by filter, cancel, resend one |
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
+//! | [`Requests`] | everything that creates something, at most once for an idempotency key |
 //! | [`History`] | what happened to circuits |
 //! | [`Notices`] | what people were told, and what became of it |
 //! | [`SettledPermits`] | which permits of the decision API were settled; beside the others, since nobody looks at it |
@@ -26,17 +27,20 @@
 
 mod api_keys;
 mod deliveries;
+mod edit;
 mod endpoints;
 mod history;
 mod notices;
 mod page;
 mod permits;
 mod reminders;
+mod requests;
 mod resends;
 mod tenants;
 
 pub use api_keys::{ApiKeys, NewApiKey};
 pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
+pub use edit::{Edit, Refused};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
 pub use history::{ChangeFilter, Heard, History};
 pub use notices::{
@@ -45,6 +49,7 @@ pub use notices::{
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
 pub use permits::{Claimed, SettledPermits};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
+pub use requests::{Answered, Request, RequestResponse, Requests};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 
@@ -53,11 +58,14 @@ use crate::objects::{DeliveryId, EndpointId, ReminderId, ReminderStateName, Stat
 
 /// All that the gateway keeps besides the hot queue.
 pub trait Records:
-    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History + Notices
+    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notices
 {
 }
 
-impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + History + Notices> Records for R {}
+impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notices>
+    Records for R
+{
+}
 
 /// Why it was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +103,20 @@ pub enum RecordsError {
         /// Its name.
         name: String,
     },
+    /// The idempotency key came with another request.
+    #[error("this idempotency key was used for another request within the last 24 hours")]
+    KeyReused,
+    /// The request was carried out before, and its response held a secret, which is not stored.
+    #[error(
+        "this request was carried out before: it created {id}; its response held a secret and was not stored"
+    )]
+    AlreadyCreated {
+        /// What it created.
+        id: String,
+    },
+    /// An [`Edit`] refused what it was given.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// A tenant that still has endpoints, or work that is not finished.
     #[error(
         "the tenant {0} still has endpoints, reminders or waiting deliveries; delete the endpoints, cancel the reminders and \

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
-use super::{Page, PageOf, QueueError, RecordsError};
+use super::{Edit, Page, PageOf, QueueError, RecordsError};
 use crate::objects::{Reminder, ReminderId, ReminderSettings, ReminderStateName, Revision, Run, TenantId};
 
 /// Reminders.
@@ -52,6 +52,19 @@ pub trait Reminders: Send + Sync + 'static {
         &self,
         id: ReminderId,
         change: ReminderChange,
+        seen: Option<Revision>,
+    ) -> Result<Reminder, RecordsError> {
+        self.edit_reminder(id, Box::new(|_| Ok(change)), seen).await
+    }
+
+    /// The same with a change that is made from the stored reminder.
+    ///
+    /// # Errors
+    /// As [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused).
+    async fn edit_reminder(
+        &self,
+        id: ReminderId,
+        edit: Edit<Reminder, ReminderChange>,
         seen: Option<Revision>,
     ) -> Result<Reminder, RecordsError>;
 

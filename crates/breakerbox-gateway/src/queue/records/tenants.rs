@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Page, PageOf, RecordsError};
+use super::{Edit, Page, PageOf, RecordsError};
 use crate::objects::{Backlog, Revision, Secret, Tenant, TenantId, TenantSettings};
 
 /// A tenant that is created.
@@ -57,6 +57,19 @@ pub trait Tenants: Send + Sync + 'static {
         &self,
         id: &TenantId,
         settings: TenantSettings,
+        seen: Option<Revision>,
+    ) -> Result<Tenant, RecordsError> {
+        self.edit_tenant(id, Box::new(|_| Ok(settings)), seen).await
+    }
+
+    /// The same with settings that are made from the stored ones.
+    ///
+    /// # Errors
+    /// As [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused).
+    async fn edit_tenant(
+        &self,
+        id: &TenantId,
+        edit: Edit<Tenant, TenantSettings>,
         seen: Option<Revision>,
     ) -> Result<Tenant, RecordsError>;
 

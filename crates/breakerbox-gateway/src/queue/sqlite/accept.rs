@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Key, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{LEASED, WAITING, id};
 use super::disk::BelowReserve;
 use super::fan_out::{self, Audience, NewFanOut};
+use super::idempotency::{Earlier, earlier, remember_events};
 use super::insert::{self, NewDeliveryRow, NewEventRow};
 use super::job::Command;
 use super::lanes::{self, OneWaiting};
@@ -23,20 +23,13 @@ use super::routes::{Routes, TenantRoutes};
 use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::clock::Drift;
-use crate::objects::{DeliveryId, EventId, Id, IdempotencyKey, LaneId, NewBatch, NewEvent};
+use crate::objects::{DeliveryId, EventId, LaneId, NewBatch, NewEvent};
 use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
 
-/// How long an idempotency key is remembered.
-pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
 /// The most deliveries that one accept writes itself.
 pub(super) const WRITTEN_AT_ACCEPT: u32 = 1_000;
 /// About what a delivery takes on the disk, its payload, its attempt and the log included.
 const BYTES_EACH: u32 = 1_024;
-
-/// The lowest id of what is remembered.
-pub(super) fn remembered_since(now: Timestamp) -> i64 {
-    Id::first_at(now.before(REMEMBERED)).number()
-}
 
 pub(super) struct Accept {
     pub(super) batch: NewBatch,
@@ -64,7 +57,7 @@ impl Command for Accept {
         if let Some(key) = &self.batch.idempotency
             && let Some(earlier) = earlier(writing, tenant.row(), key)?
         {
-            return Ok(earlier);
+            return Ok(answered_before(&earlier));
         }
         let mut keys = Vec::new();
         for event in &self.batch.events {
@@ -228,7 +221,9 @@ impl Accept {
             accepted.events.push(AcceptedEvent { id: EventId(id(event_id)), deliveries: fan_out });
         }
         if let Some(key) = &self.batch.idempotency {
-            remember(connection, row, first, key, &accepted.events)?;
+            let fan_outs: Vec<u8> =
+                accepted.events.iter().flat_map(|event| event.deliveries.to_le_bytes()).collect();
+            remember_events(connection, row, first, key, &fan_outs)?;
         }
         Ok(accepted)
     }
@@ -302,55 +297,17 @@ pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -
 }
 
 /// What was answered to the same key, if that is remembered.
-fn earlier(
-    writing: &Writing<'_>,
-    tenant: i64,
-    key: &IdempotencyKey,
-) -> rusqlite::Result<Option<Result<Accepted, AcceptError>>> {
-    let found = writing
-        .connection
-        .prepare_cached(
-            "SELECT id, fingerprint, fan_outs FROM idempotency_keys WHERE tenant = ?1 AND key = ?2",
-        )?
-        .query_row(params![tenant, key.key], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
-        })
-        .optional()?;
-    let is_remembered = |first: i64| writing.ledger.ids.is_younger(first, REMEMBERED, writing.wall);
-    let Some((first, fingerprint, fan_outs)) = found.filter(|found| is_remembered(found.0)) else {
-        return Ok(None);
-    };
-    if fingerprint != key.fingerprint {
-        return Ok(Some(Err(AcceptError::KeyReused)));
+fn answered_before(earlier: &Earlier) -> Result<Accepted, AcceptError> {
+    if !earlier.is_same {
+        return Err(AcceptError::KeyReused);
     }
-    let mut next = first;
-    let events = fan_outs.as_chunks::<4>().0.iter().map(|bytes| {
+    let mut next = earlier.id;
+    let events = earlier.fan_outs.as_chunks::<4>().0.iter().map(|bytes| {
         let deliveries = u32::from_le_bytes(*bytes);
         let event = AcceptedEvent { id: EventId(id(next)), deliveries };
         next += i64::from(deliveries) + 1;
         event
     });
     let events = events.collect();
-    Ok(Some(Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new(), deferred: 0 })))
-}
-
-/// Remembers what was answered. Ids are consecutive, so the numbers of deliveries say all of them.
-fn remember(
-    connection: &Connection,
-    tenant: i64,
-    first: i64,
-    key: &IdempotencyKey,
-    events: &[AcceptedEvent],
-) -> rusqlite::Result<()> {
-    let fan_outs: Vec<u8> = events.iter().flat_map(|event| event.deliveries.to_le_bytes()).collect();
-    // One that is still there is too old to be remembered, or it would have been found.
-    connection
-        .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?
-        .execute(params![tenant, key.key])?;
-    connection
-        .prepare_cached(
-            "INSERT INTO idempotency_keys (id, tenant, key, fingerprint, fan_outs) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(params![first, tenant, key.key, key.fingerprint, fan_outs])?;
-    Ok(())
+    Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new(), deferred: 0 })
 }

@@ -27,6 +27,7 @@ use rusqlite::params;
 
 use super::columns::{micros, time};
 use super::{Database, Writing};
+use crate::objects::ShownKey;
 use crate::queue::QueueError;
 
 /// How long an answer waits for the disk.
@@ -222,7 +223,7 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> 
                 match serde_json::from_str(&row.get::<_, String>(1)?) {
                     Ok(record) => found.push((key, Kept { record, forget_at })),
                     Err(error) => {
-                        tracing::warn!(%key, %error, "a circuit's record can't be read; it starts anew");
+                        tracing::warn!(circuit = %ShownKey(&key), %error, "a circuit's record can't be read; it starts anew");
                     }
                 }
             }

@@ -12,8 +12,17 @@ use super::columns::{micros, time};
 use crate::objects::Id;
 
 /// The tables whose ids are given out here.
-const TABLES: [&str; 8] =
-    ["events", "deliveries", "endpoints", "lanes", "api_keys", "jobs", "reminders", "notices"];
+const TABLES: [&str; 9] = [
+    "events",
+    "deliveries",
+    "endpoints",
+    "lanes",
+    "api_keys",
+    "jobs",
+    "reminders",
+    "notices",
+    "idempotency_keys",
+];
 
 /// An id may be ahead of the clock by this much: a large batch takes many ids, and clocks are adjusted.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(30);

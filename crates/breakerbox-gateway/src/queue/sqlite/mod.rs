@@ -17,6 +17,7 @@
 //! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
 //! | `ids` | gives out ids, none twice, also where the clock is set back |
 //! | `clock_step`, `waits` | what is done at a start where stored times are ahead of the clock |
+//! | `idempotency` | which requests were carried out in the last 24 hours |
 //! | `columns` | how values are kept in columns |
 //! | [`backup`], [`restore`] | copy a file while it is in use, and put a copy back |
 //! | `file_lock` | one process for each folder |
@@ -35,6 +36,7 @@ mod disk;
 mod error;
 mod fan_out;
 mod file_lock;
+mod idempotency;
 mod ids;
 mod insert;
 mod job;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::accept::{REMEMBERED, remembered_since};
 use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
 use super::database::Database;
+use super::idempotency::{REMEMBERED, remembered_since};
 use super::ids::IdsAhead;
 use super::job::Command;
 use super::lanes;

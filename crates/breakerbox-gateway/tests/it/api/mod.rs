@@ -2,6 +2,7 @@
 
 mod accepting;
 mod changes;
+mod changes_at_once;
 mod document;
 mod everyday;
 mod guide;
@@ -13,8 +14,10 @@ mod http2;
 mod notices;
 mod orders;
 mod policies;
+mod refused_names;
 mod reminders;
 mod reminders_refused;
+mod repeated_requests;
 mod reused_names;
 mod schemathesis;
 mod shares;

@@ -23,7 +23,7 @@ use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRe
 use breakerbox_gateway::queue::{AcceptError, Accepted, Calendar, Defaults, Directory, EndpointEntry, Queue};
 use breakerbox_gateway::reminder::{CatchUp, TenantSays, WhenFailed};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
-use breakerbox_gateway::send::Incoming;
+use breakerbox_gateway::send::{AddressPolicy, Incoming};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::work::{Intake, LaneHolds, Taker};
 use bytes::Bytes;
@@ -200,6 +200,7 @@ impl Site {
                 Arc::new(move || database.now())
             },
             clock: Arc::new(move || database.now()),
+            addresses: Arc::new(AddressPolicy::allowing(["127.0.0.0/8".parse().unwrap()])),
             limits,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

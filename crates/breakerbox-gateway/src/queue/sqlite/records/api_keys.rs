@@ -10,6 +10,7 @@ use super::cursors::{Place, place};
 use crate::objects::{ApiKey, ApiKeyId, Id, TenantId};
 use crate::queue::RecordsError;
 use crate::queue::records::{ApiKeys, Cursor, NewApiKey, Page, PageOf};
+use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
 
 const API_KEY: &str = "API key";
@@ -21,54 +22,59 @@ impl SqliteRecords {
     fn known_api_key(&self, id: ApiKeyId) -> Result<Arc<ApiKey>, RecordsError> {
         self.directory.api_key_named(id).ok_or_else(|| RecordsError::missing(API_KEY, id))
     }
+
+    /// Inserts a key, and after the commit puts it in memory.
+    pub(super) fn insert_api_key(
+        &self,
+        writing: &mut Writing<'_>,
+        new: NewApiKey,
+    ) -> Result<ApiKey, RecordsError> {
+        let tenant = match &new.tenant {
+            Some(id) => {
+                let tenant = self.directory.tenant(id);
+                Some(tenant.ok_or_else(|| RecordsError::missing("tenant", id))?.row)
+            }
+            None => None,
+        };
+        let key = ApiKey {
+            id: ApiKeyId(writing.next_id()),
+            hash: new.hash,
+            name: new.name,
+            scopes: new.scopes,
+            tenant: new.tenant,
+            created_at: writing.wall(),
+            expires_at: new.expires_at,
+            revoked_at: None,
+        };
+        let written = writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO api_keys (id, hash, name, scopes, tenant, created_at, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (hash) DO NOTHING",
+            )?
+            .execute(params![
+                key.id.number(),
+                key.hash.0,
+                key.name,
+                key.scopes.bits(),
+                tenant,
+                micros(key.created_at),
+                key.expires_at.map(micros)
+            ])?;
+        if written == 0 {
+            return Err(RecordsError::Exists { what: API_KEY, name: key.name });
+        }
+        let (directory, kept) = (Arc::clone(&self.directory), key.clone());
+        writing.after_commit(move || directory.put_api_key(kept));
+        Ok(key)
+    }
 }
 
 #[async_trait]
 impl ApiKeys for SqliteRecords {
     async fn create_api_key(&self, new: NewApiKey) -> Result<ApiKey, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                let tenant = match &new.tenant {
-                    Some(id) => {
-                        let tenant = records.directory.tenant(id);
-                        Some(tenant.ok_or_else(|| RecordsError::missing("tenant", id))?.row)
-                    }
-                    None => None,
-                };
-                let key = ApiKey {
-                    id: ApiKeyId(writing.next_id()),
-                    hash: new.hash,
-                    name: new.name,
-                    scopes: new.scopes,
-                    tenant: new.tenant,
-                    created_at: writing.wall(),
-                    expires_at: new.expires_at,
-                    revoked_at: None,
-                };
-                let written = writing
-                    .connection()
-                    .prepare_cached(
-                        "INSERT INTO api_keys (id, hash, name, scopes, tenant, created_at, expires_at)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (hash) DO NOTHING",
-                    )?
-                    .execute(params![
-                        key.id.number(),
-                        key.hash.0,
-                        key.name,
-                        key.scopes.bits(),
-                        tenant,
-                        micros(key.created_at),
-                        key.expires_at.map(micros)
-                    ])?;
-                if written == 0 {
-                    return Err(RecordsError::Exists { what: API_KEY, name: key.name });
-                }
-                let (directory, kept) = (Arc::clone(&records.directory), key.clone());
-                writing.after_commit(move || directory.put_api_key(kept));
-                Ok(key)
-            })
-            .await
+        self.database.write(move |writing| records.insert_api_key(writing, new)).await
     }
 
     async fn api_key(&self, id: ApiKeyId) -> Result<ApiKey, RecordsError> {

@@ -14,7 +14,7 @@ use crate::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
     TenantId,
 };
-use crate::queue::records::{Deleted, Endpoints, NewEndpoint, Page, PageOf};
+use crate::queue::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, PageOf};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
 use crate::queue::sqlite::fan_out;
@@ -25,47 +25,95 @@ impl SqliteRecords {
         self.directory.endpoint(id.into()).ok_or_else(|| RecordsError::missing(ENDPOINT, id))
     }
 
+    /// Inserts an endpoint, and after the commit puts it in memory.
+    pub(super) fn insert_endpoint(
+        &self,
+        writing: &mut Writing<'_>,
+        new: NewEndpoint,
+    ) -> Result<Endpoint, RecordsError> {
+        let now = writing.wall();
+        let limit = self.directory.defaults().endpoints;
+        if self.directory.endpoint_count(&new.tenant) >= limit as usize {
+            return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit });
+        }
+        let endpoint = Endpoint {
+            id: EndpointId(writing.next_id()),
+            tenant: new.tenant,
+            settings: new.settings,
+            disabled: new.disabled.then_some(DisabledBecause::Owner),
+            secrets: SigningSecrets::new(new.secret.unwrap_or_else(Secret::random), now),
+            created_at: now,
+            changed_at: now,
+            revision: Revision::FIRST,
+        };
+        let entry = self.directory.resolve_endpoint(endpoint.clone())?;
+        let columns = kept::endpoint(&endpoint, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO endpoints (id, tenant, settings, sealed, disabled, revision, created_at, changed_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            )?
+            .execute(params![
+                endpoint.id.number(),
+                entry.tenant.row,
+                columns.settings,
+                columns.sealed.0,
+                endpoint.disabled.map(kept::disabled_name),
+                endpoint.revision.0,
+                micros(now)
+            ])?;
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_endpoint(entry));
+        Ok(endpoint)
+    }
+
     /// Changes an endpoint in its row, and after the commit in memory.
+    pub(super) fn update_endpoint(
+        &self,
+        writing: &mut Writing<'_>,
+        id: EndpointId,
+        alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), RecordsError>,
+    ) -> Result<Endpoint, RecordsError> {
+        let before = &self.known_endpoint(id)?.source;
+        let mut endpoint = before.clone();
+        alter(&mut endpoint, writing)?;
+        if endpoint == *before {
+            return Ok(endpoint);
+        }
+        endpoint.revision = endpoint.revision.next();
+        endpoint.changed_at = writing.wall();
+        let entry = self.directory.resolve_endpoint(endpoint.clone())?;
+        let columns = kept::endpoint(&endpoint, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "UPDATE endpoints SET settings = ?2, sealed = ?3, disabled = ?4, revision = ?5, changed_at = ?6
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                id.number(),
+                columns.settings,
+                columns.sealed.0,
+                endpoint.disabled.map(kept::disabled_name),
+                endpoint.revision.0,
+                micros(endpoint.changed_at)
+            ])?;
+        if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
+            writing.tell(&gone(&endpoint), &*self.directory)?;
+        }
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_endpoint(entry));
+        Ok(endpoint)
+    }
+
     async fn alter_endpoint(
         &self,
         id: EndpointId,
         alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), RecordsError> + Send + 'static,
     ) -> Result<Endpoint, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                let before = &records.known_endpoint(id)?.source;
-                let mut endpoint = before.clone();
-                alter(&mut endpoint, writing)?;
-                if endpoint == *before {
-                    return Ok(endpoint);
-                }
-                endpoint.revision = endpoint.revision.next();
-                endpoint.changed_at = writing.wall();
-                let entry = records.directory.resolve_endpoint(endpoint.clone())?;
-                let columns = kept::endpoint(&endpoint, &records.keyring);
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "UPDATE endpoints SET settings = ?2, sealed = ?3, disabled = ?4, revision = ?5, changed_at = ?6
-                         WHERE id = ?1",
-                    )?
-                    .execute(params![
-                        id.number(),
-                        columns.settings,
-                        columns.sealed.0,
-                        endpoint.disabled.map(kept::disabled_name),
-                        endpoint.revision.0,
-                        micros(endpoint.changed_at)
-                    ])?;
-                if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
-                    writing.tell(&gone(&endpoint), &*records.directory)?;
-                }
-                let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.put_endpoint(entry));
-                Ok(endpoint)
-            })
-            .await
+        self.database.write(move |writing| records.update_endpoint(writing, id, alter)).await
     }
 }
 
@@ -85,45 +133,7 @@ fn gone(endpoint: &Endpoint) -> Notice {
 impl Endpoints for SqliteRecords {
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                let now = writing.wall();
-                let limit = records.directory.defaults().endpoints;
-                if records.directory.endpoint_count(&new.tenant) >= limit as usize {
-                    return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit });
-                }
-                let endpoint = Endpoint {
-                    id: EndpointId(writing.next_id()),
-                    tenant: new.tenant,
-                    settings: new.settings,
-                    disabled: new.disabled.then_some(DisabledBecause::Owner),
-                    secrets: SigningSecrets::new(new.secret.unwrap_or_else(Secret::random), now),
-                    created_at: now,
-                    changed_at: now,
-                    revision: Revision::FIRST,
-                };
-                let entry = records.directory.resolve_endpoint(endpoint.clone())?;
-                let columns = kept::endpoint(&endpoint, &records.keyring);
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "INSERT INTO endpoints (id, tenant, settings, sealed, disabled, revision, created_at, changed_at)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
-                    )?
-                    .execute(params![
-                        endpoint.id.number(),
-                        entry.tenant.row,
-                        columns.settings,
-                        columns.sealed.0,
-                        endpoint.disabled.map(kept::disabled_name),
-                        endpoint.revision.0,
-                        micros(now)
-                    ])?;
-                let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.put_endpoint(entry));
-                Ok(endpoint)
-            })
-            .await
+        self.database.write(move |writing| records.insert_endpoint(writing, new)).await
     }
 
     async fn endpoint(&self, id: EndpointId) -> Result<Endpoint, RecordsError> {
@@ -141,15 +151,15 @@ impl Endpoints for SqliteRecords {
         Ok(page(found, of.size(), |endpoint: &Endpoint| endpoint.id.0))
     }
 
-    async fn change_endpoint(
+    async fn edit_endpoint(
         &self,
         id: EndpointId,
-        settings: EndpointSettings,
+        edit: Edit<Endpoint, EndpointSettings>,
         seen: Option<Revision>,
     ) -> Result<Endpoint, RecordsError> {
         self.alter_endpoint(id, move |endpoint, _| {
             unchanged(endpoint.revision, seen, ENDPOINT, &id)?;
-            endpoint.settings = settings;
+            endpoint.settings = edit(endpoint)?;
             Ok(())
         })
         .await

@@ -10,6 +10,7 @@
 //! | `deliveries`, `scan` | what people look at |
 //! | `finished` | cancels what waits, and makes what is finished wait again |
 //! | `reminders` | what people do to reminders |
+//! | `requests` | what clients may repeat: each creation with its idempotency key |
 //! | `resends` | the same for many, as a job |
 //! | `history` | what happened to circuits |
 //! | `notices`, `notices_sent` | what people were told, and what became of it |
@@ -29,6 +30,7 @@ mod load;
 mod notices;
 mod permits;
 mod reminders;
+mod requests;
 mod reseal;
 mod resends;
 mod routes;

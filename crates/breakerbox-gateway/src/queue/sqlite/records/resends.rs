@@ -19,6 +19,7 @@ use crate::objects::{
     TenantId, TenantNumber,
 };
 use crate::queue::records::{DeliveryFilter, NewResend, Page, PageOf, Resends};
+use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::{id, micros, number, time, whole};
 use crate::queue::{Batch, QueueError, RecordsError, WaitingLane};
 
@@ -210,63 +211,69 @@ impl SqliteRecords {
     }
 }
 
+impl SqliteRecords {
+    /// Inserts a job.
+    pub(super) fn insert_resend(
+        &self,
+        writing: &mut Writing<'_>,
+        new: &NewResend,
+    ) -> Result<Resend, RecordsError> {
+        let now = writing.wall();
+        let filter = &new.filter;
+        let mut tenant = None;
+        if let Some(id) = &filter.tenant {
+            let known = self.directory.tenant(id);
+            tenant = Some(known.ok_or_else(|| RecordsError::missing("tenant", id))?.row);
+        }
+        if let Some(id) = filter.endpoint {
+            self.known_endpoint(id)?;
+        }
+        if let Some(id) = filter.event {
+            let exists = writing
+                .connection()
+                .prepare_cached("SELECT 1 FROM events WHERE id = ?1")?
+                .exists([id.number()])?;
+            if !exists {
+                return Err(RecordsError::missing("event", id));
+            }
+        }
+        // What was made while the clock was ahead is there, too.
+        let newest = now.max(writing.newest_id_time());
+        let until = filter.until.map_or(newest, |until| until.min(newest));
+        let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
+        let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
+        let before = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
+        writing
+            .connection()
+            .prepare_cached(
+                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs NOT INDEXED
+                     WHERE id < ?1 AND finished_at IS NOT NULL ORDER BY id LIMIT ?2)",
+            )?
+            .execute(params![Id::first_at(before).number(), FORGOTTEN_AT_ONCE])?;
+        let job = JobId(writing.next_id());
+        writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO jobs (id, tenant, kind, wanted, by, done, skipped, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6)",
+            )?
+            .execute(params![
+                job.number(),
+                tenant,
+                KIND,
+                wanted,
+                new.by.map(ApiKeyId::number),
+                micros(now)
+            ])?;
+        show(writing.connection(), job)
+    }
+}
+
 #[async_trait]
 impl Resends for SqliteRecords {
     async fn create_resend(&self, new: NewResend) -> Result<Resend, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                let now = writing.wall();
-                let filter = &new.filter;
-                let mut tenant = None;
-                if let Some(id) = &filter.tenant {
-                    let known = records.directory.tenant(id);
-                    tenant = Some(known.ok_or_else(|| RecordsError::missing("tenant", id))?.row);
-                }
-                if let Some(id) = filter.endpoint {
-                    records.known_endpoint(id)?;
-                }
-                if let Some(id) = filter.event {
-                    let exists = writing
-                        .connection()
-                        .prepare_cached("SELECT 1 FROM events WHERE id = ?1")?
-                        .exists([id.number()])?;
-                    if !exists {
-                        return Err(RecordsError::missing("event", id));
-                    }
-                }
-                // What was made while the clock was ahead is there, too.
-                let newest = now.max(writing.newest_id_time());
-                let until = filter.until.map_or(newest, |until| until.min(newest));
-                let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
-                let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
-                let before =
-                    Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs NOT INDEXED
-                             WHERE id < ?1 AND finished_at IS NOT NULL ORDER BY id LIMIT ?2)",
-                    )?
-                    .execute(params![Id::first_at(before).number(), FORGOTTEN_AT_ONCE])?;
-                let job = JobId(writing.next_id());
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "INSERT INTO jobs (id, tenant, kind, wanted, by, done, skipped, created_at)
-                         VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6)",
-                    )?
-                    .execute(params![
-                        job.number(),
-                        tenant,
-                        KIND,
-                        wanted,
-                        new.by.map(ApiKeyId::number),
-                        micros(now)
-                    ])?;
-                show(writing.connection(), job)
-            })
-            .await
+        self.database.write(move |writing| records.insert_resend(writing, &new)).await
     }
 
     async fn resend(&self, wanted: JobId) -> Result<Resend, RecordsError> {

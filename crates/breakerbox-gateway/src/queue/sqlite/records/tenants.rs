@@ -10,7 +10,7 @@ use super::cursors::{Place, page, place};
 use super::kept::{self, TENANT};
 use super::{SqliteRecords, unchanged};
 use crate::objects::{Backlog, Revision, Secret, SigningSecrets, Tenant, TenantId, TenantSettings};
-use crate::queue::records::{Cursor, NewTenant, Page, PageOf, TenantBacklog, Tenants};
+use crate::queue::records::{Cursor, Edit, NewTenant, Page, PageOf, TenantBacklog, Tenants};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
 use crate::queue::sqlite::reminders::totals;
@@ -24,43 +24,88 @@ impl SqliteRecords {
         self.directory.tenant(id).ok_or_else(|| RecordsError::missing(TENANT, id))
     }
 
+    /// Inserts a tenant, and after the commit puts it in memory.
+    pub(super) fn insert_tenant(
+        &self,
+        writing: &mut Writing<'_>,
+        new: NewTenant,
+    ) -> Result<Tenant, RecordsError> {
+        if self.directory.tenant(&new.id).is_some() {
+            return Err(RecordsError::Exists { what: TENANT, name: new.id.to_string() });
+        }
+        let now = writing.wall();
+        let tenant = Tenant {
+            id: new.id,
+            settings: new.settings,
+            secrets: SigningSecrets::new(new.secret.unwrap_or_else(Secret::random), now),
+            created_at: now,
+            changed_at: now,
+            revision: Revision::FIRST,
+        };
+        let columns = kept::tenant(&tenant, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO tenants (id, settings, sealed, revision, created_at, changed_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+            )?
+            .execute(params![
+                tenant.id.as_str(),
+                columns.settings,
+                columns.sealed.0,
+                tenant.revision.0,
+                micros(now)
+            ])?;
+        let row = writing.connection().last_insert_rowid();
+        let entry = self.directory.resolve_tenant(tenant.clone(), row)?;
+        let household = self.directory.resolve_household(entry)?;
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_household(household));
+        Ok(tenant)
+    }
+
     /// Changes a tenant in its row, and after the commit in memory.
+    pub(super) fn update_tenant(
+        &self,
+        writing: &mut Writing<'_>,
+        id: &TenantId,
+        alter: impl FnOnce(&mut Tenant, &Writing<'_>) -> Result<(), RecordsError>,
+    ) -> Result<Tenant, RecordsError> {
+        let known = self.known_tenant(id)?;
+        let mut tenant = known.source.clone();
+        alter(&mut tenant, writing)?;
+        if tenant == known.source {
+            return Ok(tenant);
+        }
+        tenant.revision = tenant.revision.next();
+        tenant.changed_at = writing.wall();
+        let entry = self.directory.resolve_tenant(tenant.clone(), known.row)?;
+        let household = self.directory.resolve_household(entry)?;
+        let columns = kept::tenant(&tenant, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "UPDATE tenants SET settings = ?2, sealed = ?3, revision = ?4, changed_at = ?5 WHERE row = ?1",
+            )?
+            .execute(params![
+                known.row,
+                columns.settings,
+                columns.sealed.0,
+                tenant.revision.0,
+                micros(tenant.changed_at)
+            ])?;
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_household(household));
+        Ok(tenant)
+    }
+
     async fn alter_tenant(
         &self,
         id: &TenantId,
         alter: impl FnOnce(&mut Tenant, &Writing<'_>) -> Result<(), RecordsError> + Send + 'static,
     ) -> Result<Tenant, RecordsError> {
         let (records, id) = (self.clone(), id.clone());
-        self.database
-            .write(move |writing| {
-                let known = records.known_tenant(&id)?;
-                let mut tenant = known.source.clone();
-                alter(&mut tenant, writing)?;
-                if tenant == known.source {
-                    return Ok(tenant);
-                }
-                tenant.revision = tenant.revision.next();
-                tenant.changed_at = writing.wall();
-                let entry = records.directory.resolve_tenant(tenant.clone(), known.row)?;
-                let household = records.directory.resolve_household(entry)?;
-                let columns = kept::tenant(&tenant, &records.keyring);
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "UPDATE tenants SET settings = ?2, sealed = ?3, revision = ?4, changed_at = ?5 WHERE row = ?1",
-                    )?
-                    .execute(params![
-                        known.row,
-                        columns.settings,
-                        columns.sealed.0,
-                        tenant.revision.0,
-                        micros(tenant.changed_at)
-                    ])?;
-                let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.put_household(household));
-                Ok(tenant)
-            })
-            .await
+        self.database.write(move |writing| records.update_tenant(writing, &id, alter)).await
     }
 }
 
@@ -68,42 +113,7 @@ impl SqliteRecords {
 impl Tenants for SqliteRecords {
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                if records.directory.tenant(&new.id).is_some() {
-                    return Err(RecordsError::Exists { what: TENANT, name: new.id.to_string() });
-                }
-                let now = writing.wall();
-                let tenant = Tenant {
-                    id: new.id,
-                    settings: new.settings,
-                    secrets: SigningSecrets::new(new.secret.unwrap_or_else(Secret::random), now),
-                    created_at: now,
-                    changed_at: now,
-                    revision: Revision::FIRST,
-                };
-                let columns = kept::tenant(&tenant, &records.keyring);
-                writing
-                    .connection()
-                    .prepare_cached(
-                        "INSERT INTO tenants (id, settings, sealed, revision, created_at, changed_at)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-                    )?
-                    .execute(params![
-                        tenant.id.as_str(),
-                        columns.settings,
-                        columns.sealed.0,
-                        tenant.revision.0,
-                        micros(now)
-                    ])?;
-                let row = writing.connection().last_insert_rowid();
-                let entry = records.directory.resolve_tenant(tenant.clone(), row)?;
-                let household = records.directory.resolve_household(entry)?;
-                let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.put_household(household));
-                Ok(tenant)
-            })
-            .await
+        self.database.write(move |writing| records.insert_tenant(writing, new)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Tenant, RecordsError> {
@@ -117,15 +127,15 @@ impl Tenants for SqliteRecords {
         Ok(page(found, of.size(), |tenant: &Tenant| tenant.id.clone()))
     }
 
-    async fn change_tenant(
+    async fn edit_tenant(
         &self,
         id: &TenantId,
-        settings: TenantSettings,
+        edit: Edit<Tenant, TenantSettings>,
         seen: Option<Revision>,
     ) -> Result<Tenant, RecordsError> {
         self.alter_tenant(id, move |tenant, _| {
             unchanged(tenant.revision, seen, TENANT, &tenant.id)?;
-            tenant.settings = settings;
+            tenant.settings = edit(tenant)?;
             Ok(())
         })
         .await

@@ -22,7 +22,7 @@ use super::cursors::place;
 use super::kept::TENANT;
 use super::{readable, unchanged};
 use crate::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
-use crate::queue::records::{NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders};
+use crate::queue::records::{Edit, NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
 use crate::queue::sqlite::line::Urgency;
@@ -36,50 +36,86 @@ use crate::queue::{QueueError, RecordsError};
 const REMINDER: &str = "reminder";
 
 impl SqliteRecords {
-    /// Does something to a reminder that is there. What it answers is the reminder as it is then.
     async fn act(
         &self,
         wanted: ReminderId,
         act: impl FnOnce(&Self, &mut Writing<'_>, Reminder) -> Result<(), RecordsError> + Send + 'static,
     ) -> Result<Reminder, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                let found = found(writing.connection(), wanted)?;
-                act(&records, writing, found)?;
-                create::ring(&records, writing);
-                self::found(writing.connection(), wanted)
-            })
-            .await
+        self.database.write(move |writing| act_on(&records, writing, wanted, act)).await
     }
+}
+
+/// Does something to a reminder that is there. What it answers is the reminder as it is then.
+fn act_on(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    wanted: ReminderId,
+    act: impl FnOnce(&SqliteRecords, &mut Writing<'_>, Reminder) -> Result<(), RecordsError>,
+) -> Result<Reminder, RecordsError> {
+    let found = found(writing.connection(), wanted)?;
+    act(records, writing, found)?;
+    create::ring(records, writing);
+    self::found(writing.connection(), wanted)
+}
+
+/// Creates one reminder.
+pub(super) fn create_one(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    new: &NewReminder,
+) -> Result<Reminder, RecordsError> {
+    create::ring(records, writing);
+    create::create(records, writing, new)
+}
+
+/// Creates several reminders, all or none.
+pub(super) fn create_all(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    new: &[NewReminder],
+) -> Result<Vec<Reminder>, RecordsError> {
+    create::ring(records, writing);
+    let create = |(place, new)| match create::create(records, writing, new) {
+        // Nobody of them is to blame.
+        Err(error @ RecordsError::Queue(_)) => Err(error),
+        Err(error) => Err(RecordsError::OneOf { place, error: Box::new(error) }),
+        Ok(created) => Ok(created),
+    };
+    new.iter().enumerate().map(create).collect()
+}
+
+/// Fires a run besides the schedule, or makes a run that waits due.
+pub(super) fn run_now(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    wanted: ReminderId,
+) -> Result<Reminder, RecordsError> {
+    act_on(records, writing, wanted, |records, writing, found| {
+        if found.state == ReminderState::Cancelled {
+            return Err(refused(&found, "run"));
+        }
+        if let Some(run) = found.open_run {
+            return hurry(records, writing, &found, run.number());
+        }
+        let mut statement = writing
+            .connection()
+            .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = 0, asked = ?2 WHERE id = ?1")?;
+        statement.execute(params![wanted.number(), TO_RUN_NOW])?;
+        Ok(())
+    })
 }
 
 #[async_trait]
 impl Reminders for SqliteRecords {
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                create::ring(&records, writing);
-                create::create(&records, writing, &new)
-            })
-            .await
+        self.database.write(move |writing| create_one(&records, writing, &new)).await
     }
 
     async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError> {
         let records = self.clone();
-        self.database
-            .write(move |writing| {
-                create::ring(&records, writing);
-                let create = |(place, new)| match create::create(&records, writing, new) {
-                    // Nobody of them is to blame.
-                    Err(error @ RecordsError::Queue(_)) => Err(error),
-                    Err(error) => Err(RecordsError::OneOf { place, error: Box::new(error) }),
-                    Ok(created) => Ok(created),
-                };
-                new.iter().enumerate().map(create).collect()
-            })
-            .await
+        self.database.write(move |writing| create_all(&records, writing, &new)).await
     }
 
     async fn reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
@@ -105,10 +141,10 @@ impl Reminders for SqliteRecords {
         self.database.read(move |connection| Ok(list::list(connection, &filter, before, size)?)).await
     }
 
-    async fn change_reminder(
+    async fn edit_reminder(
         &self,
         wanted: ReminderId,
-        change: ReminderChange,
+        edit: Edit<Reminder, ReminderChange>,
         seen: Option<Revision>,
     ) -> Result<Reminder, RecordsError> {
         self.act(wanted, move |records, writing, found| {
@@ -116,6 +152,7 @@ impl Reminders for SqliteRecords {
             if matches!(found.state, ReminderState::Finished | ReminderState::Cancelled) {
                 return Err(refused(&found, "changed"));
             }
+            let change = edit(&found)?;
             let tenant = records.directory.tenant(&found.tenant);
             let tenant = tenant.ok_or_else(|| RecordsError::missing(TENANT, &found.tenant))?;
             tenant.key_of(Purpose::Reminders, change.settings.url.as_str())?;
@@ -176,20 +213,8 @@ impl Reminders for SqliteRecords {
     }
 
     async fn run_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
-        self.act(wanted, move |records, writing, found| {
-            if found.state == ReminderState::Cancelled {
-                return Err(refused(&found, "run"));
-            }
-            if let Some(run) = found.open_run {
-                return hurry(records, writing, &found, run.number());
-            }
-            let mut statement = writing.connection().prepare_cached(
-                "UPDATE reminders SET turn = turn + 1, look_at = 0, asked = ?2 WHERE id = ?1",
-            )?;
-            statement.execute(params![wanted.number(), TO_RUN_NOW])?;
-            Ok(())
-        })
-        .await
+        let records = self.clone();
+        self.database.write(move |writing| run_now(&records, writing, wanted)).await
     }
 
     async fn runs(&self, wanted: ReminderId, of: &PageOf) -> Result<Page<Run>, RecordsError> {

@@ -1,0 +1,170 @@
+//! `Idempotency-Key`: a request that creates something is carried out once, however often the client repeats it.
+//!
+//! The key is unique within a tenant for 24 hours. The storage remembers it in the transaction that creates; here it is read from
+//! the request, and the response is written.
+
+use axum::extract::{FromRequest, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::problem::{Answer, Code, Problem};
+use super::reading::{Body, SMALL_BODY, read_body};
+use crate::objects::{IdempotencyKey, Revision, TenantId};
+use crate::queue::records::{self, Answered, RequestResponse};
+
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The longest idempotency key, in bytes.
+const LONGEST_KEY: usize = 255;
+
+/// The header, as the document describes it.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)]
+pub(super) struct KeyHeader {
+    /// The same key again within 24 hours: the same response, and nothing is created twice. A response that held a secret is not
+    /// repeated: `already_created`, with the id. The same key with another body or path: `idempotency_key_reused`.
+    #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    idempotency_key: Option<String>,
+}
+
+/// A body, and the idempotency key of its request.
+pub(super) struct Keyed<B>(pub(super) B, pub(super) Option<IdempotencyKey>);
+
+impl<B: Body> FromRequest<Api> for Keyed<B> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+        let key = Key::of(&request)?;
+        let media_type = B::media_type(request.headers())?;
+        let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
+        let key = key.map(|key| key.of_body(&bytes));
+        Ok(Self(B::read(&bytes, media_type)?, key))
+    }
+}
+
+/// A key whose request was not read yet.
+pub(super) struct Key {
+    key: String,
+    path: String,
+}
+
+impl Key {
+    /// The key of this request, if it has one.
+    pub(super) fn of(request: &Request) -> Answer<Option<Self>> {
+        let path = request.uri().path().to_owned();
+        Ok(key_of(request.headers())?.map(|key| Self { key, path }))
+    }
+
+    /// With what tells this request from others with the same key.
+    pub(super) fn of_body(self, body: &[u8]) -> IdempotencyKey {
+        let mut hash = Sha256::new();
+        hash.update(self.path.as_bytes());
+        hash.update([0]);
+        hash.update(body);
+        IdempotencyKey { key: self.key, fingerprint: hash.finalize().into() }
+    }
+}
+
+fn key_of(headers: &HeaderMap) -> Answer<Option<String>> {
+    let mut all = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(header) = all.next() else { return Ok(None) };
+    let text = header.to_str().unwrap_or_default();
+    let fits = (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !fits || all.next().is_some() {
+        let detail =
+            "idempotency-key: must be one header of 1 to 255 visible ASCII characters without spaces";
+        return Err(Problem::new(Code::InvalidHeader, detail).of_field("idempotency-key"));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// A request for the storage: its key, the tenant within which that is unique, and how the response is made.
+pub(super) fn request<T>(
+    key: Option<IdempotencyKey>,
+    scope: Option<&TenantId>,
+    respond: impl FnOnce(&T) -> Created + Send + 'static,
+) -> records::Request<T> {
+    let respond = move |created: &T| respond(created).0;
+    records::Request { key, scope: scope.cloned(), respond: Box::new(respond) }
+}
+
+/// The response to a request that created something.
+pub(super) struct Created(RequestResponse);
+
+impl Created {
+    /// What was created, and how it is shown.
+    pub(super) fn new(id: impl ToString, shown: &impl Serialize) -> Self {
+        Self(RequestResponse {
+            created: id.to_string(),
+            status: StatusCode::CREATED.as_u16(),
+            revision: None,
+            body: serde_json::to_vec(shown).unwrap_or_default().into(),
+            has_secret: false,
+        })
+    }
+
+    /// With another status than 201.
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = status.as_u16();
+        self
+    }
+
+    /// With a revision, which is the `etag`.
+    pub(super) const fn revised(mut self, revision: Revision) -> Self {
+        self.0.revision = Some(revision);
+        self
+    }
+
+    /// With a secret, so that the response is not stored.
+    pub(super) const fn secret(mut self, has_secret: bool) -> Self {
+        self.0.has_secret = has_secret;
+        self
+    }
+}
+
+impl IntoResponse for Answered {
+    fn into_response(self) -> Response {
+        let RequestResponse { status, revision, body, .. } = self.response;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
+        let mut response = json(status, body, self.repeated);
+        if let Some(tag) =
+            revision.and_then(|revision| HeaderValue::try_from(format!("\"{}\"", revision.0)).ok())
+        {
+            response.headers_mut().insert(ETAG, tag);
+        }
+        response
+    }
+}
+
+/// A response of JSON; a repeated one says so.
+pub(super) fn json(status: StatusCode, body: Bytes, repeated: bool) -> Response {
+    let mut response =
+        (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();
+    if repeated {
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_body_tell_requests_apart() {
+        let of = |path: &str, body: &'static str| {
+            Key { key: "k".to_owned(), path: path.to_owned() }.of_body(body.as_bytes()).fingerprint
+        };
+        assert_eq!(of("/v1/events", "{}"), of("/v1/events", "{}"));
+        assert_ne!(of("/v1/events", "{}"), of("/v1/events/batch", "{}"));
+        assert_ne!(of("/v1/events", "{}"), of("/v1/events", "{ }"));
+    }
+}
