@@ -1,6 +1,6 @@
 //! `breakerbox serve`: the gateway. Here its settings are put together; what it does is elsewhere.
 
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use super::flags::Flags;
 use super::output::{Output, print};
 use crate::clock::Clocks;
 use crate::config::{self, Config, Loaded, Sources};
-use crate::gateway::{Gateway, StartError};
+use crate::gateway::{Gateway, HandedOver, Show, StartError};
 use crate::host::descriptors;
+use crate::objects::ApiKeyText;
 use crate::telemetry;
 
 /// How long a start that was interrupted has to come to its end.
@@ -25,7 +26,7 @@ const INTERRUPTED: Duration = Duration::from_secs(2);
 /// Settings come from a TOML file (--config, or breakerbox.toml in the current folder), from variables BREAKERBOX_..., and
 /// from flags. A flag wins over a variable, a variable over the file.
 ///
-/// The first start prints an admin key, once. SIGTERM stops the gateway: what is under way gets the grace time.
+/// The first start prints an admin key to a terminal, once; see --admin-key-file for other places. SIGTERM stops the gateway: what is under way gets the grace time.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
@@ -104,7 +105,9 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     // Before anything else: a signal during the start must not kill the process.
     let mut signals =
         StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
-    let mut starting = std::pin::pin!(Gateway::start_with(config, clocks));
+    let printed = config.secrets.print_admin_key;
+    let mut starting =
+        std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
     let started = tokio::select! {
         started = &mut starting => Some(started),
         () = signals.received() => None,
@@ -145,18 +148,57 @@ impl StopSignals {
     }
 }
 
+/// Prints the admin key of a first start, if stdout is a terminal or the owner asked for it. Elsewhere it would end up in a log.
+fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
+    let mut output = io::stdout().lock();
+    if !printed.unwrap_or_else(|| output.is_terminal()) {
+        return Ok(Show::NotSeen);
+    }
+    let key = key.reveal();
+    writeln!(
+        output,
+        "This is the first start with this folder. The admin key, which is shown this once:\n\n    {key}\n"
+    )?;
+    output.flush()?;
+    Ok(Show::Seen)
+}
+
 /// What a start says: where it listens, and at the very first one how to go on.
 fn welcome(gateway: &Gateway, config: &Config) -> String {
     let url = format!("http://{}", gateway.address());
-    let listens = format!("Breakerbox listens on {url}, with its data in {}.\n", config.data.display());
-    let Some(first) = gateway.first_start() else { return listens };
-    let key = first.admin_key.reveal();
+    let data = config.data.display();
+    let listens = format!("Breakerbox listens on {url}, with its data in {data}.\n");
+    let Some(first) = gateway.first_start() else {
+        if gateway.has_keys() {
+            return listens;
+        }
+        return format!(
+            "{listens}
+There is no API key yet: stdout is not a terminal, so none was made and printed. To get one, stop the gateway and do one of these:
+
+    breakerbox keys create --data {data} --name admin --scope admin
+    breakerbox serve --admin-key-file PATH       # the next start writes a key there, readable by its owner only
+    breakerbox serve --print-admin-key           # the next start prints a key, also into a log
+    BREAKERBOX_INITIAL_ADMIN_KEY=bbx_...         # a key of your own, also from a file: --initial-admin-key-file PATH
+"
+        );
+    };
+    let key = match &first.handed_over {
+        HandedOver::Shown => first.admin_key.reveal(),
+        HandedOver::InFile(path) => {
+            return format!(
+                "{listens}\nThis is the first start with this folder. The admin key is in {}.\n",
+                path.display()
+            );
+        }
+        HandedOver::Chosen => {
+            return format!(
+                "{listens}\nThis is the first start with this folder. The initial admin key is in force.\n"
+            );
+        }
+    };
     format!(
         "{listens}
-This is the first start with this folder. The admin key, which is shown this once:
-
-    {key}
-
 Add an endpoint, and send it an event:
 
     export BREAKERBOX_API_KEY={key}

@@ -1,31 +1,66 @@
-//! The first start: in an empty database there is nobody who could let anybody in, so a tenant and an admin key are made.
+//! The first start: an empty database gets a tenant and an admin key, so that its owner can get in.
+//!
+//! The key counts only once its owner has it: it is printed, or written to its file, *before* it is stored. A gateway that is
+//! killed in between has no key, and its next start makes another one. An initial key that the owner chose needs neither.
 
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::StartError;
 use crate::api::DEFAULT_TENANT;
+use crate::config::Config;
 use crate::objects::{ApiKeyText, Scope, Scopes, TenantId, TenantSettings};
 use crate::queue::records::{NewApiKey, NewTenant, PageOf, Records, RecordsError};
+use crate::secrets::{SecretsError, private_file};
 
-/// What a first start made. The key is shown once and is nowhere else.
+/// What a first start made.
 #[derive(Debug)]
 pub struct FirstStart {
-    /// For all tenants, and for everything.
+    /// For all tenants, and for everything. It is stored nowhere.
     pub admin_key: ApiKeyText,
-    /// Whose endpoints they are if nobody says otherwise.
+    /// How its owner has it.
+    pub handed_over: HandedOver,
+    /// The tenant of requests that name none.
     pub tenant: TenantId,
 }
 
-/// Makes what is missing in an empty database. None: it was not empty.
-pub(super) async fn prepare(records: &dyn Records) -> Result<Option<FirstStart>, RecordsError> {
-    let keys = records.api_keys(None, &PageOf::first(1)).await?;
-    if !keys.items.is_empty() {
+/// How the owner of the gateway has the admin key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HandedOver {
+    /// It was shown.
+    Shown,
+    /// It is in this file.
+    InFile(PathBuf),
+    /// The owner chose it.
+    Chosen,
+}
+
+/// What becomes of a key that is about to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Show {
+    /// Its owner has seen it: it is stored.
+    Seen,
+    /// It can't be shown: it is not stored, and the next start tries again.
+    NotSeen,
+}
+
+/// Makes what an empty database lacks. None: it has API keys, or the key could not be shown.
+pub(super) async fn prepare(
+    records: &dyn Records,
+    config: &Config,
+    show: impl FnOnce(&ApiKeyText) -> io::Result<Show>,
+) -> Result<Option<FirstStart>, StartError> {
+    if !records.api_keys(None, &PageOf::first(1)).await?.items.is_empty() {
         return Ok(None);
     }
     let tenant: TenantId = DEFAULT_TENANT.parse().expect("it is a name for a tenant");
     let settings = TenantSettings::new("Default");
     match records.create_tenant(NewTenant { id: tenant.clone(), settings, secret: None }).await {
         Ok(_) | Err(RecordsError::Exists { .. }) => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
-    let admin_key = ApiKeyText::random();
+    let Some((admin_key, handed_over)) = key(config, show)? else { return Ok(None) };
     let new = NewApiKey {
         hash: admin_key.hash(),
         name: "made at the first start".into(),
@@ -34,5 +69,47 @@ pub(super) async fn prepare(records: &dyn Records) -> Result<Option<FirstStart>,
         expires_at: None,
     };
     records.create_api_key(new).await?;
-    Ok(Some(FirstStart { admin_key, tenant }))
+    Ok(Some(FirstStart { admin_key, handed_over, tenant }))
+}
+
+/// A key that its owner has.
+fn key(
+    config: &Config,
+    show: impl FnOnce(&ApiKeyText) -> io::Result<Show>,
+) -> Result<Option<(ApiKeyText, HandedOver)>, StartError> {
+    let secrets = &config.secrets;
+    if let Some(chosen) = &secrets.initial_admin_key {
+        return Ok(Some((parsed(chosen.reveal(), "secrets.initial_admin_key")?, HandedOver::Chosen)));
+    }
+    if let Some(path) = &secrets.initial_admin_key_file {
+        let file = File::open(path).map_err(|error| SecretsError::File { path: path.clone(), error })?;
+        let text = private_file::read(file, path)?;
+        return Ok(Some((parsed(text.trim(), &path.display().to_string())?, HandedOver::Chosen)));
+    }
+    if let Some(path) = &secrets.admin_key_file {
+        return Ok(Some((in_file(path)?, HandedOver::InFile(path.clone()))));
+    }
+    let key = ApiKeyText::random();
+    match show(&key).map_err(StartError::AdminKey)? {
+        Show::Seen => Ok(Some((key, HandedOver::Shown))),
+        Show::NotSeen => Ok(None),
+    }
+}
+
+/// The key in this file, which is made if it is not there. One that is there was made by a first start that was cut off.
+fn in_file(path: &Path) -> Result<ApiKeyText, StartError> {
+    let failed = |error| SecretsError::File { path: path.to_owned(), error };
+    match File::open(path) {
+        Ok(file) => parsed(private_file::read(file, path)?.trim(), &path.display().to_string()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let key = ApiKeyText::random();
+            private_file::make(path, &format!("{}\n", key.reveal())).map_err(failed)?;
+            Ok(key)
+        }
+        Err(error) => Err(failed(error).into()),
+    }
+}
+
+fn parsed(text: &str, place: &str) -> Result<ApiKeyText, StartError> {
+    text.parse().map_err(|error| StartError::NotAnApiKey { place: place.to_owned(), error })
 }

@@ -33,6 +33,7 @@ mod test_send;
 mod transitions;
 mod writes;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
@@ -48,7 +49,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use self::clock_watch::ClockWatch;
-pub use self::first_start::FirstStart;
+pub use self::first_start::{FirstStart, HandedOver, Show};
 use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
 use self::writes::WriteWatcher;
@@ -57,8 +58,10 @@ use crate::clock::Clocks;
 use crate::config::Config;
 use crate::host::Pauses;
 use crate::notify::{Notifier, Teller};
+use crate::objects::ApiKeyText;
 use crate::permits::{PermitParts, Permits};
 use crate::queue::Queue;
+use crate::queue::records::{ApiKeys, PageOf};
 use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
 use crate::send::{Courier, Resolve, Sender, SystemResolver};
 use crate::telemetry::Metrics;
@@ -71,6 +74,7 @@ const API_GRACE: Duration = Duration::from_secs(5);
 pub struct Gateway {
     address: SocketAddr,
     first_start: Option<FirstStart>,
+    has_keys: bool,
     dispatch: Arc<Dispatch>,
     permits: Arc<Permits>,
     database: Database,
@@ -96,7 +100,19 @@ impl Gateway {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_with(config: &Config, clocks: &Clocks) -> Result<Self, StartError> {
-        Self::start_resolving(config, clocks, Arc::new(SystemResolver)).await
+        Self::start_showing(config, clocks, |_| Ok(Show::Seen)).await
+    }
+
+    /// As [`start_with`](Self::start_with); the admin key of a first start is shown before it counts.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), or the key can't be shown.
+    pub async fn start_showing(
+        config: &Config,
+        clocks: &Clocks,
+        show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send + 'static,
+    ) -> Result<Self, StartError> {
+        Self::launch(config, clocks, Arc::new(SystemResolver), show).await
     }
 
     /// As [`start_with`](Self::start_with), with a resolver other than the system's. For tests and proofs.
@@ -108,10 +124,20 @@ impl Gateway {
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
     ) -> Result<Self, StartError> {
+        Self::launch(config, clocks, resolver, |_| Ok(Show::Seen)).await
+    }
+
+    async fn launch(
+        config: &Config,
+        clocks: &Clocks,
+        resolver: Arc<dyn Resolve>,
+        show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send + 'static,
+    ) -> Result<Self, StartError> {
         let (config, clocks) = (config.clone(), clocks.clone());
         let runtime = Handle::current();
         // On a thread of its own: opening a database blocks, and requests are answered meanwhile.
-        let started = spawn_blocking(move || runtime.block_on(Self::assemble(&config, &clocks, resolver)));
+        let started =
+            spawn_blocking(move || runtime.block_on(Self::assemble(&config, &clocks, resolver, show)));
         match started.await.map_err(JoinError::try_into_panic) {
             Ok(started) => started,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -125,6 +151,7 @@ impl Gateway {
         config: &Config,
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
+        show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send,
     ) -> Result<Self, StartError> {
         let folder = |error| StartError::Folder { path: config.data.clone(), error };
         std::fs::create_dir_all(&config.data).map_err(folder)?;
@@ -213,7 +240,14 @@ impl Gateway {
             notices::settings(config),
         );
 
-        let first_start = first_start::prepare(&*records).await?;
+        let first_start = match first_start::prepare(&*records, config, show).await {
+            Ok(first_start) => first_start,
+            Err(error) => {
+                // So that the folder can be opened again at once.
+                database.close().await;
+                return Err(error);
+            }
+        };
         dispatch.find_waiting().await?;
         let watcher = health::Watcher {
             database: database.clone(),
@@ -274,9 +308,22 @@ impl Gateway {
             addresses: Arc::new(config.egress.addresses()),
             limits,
         };
+        let api_keys = records.api_keys(None, &PageOf::first(1)).await?;
         front.open(api::router(services));
-        let grace = config.grace;
-        Ok(Self { address, first_start, dispatch, permits, database, grace, health, stop, api, tasks })
+        let (has_keys, grace) = (!api_keys.items.is_empty(), config.grace);
+        Ok(Self {
+            address,
+            first_start,
+            has_keys,
+            dispatch,
+            permits,
+            database,
+            grace,
+            health,
+            stop,
+            api,
+            tasks,
+        })
     }
 
     /// Where it listens.
@@ -289,6 +336,12 @@ impl Gateway {
     #[must_use]
     pub const fn first_start(&self) -> Option<&FirstStart> {
         self.first_start.as_ref()
+    }
+
+    /// Whether there was an API key when it started. Without one, no request is let in.
+    #[must_use]
+    pub const fn has_keys(&self) -> bool {
+        self.has_keys
     }
 
     /// Stops, and gives what is in flight its grace time. Answers whether all of it ended within that time; what did not is

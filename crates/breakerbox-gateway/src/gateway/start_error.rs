@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use breakerbox_core::{KeyError, PolicyError};
 
 use crate::notify::MailError;
+use crate::objects::ApiKeyTextError;
 use crate::queue::QueueError;
 use crate::queue::records::RecordsError;
 use crate::queue::sqlite::{LoadError, OpenError};
@@ -42,6 +43,19 @@ pub enum StartError {
     /// A master key is missing or of no use.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
+    /// The first admin key can't be shown.
+    #[error(
+        "the admin key of the first start can't be printed: {0}; write it to a file with --admin-key-file PATH"
+    )]
+    AdminKey(#[source] io::Error),
+    /// What was given as the initial admin key is none.
+    #[error("{place}: holds no API key; it {error}")]
+    NotAnApiKey {
+        /// The setting or the file.
+        place: String,
+        /// What an API key is.
+        error: ApiKeyTextError,
+    },
     /// The policy can't be used.
     #[error("policy.{0}")]
     Policy(#[from] PolicyError),

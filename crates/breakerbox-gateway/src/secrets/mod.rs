@@ -7,6 +7,7 @@
 //! | [`Keyring`] | the newest key seals, all of them open |
 //! | [`Owner`] | what a sealed value belongs to: one that was moved to another row does not open |
 //! | [`KeySource`] | an environment variable's value, or a file that only its owner can read |
+//! | `private_file` | such files: read, and made |
 //!
 //! A stolen database, or a backup of one, gives no secret away. Whoever can read the process's memory, or the key file, has
 //! them all; that is not guarded against.
@@ -19,6 +20,7 @@
 mod error;
 mod keyring;
 mod master_key;
+pub(crate) mod private_file;
 mod source;
 
 pub use error::SecretsError;

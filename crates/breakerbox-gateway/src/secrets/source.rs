@@ -4,18 +4,14 @@
 //! At the very first start a file is made, with one new key. Later a file that is gone is not made anew: what the lost key
 //! sealed would be lost with it, and nobody would notice before the next delivery.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::{Keyring, MasterKey, SecretsError};
+use super::{Keyring, MasterKey, SecretsError, private_file};
 
 /// The environment variable that may hold the keys.
 pub const KEY_VARIABLE: &str = "BREAKERBOX_MASTER_KEY";
-
-/// More than any number of keys that makes sense.
-const LARGEST_FILE: u64 = 64 * 1024;
 
 /// Where the keys are.
 #[derive(Clone)]
@@ -64,7 +60,7 @@ impl std::fmt::Debug for KeySource {
 
 fn read_or_make(path: &Path, anything_sealed: bool) -> Result<String, SecretsError> {
     match File::open(path) {
-        Ok(file) => read(file, path),
+        Ok(file) => private_file::read(file, path),
         Err(error) if error.kind() == ErrorKind::NotFound && anything_sealed => {
             Err(SecretsError::FileMissing { path: path.to_owned() })
         }
@@ -75,44 +71,18 @@ fn read_or_make(path: &Path, anything_sealed: bool) -> Result<String, SecretsErr
     }
 }
 
-/// The mode is that of the opened file, so that nobody can put another in its place in between.
-fn read(file: File, path: &Path) -> Result<String, SecretsError> {
-    let failed = |error| SecretsError::File { path: path.to_owned(), error };
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(SecretsError::NotAFile { path: path.to_owned() });
-    }
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(SecretsError::Exposed { path: path.to_owned(), mode });
-    }
-    let mut text = String::new();
-    file.take(LARGEST_FILE).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
-}
-
-/// Written beside, then put in place: a start that is cut off leaves no half of a key.
 fn make(path: &Path) -> io::Result<String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let text = format!(
         "# The master key of this gateway: it opens every secret in the database. Keep a copy apart from the database's.\n{}\n",
         MasterKey::random().reveal()
     );
-    let beside = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    // A link fails if the file is there by now, where a rename would replace it.
-    let placed = written.and_then(|()| fs::hard_link(&beside, path));
-    fs::remove_file(&beside)?;
-    placed?;
-    File::open(folder)?.sync_all()?;
-    Ok(text)
+    private_file::make(path, &text).map(|()| text)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 

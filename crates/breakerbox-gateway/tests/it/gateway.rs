@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use breakerbox_gateway::clock::Clocks;
 use breakerbox_gateway::config::Config;
-use breakerbox_gateway::gateway::{Gateway, StartError};
+use breakerbox_gateway::gateway::{Gateway, HandedOver, Show, StartError};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
 use breakerbox_gateway::secrets::{KeySource, MasterKey};
 
@@ -28,6 +29,52 @@ async fn the_first_start_lets_somebody_in_and_later_ones_do_not_again() {
     let again = started(&config).await;
     assert!(again.first_start().is_none());
     assert!(again.stop().await);
+}
+
+/// A first start that was cut off before its key was shown, and one that was cut off after.
+#[tokio::test]
+async fn a_first_start_that_was_cut_off_leaves_no_key_that_nobody_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (clocks, (lose, lost)) = (Clocks::system(), std::sync::mpsc::channel());
+    let cut_off = Gateway::start_showing(&config, &clocks, move |key| {
+        lose.send(key.reveal()).unwrap();
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    });
+    assert!(matches!(cut_off.await, Err(StartError::AdminKey(_))));
+    let unseen = Gateway::start_showing(&config, &clocks, |_| Ok(Show::NotSeen)).await.unwrap();
+    assert!(unseen.first_start().is_none() && !unseen.has_keys());
+    assert!(unseen.stop().await);
+    let gateway = started(&config).await;
+    let first = gateway.first_start().unwrap();
+    assert_eq!(first.handed_over, HandedOver::Shown);
+    assert_ne!(first.admin_key.reveal(), lost.recv().unwrap(), "another key");
+    assert!(gateway.stop().await);
+}
+
+#[tokio::test]
+async fn a_key_file_that_a_first_start_left_is_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    let file = folder.path().join("keys").join("admin.key");
+    config.secrets.admin_key_file = Some(file.clone());
+    let gateway = started(&config).await;
+    let first = gateway.first_start().unwrap();
+    assert_eq!(first.handed_over, HandedOver::InFile(file.clone()));
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(written.trim(), first.admin_key.reveal());
+    assert!(gateway.stop().await);
+
+    // The file is there, and the database is new: the start was cut off in between.
+    let cut_off = Config { data: folder.path().join("other"), ..config.clone() };
+    let gateway = started(&cut_off).await;
+    assert_eq!(gateway.first_start().unwrap().admin_key.reveal(), written.trim());
+    assert!(gateway.stop().await);
+
+    std::fs::write(&file, "no key at all").unwrap();
+    let refused = Gateway::start(&Config { data: folder.path().join("third"), ..config }).await;
+    let Err(refused @ StartError::NotAnApiKey { .. }) = refused else { panic!("it holds no key") };
+    assert!(refused.to_string().contains("admin.key"), "{refused}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! what the API answers must be the same words.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,19 @@ impl Running {
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
+    }
+
+    /// Its output up to the line that contains this.
+    fn lines_until(&mut self, part: &str) -> String {
+        let mut text = String::new();
+        while !text.contains(part) {
+            assert_ne!(
+                self.output.read_line(&mut text).unwrap(),
+                0,
+                "it ended without saying {part}: {text}"
+            );
+        }
+        text
     }
 
     /// The first word of its output that begins so.
@@ -90,13 +104,67 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}: {value}"))
 }
 
+/// What is not a terminal is a log: a key that is printed there has leaked.
+#[test]
+fn a_first_start_whose_output_goes_to_a_log_makes_no_key_and_says_how_to_get_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", data, "--log-level", "off"];
+    let mut gateway = Running::start(&arguments, folder.path());
+    gateway.word("http://");
+    let said = gateway.lines_until("BREAKERBOX_INITIAL_ADMIN_KEY");
+    assert!(said.contains(&format!("breakerbox keys create --data {data}")), "{said}");
+    assert!(!said.split([' ', '\n']).any(|word| word.starts_with("bbx_")), "{said}");
+    drop(gateway);
+    let created =
+        Program::new(&["keys", "create", "--data", data, "--name", "a", "--scope", "admin", "--quiet"]).run();
+    assert_eq!(created.code, 0, "{}", created.stderr);
+
+    let mut gateway = Running::start(&arguments, folder.path());
+    let tour = Tour { url: gateway.word("http://"), key: created.stdout.trim().to_owned() };
+    assert_eq!(text(&tour.json(&["tenants", "show", "default"]), "/id"), "default");
+}
+
+#[test]
+fn a_first_key_can_be_written_to_a_file_or_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--log-level", "off"];
+    let file = folder.path().join("admin.key");
+    let file = file.to_str().unwrap();
+    let chosen = format!("bbx_{}A", "B".repeat(42));
+    std::fs::write(folder.path().join("chosen"), format!("{chosen}\n")).unwrap();
+    std::fs::set_permissions(folder.path().join("chosen"), PermissionsExt::from_mode(0o600)).unwrap();
+    for (data, flags) in
+        [("written", ["--admin-key-file", file]), ("given", ["--initial-admin-key-file", "chosen"])]
+    {
+        let arguments: Vec<_> = serve.into_iter().chain(flags).chain(["--data", data]).collect();
+        let mut gateway = Running::start(&arguments, folder.path());
+        let url = gateway.word("http://");
+        let key = if data == "written" { std::fs::read_to_string(file).unwrap() } else { chosen.clone() };
+        let tour = Tour { url, key: key.trim().to_owned() };
+        assert_eq!(text(&tour.json(&["tenants", "show", "default"]), "/id"), "default", "{data}");
+    }
+    let mode = std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
 #[test]
 fn the_tour_of_the_guide() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8", "--log-level", "off"];
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        "127.0.0.0/8",
+        "--log-level",
+        "off",
+        "--print-admin-key",
+    ];
     let mut gateway = Running::start(&arguments, folder.path());
-    let url = gateway.word("http://");
     let key = gateway.word("bbx_");
+    let url = gateway.word("http://");
     let tour = Tour { url, key };
 
     // A receiver, and an endpoint for it.

@@ -132,6 +132,8 @@ impl Gateway {
         let mut command = Command::new(&self.settings.program);
         command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
+        // Its output goes to a file, and not to a terminal: it must be told to print its first key.
+        command.env("BREAKERBOX_PRINT_ADMIN_KEY", "true");
         command.envs(self.settings.variables.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // A file of settings where the tests happen to run is none of its business.
