@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::clock::{Drift, StoreClock};
 use crate::notify::{Notice, Teller, ToTell, is_old};
-use crate::objects::PastChange;
+use crate::objects::{PastChange, ShownKey};
 use crate::queue::QueueError;
 use crate::queue::records::{Heard, Notices, PageOf, Records, RecordsError};
 use crate::telemetry::Metrics;
@@ -75,7 +75,7 @@ impl Scribe {
         let change = PastChange { key: Arc::clone(&heard.key), change };
         if self.line.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
-            error!(circuit = %heard.key, "too many changes at once: this one is missing in the history");
+            error!(circuit = %ShownKey(&heard.key), "too many changes at once: this one is missing in the history");
         }
     }
 

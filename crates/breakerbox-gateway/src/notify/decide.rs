@@ -19,7 +19,7 @@ use super::notice::{
     CircuitFacts, Counted, Disabled, GivesUp, News, Notice, Recovered, Tripped, Warned, Why,
 };
 use crate::api::CircuitId;
-use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose};
+use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
 /// How many endpoints of a circuit are named.
 const NAMED_ENDPOINTS: usize = 5;
@@ -171,8 +171,9 @@ fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
     };
     let is_for_reminders = CircuitOwner::of_key(key).is_some_and(|owner| owner.purpose == Purpose::Reminders);
     CircuitFacts {
-        id: CircuitId::of(key).to_string(),
-        key: key.to_owned(),
+        id: Some(CircuitId::of(key).to_string()),
+        key: Some(key.to_owned()),
+        fingerprint: ShownKey(key).fingerprint(),
         by: match by {
             CircuitBy::Tenant => "tenant",
             CircuitBy::Host => "host",
@@ -180,7 +181,7 @@ fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
         }
         .into(),
         purpose: if is_for_reminders { "reminders" } else { "deliveries" }.into(),
-        place: place.map(str::to_owned),
+        place: ShownKey(key).destination(),
         endpoints: endpoints.iter().take(NAMED_ENDPOINTS).map(ToString::to_string).collect(),
         more_endpoints: endpoints.len().saturating_sub(NAMED_ENDPOINTS) as u64,
     }

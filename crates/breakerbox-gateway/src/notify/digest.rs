@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kind::Kind;
 use super::message::Message;
 use super::text::Text;
-use crate::objects::{Moment, NoticeId, TenantId};
+use crate::objects::{Moment, NoticeId, ShownKey, TenantId};
 
 /// How many subjects have a line of their own.
 const LINES: usize = 20;
@@ -70,8 +70,11 @@ impl Message {
 
         let count = headlines.len() as u64 + not_kept;
         let subjects = groups.len() + more.len();
-        let about =
-            if subjects == 1 { groups[0].0.to_owned() } else { format!("{subjects} different things") };
+        let about = if subjects == 1 {
+            ShownKey(groups[0].0).to_string()
+        } else {
+            format!("{subjects} different things")
+        };
         let title = format!("{count} notices about {about}");
         let id = digest_id(headlines);
         let body = lines.join("\n");
@@ -109,7 +112,8 @@ impl Group<'_> {
         let counts: Vec<String> =
             self.counts.iter().map(|(kind, count)| format!("{count} x {kind}")).collect();
         format!(
-            "{subject}: {}; the latest: {} at {}",
+            "{}: {}; the latest: {} at {}",
+            ShownKey(subject),
             counts.join(", "),
             self.latest.kind,
             Moment(self.latest.at)
@@ -120,7 +124,7 @@ impl Group<'_> {
         let counts: BTreeMap<&str, u64> =
             self.counts.iter().map(|(kind, count)| (kind.name(), *count)).collect();
         json!({
-            "subject": subject,
+            "subject": ShownKey(subject).to_string(),
             "tenant": self.latest.tenant.as_ref().map(TenantId::as_str),
             "kinds": counts,
             "latest": {
@@ -145,13 +149,18 @@ mod tests {
     #[test]
     fn a_circuit_has_a_line_with_its_counts() {
         let of = |n: u64| if n % 2 == 1 { Kind::Trip } else { Kind::Recovery };
-        let headlines: Vec<_> = (1..=45).map(|n| headline(n, of(n), "acme https://a.example/in")).collect();
+        let headlines: Vec<_> =
+            (1..=45).map(|n| headline(n, of(n), "acme https://a.example/s3cret")).collect();
         let message = Message::digest(&headlines, 0);
-        assert_eq!(message.text.title, "45 notices about acme https://a.example/in");
+        let shown = ShownKey("acme https://a.example/s3cret").to_string();
+        assert_eq!(message.text.title, format!("45 notices about {shown}"));
+        assert!(!message.json.to_string().contains("s3cret"), "{}", message.json);
         assert_eq!(
             message.text.body,
-            "acme https://a.example/in: 23 x trip, 22 x recovery; the latest: trip at 2025-11-13T02:13:20.045Z\n\
+            format!(
+                "{shown}: 23 x trip, 22 x recovery; the latest: trip at 2025-11-13T02:13:20.045Z\n\
              All of them, one by one: GET /v1/notices."
+            )
         );
         assert_eq!(message.json["groups"][0]["kinds"], json!({ "trip": 23, "recovery": 22 }));
         assert_eq!(message, Message::digest(&headlines, 0), "and the same id");

@@ -32,7 +32,7 @@ impl Message {
         );
         fields.insert("title".into(), text.title.clone().into());
         fields.insert("text".into(), text.body.clone().into());
-        if let Ok(Value::Object(facts)) = serde_json::to_value(&notice.news) {
+        if let Ok(Value::Object(facts)) = serde_json::to_value(notice.news.clone().redacted()) {
             fields.extend(facts);
         }
         Self { id: id.to_string(), text, json: Value::Object(fields) }

@@ -8,7 +8,7 @@ use breakerbox_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
-use crate::objects::{EndpointId, Moment, TenantId};
+use crate::objects::{EndpointId, Moment, ShownKey, TenantId};
 
 /// The subject of notices about the store of circuits.
 pub(crate) const STORE: &str = "store";
@@ -76,15 +76,19 @@ pub enum News {
 /// The circuit that a notice is about.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CircuitFacts {
-    /// Its name in paths.
-    pub id: String,
-    /// Its key.
-    pub key: String,
+    /// Its id in paths; none in messages about a URL, since the id holds the whole URL.
+    pub id: Option<String>,
+    /// Its key; none in messages about a URL.
+    pub key: Option<String>,
+    /// The beginning of the key's hash, as `GET /v1/circuits` shows it.
+    #[serde(default)]
+    pub fingerprint: String,
     /// Whose calls share it: those to an `endpoint`, to a `host`, or all of a `tenant`.
     pub by: String,
     /// What it is for: `deliveries` or `reminders`.
     pub purpose: String,
-    /// The URL or the host; none for that of a whole tenant.
+    /// The URL's origin and `/...`, or the host; none for that of a whole tenant. A notice that an older version stored may hold
+    /// the whole URL.
     pub place: Option<String>,
     /// The ids of endpoints that share it, a few.
     pub endpoints: Vec<String>,
@@ -214,7 +218,32 @@ pub struct Stopped {
     pub reason: String,
 }
 
+impl CircuitFacts {
+    /// The same without what may be a secret: the path of a URL, and the id and the key that hold it.
+    fn redacted(self) -> Self {
+        let Some(key) = self.key.as_deref().filter(|key| ShownKey(key).has_url()) else { return self };
+        let (place, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
+        Self { id: None, key: None, place, fingerprint, ..self }
+    }
+}
+
 impl News {
+    /// The same without what may be a secret. This is what leaves the gateway.
+    #[must_use]
+    pub fn redacted(mut self) -> Self {
+        let circuit = match &mut self {
+            Self::Trip(news) => Some(&mut news.circuit),
+            Self::Recovery(news) => Some(&mut news.circuit),
+            Self::DisableWarning(news) => Some(&mut news.circuit),
+            Self::Disabled(news) => news.circuit.as_mut(),
+            _ => None,
+        };
+        if let Some(circuit) = circuit {
+            *circuit = circuit.clone().redacted();
+        }
+        self
+    }
+
     /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {

@@ -1,5 +1,5 @@
 //! The words of a notice: a title and a few lines that say which endpoint, since when, why, what happens next, and what to do.
-//! Pure. Nothing secret is in them: of a registered endpoint the id is told, of a URL no more than what its circuit's key has.
+//! Pure. Nothing secret is in them: of an endpoint its id, of a URL no more than its origin.
 
 use std::time::Duration;
 
@@ -24,11 +24,12 @@ impl Notice {
     #[must_use]
     pub fn text(&self) -> Text {
         let tenant = self.tenant.as_ref().map_or("the gateway", |tenant| tenant.as_str());
-        let (title, lines) = match &self.news {
-            News::Trip(news) => trip(news),
-            News::Recovery(news) => recovery(news, self),
-            News::Disabled(news) => disabled(news, self),
-            News::DisableWarning(news) => warning(news),
+        let news = self.news.clone().redacted();
+        let (title, lines) = match &news {
+            News::Trip(news) => trip(news, tenant),
+            News::Recovery(news) => recovery(news, tenant, self),
+            News::Disabled(news) => disabled(news, tenant, self),
+            News::DisableWarning(news) => warning(news, tenant),
             News::StoreLost { error } => store_lost(error, self),
             News::StoreBack { since } => (
                 "the store of circuits answers again".into(),
@@ -92,7 +93,7 @@ fn which(circuit: &CircuitFacts) -> String {
             line += &format!(" and {} more", circuit.more_endpoints);
         }
     }
-    line + "."
+    if line.ends_with("...") { line } else { line + "." }
 }
 
 /// What waits while a circuit is not closed.
@@ -103,12 +104,39 @@ fn parked(circuit: &CircuitFacts) -> &'static str {
     }
 }
 
-/// Where more is to be seen.
-fn look(circuit: &CircuitFacts) -> String {
-    format!("`breakerbox circuits show {0}`, or GET /v1/circuits/{0}", circuit.id)
+/// Where more is to be seen. The id of a circuit that is about a URL is not told: it holds the URL.
+fn look(circuit: &CircuitFacts, tenant: &str) -> String {
+    match (&circuit.id, circuit.endpoints.first()) {
+        (Some(id), _) => format!("`breakerbox circuits show {id}`, or GET /v1/circuits/{id}"),
+        (None, Some(endpoint)) => {
+            format!("`breakerbox endpoints show {endpoint}`, or GET /v1/endpoints/{endpoint}")
+        }
+        (None, None) => format!(
+            "the circuit with the fingerprint {} in `breakerbox circuits list --tenant {tenant}`, or in \
+             GET /v1/circuits?tenant={tenant}",
+            circuit.fingerprint
+        ),
+    }
 }
 
-fn trip(news: &Tripped) -> (String, Vec<String>) {
+/// How a circuit that is disabled is enabled.
+fn enable(circuit: &CircuitFacts, tenant: &str) -> String {
+    match (&circuit.id, circuit.endpoints.first()) {
+        (Some(id), _) => {
+            format!("`breakerbox circuits enable {id} --reason TEXT`, or POST /v1/circuits/{id}/enable")
+        }
+        (None, Some(endpoint)) => {
+            format!("`breakerbox endpoints enable {endpoint}`, or POST /v1/endpoints/{endpoint}/enable")
+        }
+        (None, None) => format!(
+            "enable the circuit with the fingerprint {}, which `breakerbox circuits list --tenant {tenant}` and \
+             GET /v1/circuits?tenant={tenant} show",
+            circuit.fingerprint
+        ),
+    }
+}
+
+fn trip(news: &Tripped, tenant: &str) -> (String, Vec<String>) {
     let circuit = &news.circuit;
     let title = match &circuit.place {
         Some(_) => format!("{} fails; its circuit is open", place(circuit)),
@@ -144,13 +172,13 @@ fn trip(news: &Tripped) -> (String, Vec<String>) {
         next,
         format!(
             "What to do: look at what it answers ({}), and mend it there. The circuit closes by itself.",
-            look(circuit)
+            look(circuit, tenant)
         ),
     ];
     (title, lines)
 }
 
-fn recovery(news: &Recovered, notice: &Notice) -> (String, Vec<String>) {
+fn recovery(news: &Recovered, tenant: &str, notice: &Notice) -> (String, Vec<String>) {
     let circuit = &news.circuit;
     let how_long = news.since.map_or_else(String::new, |since| {
         let away = Duration::from_secs(notice.at.since(since.0).as_secs().max(1));
@@ -161,7 +189,7 @@ fn recovery(news: &Recovered, notice: &Notice) -> (String, Vec<String>) {
         format!("Since: {} the circuit is closed.{how_long}", at(notice)),
         "Why: its probes succeeded.".into(),
         "What happens next: what is parked is sent, a little at first and then more.".into(),
-        format!("What to do: nothing. To watch it: {}.", look(circuit)),
+        format!("What to do: nothing. To watch it: {}.", look(circuit, tenant)),
     ];
     let title = match &circuit.place {
         Some(_) => format!("{} is back; its circuit is closed", place(circuit)),
@@ -170,7 +198,7 @@ fn recovery(news: &Recovered, notice: &Notice) -> (String, Vec<String>) {
     (title, lines)
 }
 
-fn disabled(news: &Disabled, notice: &Notice) -> (String, Vec<String>) {
+fn disabled(news: &Disabled, tenant: &str, notice: &Notice) -> (String, Vec<String>) {
     if let Some(circuit) = &news.circuit {
         let lines = vec![
             which(circuit),
@@ -181,8 +209,8 @@ fn disabled(news: &Disabled, notice: &Notice) -> (String, Vec<String>) {
                 parked(circuit)
             ),
             format!(
-                "What to do: once it is mended, `breakerbox circuits enable {0} --reason TEXT`, or POST /v1/circuits/{0}/enable. What is parked is sent then.",
-                circuit.id
+                "What to do: once it is mended, {}. What is parked is sent then.",
+                enable(circuit, tenant)
             ),
         ];
         let title = match &circuit.place {
@@ -209,7 +237,7 @@ fn latest_success(at: Option<Moment>) -> String {
     at.map_or("there was no success yet".to_owned(), |at| format!("the latest success was at {at}"))
 }
 
-fn warning(news: &Warned) -> (String, Vec<String>) {
+fn warning(news: &Warned, tenant: &str) -> (String, Vec<String>) {
     let circuit = &news.circuit;
     let trips = if news.trips < news.trips_needed {
         format!(" if it has tripped {} times by then ({} so far)", news.trips_needed, news.trips)
@@ -232,7 +260,10 @@ fn warning(news: &Warned) -> (String, Vec<String>) {
             parked(circuit),
             news.disabled_at
         ),
-        format!("What to do: mend it before. One success is enough. To look at it: {}.", look(circuit)),
+        format!(
+            "What to do: mend it before. One success is enough. To look at it: {}.",
+            look(circuit, tenant)
+        ),
     ];
     (format!("{} will be disabled at {}", place(circuit), news.disabled_at), lines)
 }

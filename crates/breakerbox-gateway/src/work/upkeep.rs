@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::dispatch::Dispatch;
 use crate::delivery::lanes::KeepIdle;
-use crate::objects::LaneId;
+use crate::objects::{LaneId, ShownKey};
 use crate::queue::{Batch, QueueError, Retention};
 use crate::telemetry::labels::Outcome;
 
@@ -96,7 +96,7 @@ impl Dispatch {
                 continue;
             }
             if let Err(error) = circuit.obey_store(Command::Reset, &by).await {
-                warn!(circuit = %key, %error, "no endpoint has it any more, and it can't be reset");
+                warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
             }
         }
     }

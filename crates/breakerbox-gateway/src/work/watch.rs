@@ -36,7 +36,7 @@ impl Watcher for Watch {
             Changed::CircuitPolicy(circuit, policy) => {
                 let policy = policy.map(|policy| (**policy).clone());
                 if let Err(error) = dispatch.breakers.set_key_policy(circuit, policy) {
-                    warn!(%circuit, %error, "its policy can't be set");
+                    warn!(circuit = %ShownKey(circuit), %error, "its policy can't be set");
                 }
             }
             Changed::Endpoint(endpoint) => {

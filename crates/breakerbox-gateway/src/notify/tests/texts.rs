@@ -5,8 +5,8 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
 
 use super::{at, change};
-use crate::notify::{Known, News, Notice, Why, notices};
-use crate::objects::{EndpointId, Id, Moment, TenantId};
+use crate::notify::{Known, Message, News, Notice, Why, notices};
+use crate::objects::{EndpointId, Id, Moment, NoticeId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
     Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600))
@@ -30,7 +30,13 @@ fn acme() -> TenantId {
 fn says(notice: &Notice, title: &str, body: &[&str]) {
     let text = notice.text();
     assert_eq!(text.title, title);
+    let fingerprint = ShownKey(&notice.subject).fingerprint();
+    let body: Vec<_> = body.iter().map(|line| line.replace("FINGERPRINT", &fingerprint)).collect();
     assert_eq!(text.body.lines().collect::<Vec<_>>(), body);
+    let id = NoticeId(Id::first_at(notice.at));
+    let sent = Message::of(id, notice).json.to_string();
+    // Neither the path of a URL, nor in the id of a circuit.
+    assert!(!sent.contains("s3cret") && !sent.contains("czNjcmV0") && !sent.contains("MzY3JldA"), "{sent}");
     // What is kept is told again in the same words.
     let kept = serde_json::to_string(&notice.news).unwrap();
     let read: News = serde_json::from_str(&kept).unwrap();
@@ -40,20 +46,20 @@ fn says(notice: &Notice, title: &str, body: &[&str]) {
 #[test]
 fn a_trip() {
     let notice = told(
-        "acme https://hooks.example.com/in",
+        "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::Rule(TripRule::FailureRate), Status::Open),
         gateway_policy(),
         1,
     );
     says(
         &notice,
-        "acme: https://hooks.example.com/in fails; its circuit is open",
+        "acme: https://hooks.example.com/... fails; its circuit is open",
         &[
-            "Which: https://hooks.example.com/in; ep_0000000000000.",
+            "Which: https://hooks.example.com/...; ep_0000000000000.",
             "Since: 2026-01-31T12:00:00.000Z.",
             "Why: 7 of 12 calls within 1m failed; 50 % of 10 or more is the limit (failure_rate).",
             "What happens next: deliveries are parked; none is lost, and none uses up an attempt. From 2026-01-31T12:00:30.000Z on one call at a time probes; when 3 in a row have succeeded, the circuit closes and what is parked is sent, bit by bit. It is disabled at 10 trips and 72h without a success; this was number 2.",
-            "What to do: look at what it answers (`breakerbox circuits show cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu`, or GET /v1/circuits/cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu), and mend it there. The circuit closes by itself.",
+            "What to do: look at what it answers (`breakerbox endpoints show ep_0000000000000`, or GET /v1/endpoints/ep_0000000000000), and mend it there. The circuit closes by itself.",
         ],
     );
 }
@@ -127,19 +133,19 @@ fn why_it_tripped() {
 #[test]
 fn a_recovery() {
     let mut notice = told(
-        "acme https://hooks.example.com/in",
+        "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::ProbesSucceeded, Status::Closed),
         gateway_policy(),
         0,
     );
     let lines = [
-        "Which: https://hooks.example.com/in.",
+        "Which: https://hooks.example.com/...",
         "Since: 2026-01-31T12:00:00.000Z the circuit is closed.",
         "Why: its probes succeeded.",
         "What happens next: what is parked is sent, a little at first and then more.",
-        "What to do: nothing. To watch it: `breakerbox circuits show cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu`, or GET /v1/circuits/cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu.",
+        "What to do: nothing. To watch it: the circuit with the fingerprint FINGERPRINT in `breakerbox circuits list --tenant acme`, or in GET /v1/circuits?tenant=acme.",
     ];
-    let title = "acme: https://hooks.example.com/in is back; its circuit is closed";
+    let title = "acme: https://hooks.example.com/... is back; its circuit is closed";
     says(&notice, title, &lines);
     let News::Recovery(news) = &mut notice.news else { panic!("{notice:?}") };
     news.since = Some(Moment(at(0).before(Duration::from_secs(3_725))));
