@@ -5,16 +5,16 @@ use breakerbox::CircuitChange;
 use breakerbox_core::Timestamp;
 use tracing::info;
 
-use crate::objects::Moment;
+use crate::objects::{Moment, ShownKey};
 use crate::telemetry::Metrics;
 
 /// Logs a change, and counts it if it happened since the start.
 pub(super) fn report(heard: &CircuitChange, started_at: Timestamp, metrics: &Metrics) {
     let change = &heard.change;
     if change.at < started_at {
-        info!(circuit = %heard.key, state = %change.to, since = %Moment(change.at), "circuit restored");
+        info!(circuit = %ShownKey(&heard.key), state = %change.to, since = %Moment(change.at), "circuit restored");
         return;
     }
     metrics.transitions.of(change.to).inc();
-    info!(circuit = %heard.key, from = %change.from, to = %change.to, cause = ?change.cause, "circuit changed");
+    info!(circuit = %ShownKey(&heard.key), from = %change.from, to = %change.to, cause = ?change.cause, "circuit changed");
 }

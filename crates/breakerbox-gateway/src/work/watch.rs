@@ -6,7 +6,7 @@ use breakerbox::{CircuitChange, KeyError, Status};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::objects::CircuitOwner;
+use crate::objects::{CircuitOwner, ShownKey};
 use crate::queue::{Changed, TenantEntry, Watcher};
 
 /// Hears of changes for dispatch.

@@ -156,7 +156,7 @@ impl Tenants for SqliteRecords {
                 connection.execute("DELETE FROM api_keys WHERE tenant = ?1", [known.row])?;
                 connection.execute(
                     "UPDATE jobs SET finished_at = ?2, cancelled = 1 WHERE tenant = ?1 AND finished_at IS NULL",
-                    params![known.row, micros(writing.now())],
+                    params![known.row, micros(writing.wall())],
                 )?;
                 connection.execute(
                     "UPDATE tenants SET deleted_at = ?2, sealed = x'' WHERE row = ?1",
