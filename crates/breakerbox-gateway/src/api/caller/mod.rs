@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRequestParts;
-use breakerbox_core::Timestamp;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -132,14 +131,6 @@ impl Caller {
             None => true,
             Some(own) => directory.tenant(own).is_some_and(|entry| entry.row == owner.0),
         }
-    }
-
-    /// When the key's tenant was created; none for a key for all tenants. What is older and has the tenant's name belongs to
-    /// another.
-    pub(super) fn tenant_since(&self, directory: &Directory) -> Option<Timestamp> {
-        let own = self.0.tenant.as_ref()?;
-        // A tenant that was deleted at this moment has nothing any more.
-        Some(directory.tenant(own).map_or(Timestamp::from_micros(u64::MAX), |entry| entry.source.created_at))
     }
 
     /// The tenant for which something is created: the one that was named, or else the key's own, or else the default one.

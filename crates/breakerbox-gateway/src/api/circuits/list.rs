@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::view::CircuitView;
-use super::{StateView, is_since, store_problem, stored};
+use super::{StateView, is_visible, store_problem, stored};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed};
@@ -67,7 +67,6 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Answer<axum::Json<Listed<CircuitView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
-    let since = caller.tenant_since(&api.services.directory);
     let status = which.state.map(Status::from);
     let places = places(tenant);
     let mut place = Place::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
@@ -78,7 +77,7 @@ async fn list(
             Keys::One(key) => {
                 let record = stored(&api, &[Arc::clone(key)]).await?.pop().flatten();
                 let record = record.filter(|record| status.is_none_or(|status| record.status() == status));
-                let record = record.filter(|record| is_since(record, since));
+                let record = record.filter(|record| is_visible(&caller, record));
                 items.extend(record.map(|record| CircuitView::new(&api, key, &record)));
                 None
             }
@@ -91,7 +90,7 @@ async fn list(
                 };
                 let page =
                     api.services.circuit_store.list(&query).await.map_err(|error| store_problem(&error))?;
-                let theirs = page.circuits.iter().filter(|(_, record)| is_since(record, since));
+                let theirs = page.circuits.iter().filter(|(_, record)| is_visible(&caller, record));
                 items.extend(theirs.map(|(key, record)| CircuitView::new(&api, key, record)));
                 page.next
             }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, ObeyError};
-use breakerbox_core::{Command, Record, Status, Timestamp, Totals};
+use breakerbox_core::{Command, Record, Status, Totals};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -57,7 +57,7 @@ async fn show(
     Named(id): Named<CircuitId>,
 ) -> Answer<axum::Json<CircuitShown>> {
     let key = seen(&api, &caller, &id)?;
-    shown(&api, key, caller.tenant_since(&api.services.directory)).await.map(axum::Json)
+    shown(&api, &caller, key).await.map(axum::Json)
 }
 
 /// Show what happened to a circuit
@@ -94,23 +94,23 @@ fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
     }
 }
 
-/// A circuit with everything about it. A change from before `since` is not shown.
-async fn shown(api: &Api, key: &str, since: Option<Timestamp>) -> Answer<CircuitShown> {
-    let record_since = |record: Option<Record>| {
-        record.filter(|record| is_since(record, since)).unwrap_or_else(|| view::untouched(key))
+/// A circuit with everything about it that the caller may know.
+async fn shown(api: &Api, caller: &Caller, key: &str) -> Answer<CircuitShown> {
+    let visible = |record: Option<Record>| {
+        record.filter(|record| is_visible(caller, record)).unwrap_or_else(|| view::untouched(key))
     };
     if let Some(circuit) = api.services.circuits.find(key) {
-        let record = record_since(Some(circuit.record()));
+        let record = visible(Some(circuit.record()));
         return Ok(CircuitShown::new(api, key, &record, &circuit.totals(), &circuit.policy()));
     }
     let policy = api.services.circuits.policy_of(key);
-    let record = record_since(stored(api, &[Arc::from(key)]).await?.pop().flatten());
+    let record = visible(stored(api, &[Arc::from(key)]).await?.pop().flatten());
     Ok(CircuitShown::new(api, key, &record, &Totals::default(), &policy))
 }
 
-/// Whether a circuit last changed then or later. What is older may be a deleted tenant's of the same name.
-fn is_since(record: &Record, since: Option<Timestamp>) -> bool {
-    since.is_none_or(|since| record.changed_at >= since)
+/// Whether the caller may see what is recorded of a circuit. To a tenant, one that a deleted tenant of the same name left is new.
+fn is_visible(caller: &Caller, record: &Record) -> bool {
+    caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }
 
 async fn stored(api: &Api, keys: &[Arc<str>]) -> Answer<Vec<Option<Record>>> {

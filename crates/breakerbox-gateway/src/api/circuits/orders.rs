@@ -47,7 +47,7 @@ async fn follow(
         return Err(Problem::invalid("reason", why));
     }
     obey(api, caller, key, command, reason).await?;
-    shown(api, key, caller.tenant_since(&api.services.directory)).await
+    shown(api, caller, key).await
 }
 
 macro_rules! orders {

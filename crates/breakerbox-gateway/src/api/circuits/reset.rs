@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use breakerbox::store::ListQuery;
-use breakerbox_core::Command;
+use breakerbox_core::{Cause, Command, Record};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 
 use super::list::{Keys, places};
@@ -20,6 +20,16 @@ const AT_ONCE: usize = 64;
 
 /// How many are listed at once.
 const PAGE: usize = 500;
+
+/// Why they are reset. By it a circuit is known to which nothing has happened since its name is another tenant's; its time would
+/// not do, since tenants are created by another clock than circuits change by.
+const REASON: &str = "a tenant that was deleted had the name before";
+
+/// Whether this is how a deleted tenant's circuit was left to another one of the same name, who is not to see it.
+pub(super) fn is_left_behind(record: &Record) -> bool {
+    let is_ours = |command: Command, reason: &str| command == Command::Reset && reason == REASON;
+    matches!(&record.cause, Some(Cause::Command { command, by }) if is_ours(*command, by.reason()))
+}
 
 /// Resets all circuits under this name. Permits that were given before mean nothing to them afterwards.
 pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant: &TenantId) -> Answer<()> {
@@ -50,8 +60,7 @@ pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant
             keys.insert(circuit.key().into());
         }
     });
-    let reason = "a tenant that was deleted had the name before";
     let reset =
-        |key: Arc<str>| async move { obey(api, caller, &key, Command::Reset, reason).await.map(drop) };
+        |key: Arc<str>| async move { obey(api, caller, &key, Command::Reset, REASON).await.map(drop) };
     iter(keys).map(reset).buffer_unordered(AT_ONCE).try_collect().await
 }

@@ -201,10 +201,6 @@ async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView
     let token = permits.open(&body.id).ok_or_else(unknown)?;
     let tenant = token.tenant().filter(|tenant| caller.sees(tenant)).ok_or_else(unknown)?;
     let tenant = api.services.directory.tenant(&tenant).ok_or_else(unknown)?;
-    // A deleted tenant may have had the name.
-    if token.ticket.started_at < tenant.source.created_at {
-        return Err(unknown());
-    }
     Ok(permits.settle(token, report, &tenant.rulings).await?.into())
 }
 
