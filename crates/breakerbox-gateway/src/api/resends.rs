@@ -206,8 +206,7 @@ async fn create(
     let request = idempotency::request(key, Some(&tenant), |resend: &Resend| {
         Created::new(resend.id, &ResendView::from(resend.clone()))
     });
-    let filter =
-        DeliveryFilter { tenant: Some(tenant.clone()), endpoint, event, kind, state, from, until };
+    let filter = DeliveryFilter { tenant: Some(tenant.clone()), endpoint, event, kind, state, from, until };
     let new = NewResend { filter, by: Some(caller.0.id) };
     Ok(api.services.records.create_resend_for(request, new).await?)
 }

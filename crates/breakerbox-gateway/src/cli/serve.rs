@@ -106,8 +106,7 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     let mut signals =
         StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
     let printed = config.secrets.print_admin_key;
-    let mut starting =
-        std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
+    let mut starting = std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
     let started = tokio::select! {
         started = &mut starting => Some(started),
         () = signals.received() => None,

@@ -1,5 +1,7 @@
 //! Requests while the gateway starts.
 
+use std::sync::Arc;
+
 use breakerbox_gateway::api::{self, Connections, Front};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -12,8 +14,10 @@ async fn a_gateway_that_starts_lives_and_is_not_ready() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     site.address = listener.local_addr().unwrap();
     let front = Front::starting();
-    let serving = api::serve_front(listener, front.clone(), Connections::default(), std::future::pending());
-    let serving = tokio::spawn(serving);
+    let (served, metrics) = (front.clone(), Arc::clone(&site.services.metrics));
+    let serving = tokio::spawn(async move {
+        api::serve_front(listener, served, Connections::default(), &metrics, std::future::pending()).await;
+    });
     site.get("/healthz", "").await.expect(200);
     let ready = site.get("/readyz", "").await.expect(503);
     assert_eq!(ready.json()["status"], "unavailable");
