@@ -22,6 +22,8 @@ const A_TEST_EVERY: u64 = 100;
 pub(super) struct Customer {
     api: Api,
     endpoint: String,
+    /// An endpoint for test sends alone, so that they do not pass for deliveries.
+    tested: String,
     paths: Vec<String>,
 }
 
@@ -44,7 +46,9 @@ impl Customer {
         site.count_latencies(&path);
         let url = site.receiver.url(&path).replace("127.0.0.1", "customer.test");
         let endpoint = api.create_endpoint("customer", &url, &[], &json!({}))?;
-        Ok(Self { api, endpoint, paths: vec![path] })
+        let url = site.receiver.url("/customer/tested").replace("127.0.0.1", "customer.test");
+        let tested = api.create_endpoint("customer", &url, &["never"], &json!({}))?;
+        Ok(Self { api, endpoint, tested, paths: vec![path] })
     }
 
     /// Its events for a while, and its permits and test sends meanwhile.
@@ -69,7 +73,7 @@ impl Customer {
                 seen.ask(&self.api, "/v1/permits/settle", &json!({"id": id, "outcome": "success"}));
             }
             if asked.is_multiple_of(A_TEST_EVERY) {
-                seen.ask(&self.api, &format!("/v1/endpoints/{}/test", self.endpoint), &json!({}));
+                seen.ask(&self.api, &format!("/v1/endpoints/{}/test", self.tested), &json!({}));
             }
             asked += 1;
             thread::sleep(BETWEEN);

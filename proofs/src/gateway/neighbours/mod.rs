@@ -128,7 +128,7 @@ pub fn prove(program: &Path, ways: &[Way], size: Size) -> Result<Findings> {
     alone.compare_accepts(&beside, "it", OR_LONGER_BY, size.judged, &mut findings);
     let refused = alone.refused.iter().chain(&beside.refused).chain(&calm.refused).chain(&seen.refused);
     let refused: Vec<_> = refused.cloned().collect();
-    findings.hold("requests of the other that were refused", refused.join("; "), "", refused.is_empty());
+    findings.hold("refusals of the other tenant", refused.join("; "), "none", refused.is_empty());
     findings.note("its permits and test sends", seen.answered);
     findings.exactly("its requests that were made twice or failed", customer.failed(&site)?, 0);
     findings.exactly("failures in its circuit", customer.failures_counted(&site)?, 0);
