@@ -243,7 +243,7 @@ impl Shed {
 pub enum Reason {
     /// Calls of this level were shed with this probability.
     Probability(f64),
-    /// The destination takes about this many calls a second, and more important ones want them.
+    /// About this many calls a second are let through, and more important ones want them.
     Rate(f64),
 }
 
@@ -253,7 +253,7 @@ impl fmt::Display for Reason {
             Self::Probability(probability) => {
                 write!(f, "of calls with this priority {:.0} % are", probability * 100.0)
             }
-            Self::Rate(rate) => write!(f, "the destination takes about {rate:.1} calls a second"),
+            Self::Rate(rate) => write!(f, "about {rate:.1} calls a second are let through"),
         }
     }
 }

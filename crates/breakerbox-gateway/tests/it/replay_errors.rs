@@ -242,7 +242,7 @@ fn a_bad_policy_is_named_with_file_line_and_field() {
 fn a_bad_json_policy_is_named_with_file_line_and_field() {
     let table = [
         ("{\n \"probes\": \"x\"}", "line 2: probes: must be a whole number, but is the text \"x\""),
-        ("{\n \"probes\": 0}", "line 2: probes: must be 1 to 4294967295, but is 0"),
+        ("{\n \"probes\": 0}", "line 2: probes: must be 1 to 1000000, but is 0"),
         ("{\n \"probes\": 1,}", "line 2: trailing comma"),
     ];
     for (policy, expected) in table {

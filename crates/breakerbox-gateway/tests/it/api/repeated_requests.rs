@@ -55,7 +55,7 @@ async fn creations(site: &Site) -> Vec<Creation> {
             json!({ "name": "k", "scopes": ["read"], "tenant": "acme" }),
             "/v1/keys",
         )),
-        Creation::new("/v1/resends", json!({}), "/v1/resends"),
+        Creation::new("/v1/resends", json!({ "tenant": "acme" }), "/v1/resends"),
         Creation::new("/v1/reminders", remind.clone(), "/v1/reminders"),
         Creation::new("/v1/reminders/batch", json!({ "reminders": [remind, remind] }), "/v1/reminders"),
         Creation { status: 202, ..Creation::new(&format!("/v1/reminders/{reminder}/run"), json!({}), "") },

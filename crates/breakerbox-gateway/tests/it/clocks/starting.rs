@@ -55,7 +55,7 @@ fn after_a_clock_that_was_ahead_everything_goes_on() {
     let mut site = Site::start(6 * HOUR);
     let endpoint = site.endpoint("/in");
     let finished = site.send();
-    site.until_delivered(&[finished.clone()]);
+    site.until_delivered(std::slice::from_ref(&finished));
     site.receiver.set("/in", Manner::status(500));
     let waiting: Vec<String> = (0..3).map(|_| site.send()).collect();
     let later = site.send_with(
@@ -74,7 +74,7 @@ fn after_a_clock_that_was_ahead_everything_goes_on() {
     assert!(seconds_ahead(&requested["due_at"]) > 9 * HOUR, "as requested: {requested}");
 
     let event = site.send();
-    site.until_delivered(&[event.clone()]);
+    site.until_delivered(std::slice::from_ref(&event));
     let created_at = site.delivery(&event)["created_at"].clone();
     assert!(seconds_ahead(&created_at).abs() < SLACK, "ids follow the clock: {created_at}");
     let finished_at = site.delivery(&finished)["finished_at"].clone();
@@ -119,7 +119,7 @@ fn more_than_a_day_ahead_needs_a_word() {
     assert!(text.contains("check the machine's time") && text.contains("--accept-clock-step"), "{text}");
     site.try_start(true).unwrap();
     let event = site.send();
-    site.until_delivered(&[event.clone()]);
+    site.until_delivered(std::slice::from_ref(&event));
     assert!(seconds_ahead(&site.delivery(&event)["created_at"]).abs() < SLACK);
     site.restart(0);
     let event = site.send();
