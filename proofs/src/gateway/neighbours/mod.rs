@@ -71,8 +71,9 @@ impl Size {
         slow_bodies: 32,
         keys_per_second: 1_000,
         names_per_second: 50,
-        connections: 300,
-        most_connections: 256,
+        connections: 600,
+        // The customer shares its address with half of the hostile connections: a quarter must have room for its own.
+        most_connections: 1_024,
         head_start: Duration::from_millis(500),
         time: Duration::from_secs(2),
         per_second: 20.0,
