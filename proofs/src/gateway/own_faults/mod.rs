@@ -3,10 +3,10 @@
 //!
 //! | case | what happens |
 //! | --- | --- |
-//! | [`descriptors`] | idle clients use up the file descriptors of the process |
-//! | [`pause`] | the process is stopped for longer than its requests may take |
-//! | [`ends`] | receivers end connections as ordinary servers do |
-//! | [`clock`] | the wall clock is off by minutes or hours, and is corrected |
+//! | `descriptors` | idle clients use up the file descriptors of the process |
+//! | `pause` | the process is stopped for longer than its requests may take |
+//! | `ends` | receivers end connections as ordinary servers do |
+//! | `clock` | the wall clock is off by minutes or hours, and is corrected |
 
 mod clock;
 mod descriptors;
