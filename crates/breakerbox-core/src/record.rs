@@ -330,7 +330,7 @@ impl Record {
         Self { last_success, failing_since, ..self }
     }
 
-    /// The same record where this process knows of a later success than whoever wrote it.
+    /// The same record where this process knows of a later success than the process that wrote it.
     pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
         let latest = self.latest_outcomes();
         let known = LatestOutcomes { last_success: known, failing_since: None };

@@ -104,7 +104,7 @@ impl Record {
 
     /// The latest success and since when the circuit fails, as far as this sample tells. A half-open circuit's totals go back
     /// to the transition, so an outcome among them may be that old; an open one's are not used. Of successes and failures in
-    /// one sample nobody knows which came last: the circuit fails since the sample then, and not since before.
+    /// one sample does not say which came last: the circuit fails since the sample then, and not since before.
     #[must_use]
     pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
         let mut latest = self.latest_outcomes();

@@ -436,7 +436,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
         fleet.pass(ms(5));
         assert_eq!(order(&mut fleet, command), (Some(succeeded_at), None), "{command:?}");
     }
-    // Whoever hears of the order knows what was written, and what it has seen itself.
+    // A process that applies the order knows the written record, and its own outcomes.
     fleet.read(1);
     assert_eq!(
         fleet.members[1].circuit().record().last_success,

@@ -19,7 +19,7 @@ const PROBE_DEPTH: f64 = 2.0;
 /// For so long, in microseconds, a bucket may hold all calls back; also the longest hint of when to ask again.
 const LONGEST_HOLD_MICROS: u64 = 2_000_000;
 
-/// The shortest hint, in microseconds: tokens are poured in at each look, so whoever asks sooner asks in vain.
+/// The shortest hint, in microseconds: tokens are poured in at each look, so an earlier call would be shed again.
 const SHORTEST_HOLD_MICROS: u64 = 1 << super::LOOK_BITS;
 
 #[derive(Debug)]
