@@ -24,12 +24,14 @@ const LANES: usize = 1_000;
 /// A pause between two pieces, so that live traffic comes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
 
-/// How many deliveries of large fan-outs are written at once: about 2 ms.
-const FAN_OUT_PIECE: u32 = 250;
+/// How many deliveries of large fan-outs are written at once: about 1 ms. Each may change another page of the file.
+const FAN_OUT_PIECE: u32 = 100;
 
-/// The shortest pause between two of those. Each pause is at least as long as the piece before it took, so that fan-outs have
-/// at most half of the writer's time.
+/// The shortest pause between two of those.
 const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
+
+/// How many times as long as the piece before it each pause is, so that fan-outs have at most a quarter of the writer's time.
+const FAN_OUT_REST: u32 = 3;
 
 /// How often leases and expiries are looked at.
 const SHORT: Duration = Duration::from_secs(1);
@@ -132,7 +134,7 @@ impl Dispatch {
                 }
             };
             if more {
-                sleep(began.elapsed().clamp(FAN_OUT_PAUSE, SHORT)).await;
+                sleep((FAN_OUT_REST * began.elapsed()).clamp(FAN_OUT_PAUSE, SHORT)).await;
             } else {
                 // An accept whose caller went away notifies nobody.
                 let _ = timeout(SHORT, self.deferred.notified()).await;

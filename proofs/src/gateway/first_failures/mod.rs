@@ -27,7 +27,7 @@ use breakerbox_testkit::load::{Load, Pace};
 use breakerbox_testkit::receiver::{Hostile, Manner, Receiver, Recording, RefusingPort};
 use serde_json::json;
 
-use self::trace::Trace;
+use self::trace::{Named, Trace};
 use super::findings::{Findings, Millis};
 use super::reminders::folder::{Folder, New};
 use super::reminders::times;
@@ -138,12 +138,6 @@ struct Group {
     rate: f64,
     /// The circuits' keys.
     keys: Vec<String>,
-}
-
-/// What a circuit's policy names.
-struct Named {
-    rule: &'static str,
-    failures: u64,
 }
 
 /// New endpoints that fail from the first event on.
@@ -314,10 +308,7 @@ fn judge(
         let trips: Vec<_> = traces.iter().filter_map(|trace| trace.trip.as_ref()).collect();
         let latest = |times: Vec<Duration>| times.into_iter().max().unwrap_or_default();
         if group.fault.trips() {
-            let as_named = trips
-                .iter()
-                .filter(|trip| trip.rule == named.rule && trip.failures == named.failures)
-                .count();
+            let as_named = traces.iter().filter(|trace| trace.opened_with(named)).count();
             findings.exactly(
                 &what(&format!("opened with failure {}", named.failures)),
                 as_named,

@@ -36,9 +36,16 @@ pub(super) struct Trip {
     pub(super) at: Timestamp,
     pub(super) rule: String,
     /// Failures in its window at that moment.
-    pub(super) failures: u64,
+    pub(super) failures: usize,
     /// From when on a delivery may probe.
     pub(super) retry_at: Timestamp,
+}
+
+/// What a circuit's policy names.
+pub(super) struct Named {
+    pub(super) rule: &'static str,
+    /// With which failure it opens, at least 1.
+    pub(super) failures: usize,
 }
 
 /// One circuit.
@@ -80,6 +87,19 @@ impl Trace {
         let trip = self.trip.as_ref()?;
         let probe = self.attempts.iter().find(|attempt| attempt.is_probe)?;
         Some(probe.started.since(trip.retry_at))
+    }
+
+    /// Whether it opened with this failure: by this rule, and nothing more was counted than what was in flight when the failure
+    /// ended. What is counted decides at once that nothing begins any more; the circuit's record says so a moment later, and
+    /// what ended in that moment is in its evidence too.
+    pub(super) fn opened_with(&self, named: &Named) -> bool {
+        let Some(trip) = self.trip.as_ref().filter(|trip| trip.rule == named.rule) else { return false };
+        let mut failed: Vec<_> = self.closed().iter().filter(|attempt| attempt.status != Some(200)).collect();
+        failed.sort_by_key(|attempt| attempt.ended);
+        let (before, later) = failed.split_at(failed.len().min(named.failures));
+        let Some(last) = before.get(named.failures - 1) else { return false };
+        let in_flight = later.iter().filter(|attempt| attempt.started <= last.ended).count();
+        (named.failures..=named.failures + in_flight).contains(&trip.failures)
     }
 
     /// From the first request to the trip.
@@ -145,7 +165,7 @@ pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Tr
         let trip = Trip {
             at: time(row, 1)?,
             rule: change.pointer("/cause/rule").and_then(Value::as_str).unwrap_or("none").to_owned(),
-            failures: number("/evidence/failures"),
+            failures: usize::try_from(number("/evidence/failures"))?,
             retry_at: Timestamp::from_micros(number("/retry_at")),
         };
         traces.entry(row.get(0)?).or_default().trip.get_or_insert(trip);
@@ -185,6 +205,25 @@ mod tests {
         assert_eq!(millis(&[attempt(0, 0, 1), attempt(250, 300, 301)]), 50);
         let hanging = [attempt(0, 0, 1_000), attempt(0, 0, 1_010), attempt(0, 1_020, 2_000)];
         assert_eq!(millis(&hanging), 20, "two are in flight, so none could begin");
+    }
+
+    #[test]
+    fn more_failures_than_the_named_one_were_in_flight_when_it_ended() {
+        let named = Named { rule: "consecutive_failures", failures: 2 };
+        let opened = |attempts: &[Attempt], failures| {
+            let trip =
+                Trip { at: at(100), rule: "consecutive_failures".to_owned(), failures, retry_at: at(30_100) };
+            Trace { attempts: attempts.to_vec(), trip: Some(trip) }.opened_with(&named)
+        };
+        let two = [attempt(0, 0, 10), attempt(0, 1, 20)];
+        assert!(opened(&two, 2));
+        assert!(!opened(&two, 3), "nothing else was in flight");
+        assert!(!opened(&two[..1], 1), "too early");
+        let in_flight = [two[0], two[1], attempt(0, 15, 22)];
+        assert!(opened(&in_flight, 2) && opened(&in_flight, 3));
+        assert!(!opened(&in_flight, 4));
+        let later = [two[0], two[1], attempt(0, 21, 22)];
+        assert!(!opened(&later, 3), "it began after the failure that should have opened it");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::routes::{Routes, TenantRoutes};
 use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::clock::Drift;
-use crate::objects::{DeliveryId, EventId, LaneId, NewBatch, NewEvent};
+use crate::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
 use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
 
 /// The most deliveries that one accept writes itself.
@@ -131,6 +131,8 @@ impl Accept {
         };
         let mut next = first;
         let mut room = writing.ledger.room_in_group(row).min(WRITTEN_AT_ACCEPT);
+        // The audience of the event before, which events of the same type share.
+        let mut shared = None;
         for (index, fan_out) in fan_outs.iter().copied().enumerate() {
             let event = &self.batch.events[index];
             let event_id = next;
@@ -138,7 +140,7 @@ impl Accept {
             let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
             room = room.saturating_sub(written);
             writing.ledger.wrote_in_group(row, written);
-            let (stops, audience) = stops(tenant, event, written, fan_out, now, drift);
+            let stops = stops(tenant, event, written, now, drift);
             let size = event.payload.len() as u64;
             let new = NewEventRow {
                 id: event_id,
@@ -213,8 +215,14 @@ impl Accept {
             }
             let rest = fan_out - written;
             if rest > 0 {
-                let new = NewFanOut { tenant: row, event: event_id, audience, written, rest, size, due_at };
+                let audience = match shared.take() {
+                    Some((kind, audience)) if kind == &event.kind => audience,
+                    _ => audience(tenant, &event.kind, fan_out),
+                };
+                let new =
+                    NewFanOut { tenant: row, event: event_id, audience: &audience, written, rest, size, due_at };
                 fan_out::defer(writing, new)?;
+                shared = Some((&event.kind, audience));
                 accepted.deferred += u64::from(rest);
             }
             next = event_id + i64::from(fan_out) + 1;
@@ -229,35 +237,36 @@ impl Accept {
     }
 }
 
-/// Where the first `written` deliveries of an event go; and all of them as an audience, if there are more. The lane of a dynamic
-/// URL is not known yet.
+/// Where the first `written` deliveries of an event go. The lane of a dynamic URL is not known yet.
 fn stops(
     tenant: &dyn TenantRoutes,
     event: &NewEvent,
     written: u32,
-    fan_out: u32,
     now: Timestamp,
     drift: Drift,
-) -> (Vec<Stop>, Audience) {
+) -> Vec<Stop> {
     let start = starts_at(event, now, drift);
     let own = event.expires_at.map(|at| drift.to_store(at));
     let expires = |after: Option<Duration>| own.or(after.map(|after| start + after));
-    let has_rest = written < fan_out;
-    let mut audience = Audience::with_room_for(if has_rest { fan_out } else { 0 });
     if event.url.is_some() {
-        let stop = Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) };
-        return (vec![stop], audience);
+        return vec![Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) }];
     }
     let mut stops = Vec::with_capacity(written as usize);
-    tenant.endpoints(&event.kind, &mut |route| {
-        if stops.len() < written as usize {
-            stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
-        }
-        if has_rest {
-            audience.push(route);
-        }
-    });
-    (stops, audience)
+    if written > 0 {
+        tenant.endpoints(&event.kind, &mut |route| {
+            if stops.len() < written as usize {
+                stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
+            }
+        });
+    }
+    stops
+}
+
+/// All endpoints of an event, of which there are so many.
+fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audience {
+    let mut audience = Audience::with_room_for(fan_out);
+    tenant.endpoints(kind, &mut |route| audience.push(route));
+    audience
 }
 
 /// When an event may first be sent, by the queue's time. It was said by the wall clock.

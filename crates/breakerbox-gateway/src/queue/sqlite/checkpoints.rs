@@ -1,7 +1,11 @@
-//! Keeps the write-ahead log short. Copying it into the database takes long and syncs, so a thread of its own does most of
-//! that beside the writer. What was written meanwhile is little; the writer copies that itself, between two transactions, and
-//! only then can the log begin again at its start.
+//! Keeps the write-ahead log short. A thread of its own copies the log into the database and syncs the file, beside the writer.
+//! The writer copies the little that was written meanwhile, between two transactions: only then can the log begin again at
+//! its start.
+//!
+//! SQLite syncs the database only at the end of a whole copy, which under load is the writer's. Without the thread's own sync
+//! the writer would wait for all pages (about 25 ms), and everybody with it.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,6 +15,10 @@ use rusqlite::Connection;
 
 /// From so many pages on the log is copied.
 const PAGES: i64 = 4_000;
+/// So few pages are left to the writer.
+const LITTLE: i64 = 400;
+/// How often the thread copies at most until it leaves the rest to the writer, however much that is.
+const ROUNDS: u32 = 4;
 
 pub(super) struct Checkpoints {
     /// Asks the thread for a copy.
@@ -21,8 +29,8 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Starts the thread.
-    pub(super) fn start(path: &Path) -> rusqlite::Result<(Self, Option<JoinHandle<()>>)> {
+    /// Starts the thread. `file` is the database; it must stay open for as long as any connection.
+    pub(super) fn start(path: &Path, file: Arc<File>) -> rusqlite::Result<(Self, Option<JoinHandle<()>>)> {
         let connection = Connection::open(path)?;
         connection.execute_batch(
             "PRAGMA busy_timeout = 10000; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;",
@@ -32,11 +40,11 @@ impl Checkpoints {
         let done = Arc::clone(&copied);
         let thread = thread::Builder::new().name("queue-checkpoint".to_owned()).spawn(move || {
             while asked.recv().is_ok() {
-                if let Err(error) = copy(&connection) {
-                    tracing::warn!(%error, "the write-ahead log can't be copied");
-                }
+                copy_most(&connection, &file);
                 done.store(true, Ordering::Release);
             }
+            drop(connection);
+            drop(file);
         });
         Ok((Self { ask, copied, asked: false }, thread.ok()))
     }
@@ -46,10 +54,8 @@ impl Checkpoints {
         if self.asked {
             if self.copied.swap(false, Ordering::Acquire) {
                 self.asked = false;
-                // Little is left. Whatever keeps it from being copied, the next round finds it.
-                if let Err(error) = copy(connection) {
-                    tracing::warn!(%error, "the write-ahead log can't be copied");
-                }
+                // Whatever keeps the rest from being copied, the next time finds it.
+                copy_and_warn(connection);
             }
         } else if pages(connection) >= PAGES {
             self.asked = self.ask.try_send(()).is_ok();
@@ -59,6 +65,25 @@ impl Checkpoints {
     /// The last copy, so that the next start has nothing to recover.
     pub(super) fn at_the_end(&mut self, connection: &Connection) {
         let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+}
+
+/// Copies and syncs until little is left. An error is no loss: the writer's own copy syncs too.
+fn copy_most(connection: &Connection, file: &File) {
+    for _ in 0..ROUNDS {
+        copy_and_warn(connection);
+        if let Err(error) = file.sync_data() {
+            tracing::warn!(%error, "the database file can't be synced");
+        }
+        if pages(connection) <= LITTLE {
+            return;
+        }
+    }
+}
+
+fn copy_and_warn(connection: &Connection) {
+    if let Err(error) = copy(connection) {
+        tracing::warn!(%error, "the write-ahead log can't be copied");
     }
 }
 

@@ -3,7 +3,7 @@
 //! Write-ahead log, synced at every commit: what was answered survives a power cut. One process for each file. The folder
 //! is made if it is not there; the file can be read by its owner only, since payloads are other people's business.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,6 +88,8 @@ struct Open {
     line: Arc<Line>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Closing any descriptor of the file releases the locks that SQLite has on it: so this one is closed after the threads.
+    _file: Arc<File>,
 }
 
 impl Database {
@@ -117,7 +119,9 @@ impl Database {
         let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let line = Arc::new(Line::new(options.waiting_jobs));
         let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
-        let (checkpoints, thread) = Checkpoints::start(&path).map_err(failed)?;
+        let file = File::open(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
+        let file = Arc::new(file);
+        let (checkpoints, thread) = Checkpoints::start(&path, Arc::clone(&file)).map_err(failed)?;
         threads.extend(thread);
         let writer = Writer {
             connection,
@@ -129,9 +133,11 @@ impl Database {
             checkpoints,
             on_commit: options.on_commit,
         };
+        let for_writer = Arc::clone(&file);
         let thread = thread::Builder::new().name("queue-writer".to_owned()).spawn(move || {
             writer.run();
             // Only now may another process have the file.
+            drop(for_writer);
             drop(lock);
         });
         threads.push(thread.map_err(|error| OpenError::File { path: path.clone(), error })?);
@@ -144,6 +150,7 @@ impl Database {
             line,
             readers,
             threads: Mutex::new(threads),
+            _file: file,
         })))
     }
 

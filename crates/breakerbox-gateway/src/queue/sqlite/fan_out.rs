@@ -61,10 +61,10 @@ fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
 }
 
 /// A fan-out to be.
-pub(super) struct NewFanOut {
+pub(super) struct NewFanOut<'a> {
     pub(super) tenant: i64,
     pub(super) event: i64,
-    pub(super) audience: Audience,
+    pub(super) audience: &'a Audience,
     /// How many of the audience have their delivery.
     pub(super) written: u32,
     /// How many have none yet.
@@ -75,7 +75,7 @@ pub(super) struct NewFanOut {
 }
 
 /// Writes a job for the deliveries that are not written now.
-pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut) -> rusqlite::Result<()> {
+pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::Result<()> {
     let connection = writing.connection;
     let known = writing.ledger.audience_like(new.tenant, &new.audience.0);
     let mut is_kept = connection.prepare_cached("SELECT 1 FROM audiences WHERE id = ?1")?;
@@ -86,7 +86,7 @@ pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut) -> rusqlite::Resu
             connection
                 .prepare_cached("INSERT INTO audiences (id, endpoints) VALUES (?1, ?2)")?
                 .execute(params![new.event, new.audience.0])?;
-            writing.ledger.remember_audience(new.tenant, new.event, new.audience.0);
+            writing.ledger.remember_audience(new.tenant, new.event, new.audience.0.clone());
             new.event
         }
     };
