@@ -26,11 +26,14 @@ const PARTS: usize = 64;
 /// After how many cells the search for one that could go is given up.
 const WALK: usize = 4_096;
 
-/// After how many cells the search for one of a tenant that could go is given up.
-const WALK_FOR_TENANT: usize = 4 * WALK;
+/// After how many cells the search for one of a tenant that could go is given up: about 2 ms.
+const WALK_FOR_TENANT: usize = 1_024;
 
-/// For how long a part in which none could go is not searched again.
+/// For how long a part in which hardly any could go is not searched again.
 const FRUITLESS: Duration = Duration::from_secs(1);
+
+/// A search must find one in so many. If it finds fewer, as many new keys would cost as many walks.
+const ONE_IN: usize = 64;
 
 /// What a registry keeps.
 pub(crate) trait Kept {
@@ -58,7 +61,7 @@ pub(crate) struct Registry<C> {
 
 struct Part<C> {
     cells: HashTable<Arc<C>>,
-    /// Until then this part is not searched for cells that could go: the last search found none.
+    /// Until then this part is not searched for cells that could go: the last search hardly found any.
     full_until: Timestamp,
 }
 
@@ -145,8 +148,8 @@ impl<C: Kept> Registry<C> {
         }
     }
 
-    /// Takes a place of the tenant whose key this is, which may cost others of its cells theirs. A search that finds none is not
-    /// repeated for a while, and goes on where the last one ended: a tenant without room must cost others nothing.
+    /// Takes a place of the tenant whose key this is, which may cost others of its cells theirs. A search that finds hardly any is
+    /// not repeated for a while, and goes on where the last one ended: a tenant without room must cost others nothing.
     fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
         let Some(tenants) = &self.tenants else { return true };
         if tenants.try_take(key) {
@@ -167,7 +170,7 @@ impl<C: Kept> Registry<C> {
                 evicted += self.evict_of_tenant(&mut part, key, times);
             }
         }
-        if evicted == 0 {
+        if is_fruitless(evicted, walked) {
             tenants.searched_in_vain(key, now);
         }
         tenants.try_take(key)
@@ -217,7 +220,7 @@ impl<C: Kept> Registry<C> {
             stays
         });
         let evicted = before - part.cells.len();
-        if evicted == 0 {
+        if is_fruitless(evicted, before) {
             part.full_until = now + FRUITLESS;
         }
         self.count.fetch_sub(evicted, Ordering::Relaxed);
@@ -279,6 +282,11 @@ impl<C: Kept> Registry<C> {
     }
 }
 
+/// Whether a search among so many cells found too few that could go.
+const fn is_fruitless(evicted: usize, walked: usize) -> bool {
+    evicted * ONE_IN < walked || evicted == 0
+}
+
 /// Whether a text will do as a key.
 #[inline]
 pub(crate) const fn check_key(key: &str) -> Result<(), KeyError> {
@@ -306,6 +314,50 @@ mod tests {
         fn may_go(&self, _times: &AnyClock) -> bool {
             self.0.ends_with("idle")
         }
+    }
+
+    #[test]
+    fn a_tenant_without_room_can_not_make_every_new_key_walk() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        struct Counted(String, Arc<AtomicUsize>);
+
+        impl Kept for Counted {
+            type Times = AnyClock;
+
+            fn key(&self) -> &str {
+                &self.0
+            }
+
+            fn may_go(&self, _times: &AnyClock) -> bool {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                self.0.ends_with("idle")
+            }
+        }
+
+        let clock = Arc::new(ManualClock::new());
+        let times = AnyClock::Custom(Arc::clone(&clock) as _);
+        let limit = TenantLimit { circuits: 10_000, bytes: usize::MAX };
+        let registry = Registry::new(100_000, Some(limit), false);
+        let looked_at = Arc::new(AtomicUsize::new(0));
+        let add = |key: String| {
+            let cell = Counted(key.clone(), Arc::clone(&looked_at));
+            registry.find_or_add(&key, || cell, &times).is_some()
+        };
+        // One in a thousand could go: each search finds a few, and never many.
+        for n in 0..10_000 {
+            assert!(add(format!("acme {n} {}", if n % 1_000 == 0 { "idle" } else { "busy" })));
+        }
+        for n in 0..1_000 {
+            add(format!("acme new {n}"));
+        }
+        let walked = looked_at.load(Ordering::Relaxed);
+        assert!(walked < 4 * WALK_FOR_TENANT, "{walked} cells for 1,000 new keys");
+        let found = (0..200).any(|n| {
+            clock.advance(tenants::FRUITLESS);
+            add(format!("acme later {n}"))
+        });
+        assert!(found, "it goes on where it ended, and finds those that could go");
     }
 
     /// A full registry in which none of the own part can go.

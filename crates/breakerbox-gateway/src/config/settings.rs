@@ -144,7 +144,7 @@ pub static SETTINGS: &[Setting] = &[
         "delivery.throttle",
         delivery.throttle,
         Switch,
-        "Shed what an endpoint that answers 429, 503 or too late can't take, the least important first. It is kept and sent later."
+        "Shed what an endpoint that answers 429, 503 with Retry-After, 504 or too late can't take, the least important first. It is kept and sent later."
     )
     .switch(),
     setting!(

@@ -12,8 +12,8 @@ const BYTES_EACH: usize = 2_048;
 /// How often the text of a key is kept for one circuit.
 const COPIES_OF_KEY: usize = 4;
 
-/// For how long cells of a tenant are not searched again, if none could go.
-const FRUITLESS: Duration = Duration::from_millis(50);
+/// For how long cells of a tenant are not searched again, if hardly any could go.
+pub(super) const FRUITLESS: Duration = Duration::from_millis(20);
 
 /// What one tenant may have of a registry. A tenant is the first word of its keys, up to a slash, as
 /// [`Key::of`](breakerbox_core::Key::of) writes them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
@@ -45,7 +45,7 @@ pub(super) struct Tenants {
 struct Held {
     circuits: usize,
     bytes: usize,
-    /// Until then none of them could go.
+    /// Until then hardly any of them could go.
     searched_until: Timestamp,
 }
 
@@ -103,7 +103,7 @@ impl Tenants {
         self.lock().get(of(key)).is_some_and(|held| now >= held.searched_until)
     }
 
-    /// None could go.
+    /// Hardly any could go.
     pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
         if let Some(held) = self.lock().get_mut(of(key)) {
             held.searched_until = now + FRUITLESS;
