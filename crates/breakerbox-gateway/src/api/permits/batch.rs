@@ -73,7 +73,9 @@ where
         ));
     }
     let one = async |(at, item): (usize, &&RawValue)| {
-        // A thousand items at a stretch would keep the thread from everybody else for 30 ms.
+        // A thousand items at a stretch would keep the thread from everybody else for 30 ms; a new circuit is as much work as two
+        // of the steps for which the runtime lets a task go on.
+        consume_budget().await;
         consume_budget().await;
         let read = serde_json::from_str::<Object<B>>(item.get());
         let read = read.map_err(|error| explained::<Object<B>>(item.get().as_bytes(), &error));
