@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
@@ -71,6 +72,7 @@ impl Permits {
             }
             let elsewhere: HashMap<_, _> = self.settled.settled_of(due.clone()).await?.into_iter().collect();
             for term in due {
+                consume_budget().await;
                 // If it is gone it is being settled here.
                 if let Some(held) = self.table.take(term) {
                     self.end(held, elsewhere.get(&term.id).copied());

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Delta, Tell};
+use tokio::task::yield_now;
 
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
@@ -13,6 +14,9 @@ use crate::clock::Clock;
 /// How long the teller sleeps when there is nothing to tell, so that it notices when nobody needs it any more.
 const NOTHING_TO_DO: Duration = Duration::from_secs(1);
 
+/// How many answers are taken in before others have the thread.
+const AT_A_STRETCH: usize = 64;
+
 pub(super) async fn keep_telling(shared: Weak<Shared>) {
     loop {
         let Some(held) = shared.upgrade() else { return };
@@ -21,6 +25,8 @@ pub(super) async fn keep_telling(shared: Weak<Shared>) {
         let cells = fleet.queue.take(now, BATCH);
         if !cells.is_empty() {
             held.tell_store(fleet, &cells).await;
+            // A store in memory answers at once, and others want the thread too.
+            yield_now().await;
             continue;
         }
         let wait = fleet.queue.next().map_or(NOTHING_TO_DO, |due| due.since(now)).min(NOTHING_TO_DO);
@@ -42,7 +48,12 @@ impl Shared {
         }
         match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
             Ok(answer) => {
-                for ((cell, delta), merged) in told.iter().zip(&deltas).zip(&answer.value) {
+                for (place, ((cell, delta), merged)) in
+                    told.iter().zip(&deltas).zip(&answer.value).enumerate()
+                {
+                    if place % AT_A_STRETCH == AT_A_STRETCH - 1 {
+                        yield_now().await;
+                    }
                     let merged = match merged {
                         Ok(merged) => merged,
                         Err(unreadable) => {

@@ -219,8 +219,15 @@ impl Accept {
                     Some((kind, audience)) if kind == &event.kind => audience,
                     _ => audience(tenant, &event.kind, fan_out),
                 };
-                let new =
-                    NewFanOut { tenant: row, event: event_id, audience: &audience, written, rest, size, due_at };
+                let new = NewFanOut {
+                    tenant: row,
+                    event: event_id,
+                    audience: &audience,
+                    written,
+                    rest,
+                    size,
+                    due_at,
+                };
                 fan_out::defer(writing, new)?;
                 shared = Some((&event.kind, audience));
                 accepted.deferred += u64::from(rest);
