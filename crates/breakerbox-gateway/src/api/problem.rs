@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
 use crate::objects::Scope;
@@ -262,13 +263,16 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// No longer than anybody reads, and without characters that disturb a terminal.
-fn shortened(text: &str) -> String {
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST_DETAIL && !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
     let mut line: String =
         text.chars().take(LONGEST_DETAIL).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(LONGEST_DETAIL).is_some() {
         line.push('…');
     }
-    line
+    line.into()
 }
 
 /// A problem as it is written.
@@ -318,11 +322,11 @@ impl Problem {
     }
 
     /// The same as a part of an answer.
-    pub(super) fn into_value(self) -> serde_json::Value {
+    pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name(), %cause, "a part of a batch was not done");
         }
-        serde_json::to_value(self.written(&shortened(&self.detail))).unwrap_or_default()
+        to_raw_value(&self.written(&shortened(&self.detail))).unwrap_or_default()
     }
 }
 
