@@ -8,10 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -28,6 +30,9 @@ const END_HEADERS: u8 = 4;
 /// `:status: 200`, of HPACK's table.
 const STATUS_200: &[u8] = &[0x88];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+
+/// How long a closed connection still reads what comes.
+const LINGERS: Duration = Duration::from_secs(1);
 
 /// What a connection does with requests beyond its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,9 +177,19 @@ impl Connection {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
             }
             if is_leaving && self.begun.is_empty() {
-                return self.tls.shutdown().await;
+                return self.close().await;
             }
         }
+    }
+
+    /// Closes as servers do: what still comes is read. Closing a socket with unread bytes resets the connection, and the client
+    /// may lose an answer that is on its way.
+    async fn close(mut self) -> io::Result<()> {
+        self.tls.shutdown().await?;
+        let mut rest = [0; 1_024];
+        let reading = async { while self.tls.read(&mut rest).await.is_ok_and(|read| read > 0) {} };
+        let _ = timeout(LINGERS, reading).await;
+        Ok(())
     }
 
     async fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
