@@ -68,7 +68,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let event = Event { size: 4_096, ..Event::new("shop", "bulk") };
     let fill = Load { connections: 4, keep_ids: true, time: PATIENCE, ..gateway.api().load(&event) };
     let filling = fill.start()?;
-    // The first refusal counts: when nobody writes any more, a checkpoint makes room in the log for a few events.
+    // Judge the first refusal: after the load has ended, a checkpoint can free space in the log for a few more events.
     let (status, problem) = until("it is full", || {
         let (status, problem) = submit(&gateway)?;
         Ok((status != 202).then_some((status, problem)))

@@ -72,6 +72,7 @@ impl Permits {
             }
             let elsewhere: HashMap<_, _> = self.settled.settled_of(due.clone()).await?.into_iter().collect();
             for term in due {
+                // Thousands may expire at once, and others want the thread too.
                 consume_budget().await;
                 // If it is gone it is being settled here.
                 if let Some(held) = self.table.take(term) {

@@ -24,7 +24,7 @@ const LANES: usize = 1_000;
 /// A pause between two pieces, so that live traffic comes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
 
-/// How many deliveries of large fan-outs are written at once: about 1 ms. Each may change another page of the file.
+/// How many deliveries of large fan-outs are written at once. Few, because each may change another page of the file.
 const FAN_OUT_PIECE: u32 = 100;
 
 /// The shortest pause between two of those.

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-/// From so many pages on the log is copied. While they are synced, about 5 ms, the writer's own syncs take longer.
+/// From so many pages on the log is copied. Few, because the writer's own syncs take longer while these are synced.
 const PAGES: i64 = 2_000;
 /// So few pages are left to the writer.
 const LITTLE: i64 = 200;

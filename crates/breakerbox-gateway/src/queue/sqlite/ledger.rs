@@ -19,7 +19,7 @@ use crate::queue::Lease;
 /// Numbers of leases: which start of the file, and which of that start's.
 const STARTS_SHIFT: u32 = 32;
 
-/// The most deliveries that accepts of one tenant write in one group of jobs: about 8 ms. The rest is written by fan-out jobs,
+/// The most deliveries that accepts of one tenant write in one group of jobs. The rest is written by fan-out jobs,
 /// so that no tenant makes the others in the group wait longer.
 const ROWS_IN_GROUP: u32 = 1_000;
 
