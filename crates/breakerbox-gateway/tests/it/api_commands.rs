@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_api::{Answer, Asked, FakeApi};
+use crate::fake_api::{Answer, FakeApi};
 use crate::program::{Ended, Program};
 
 const KEY: &str = "bbx_test";
 
 /// Runs a command against an API that answers so.
-fn against(api: &FakeApi, arguments: &[&str]) -> Ended {
+pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> Ended {
     Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
 }
 
-fn answering(answer: Value) -> FakeApi {
+pub(crate) fn answering(answer: Value) -> FakeApi {
     FakeApi::start(move |_| Answer::ok(answer.clone()))
 }
 
@@ -185,81 +185,6 @@ fn each_command_asks_what_it_says() {
     }
 }
 
-/// A listing of 1,100 items, in pages of whatever size is asked for; the second page is empty, as pages may be.
-fn pages(asked: &Asked) -> Answer {
-    let url = url::Url::parse(&format!("http://x{}", asked.path)).unwrap();
-    let query =
-        |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    let limit: u64 = query("limit").unwrap().parse().unwrap();
-    let (from, limit) = match query("cursor").as_deref() {
-        None => (0, limit),
-        Some("gap") => return Answer::ok(json!({"items": [], "next": limit_cursor(500)})),
-        Some(cursor) => (cursor.trim_start_matches("at ").parse().unwrap(), limit),
-    };
-    let until = (from + limit).min(1_100);
-    let items: Vec<Value> = (from..until).map(|n| json!({"id": format!("it{n}"), "state": "open"})).collect();
-    let next = match until {
-        500 => Some("gap".to_owned()),
-        1_100 => None,
-        until => Some(limit_cursor(until)),
-    };
-    Answer::ok(json!({"items": items, "next": next}))
-}
-
-fn limit_cursor(at: u64) -> String {
-    format!("at {at}")
-}
-
-#[test]
-fn listings_go_through_all_pages_and_stop_where_they_are_told() {
-    for command in ["tenants", "endpoints", "deliveries", "reminders", "circuits", "keys"] {
-        let api = FakeApi::start(pages);
-        let ended = against(&api, &[command, "list", "--limit", "2000", "--quiet"]);
-        assert_eq!(ended.code, 0, "{}", ended.stderr);
-        let names: Vec<_> = ended.stdout.lines().collect();
-        assert_eq!((names.len(), names[0], names[1_099]), (1_100, "it0", "it1099"), "{command}");
-        assert_eq!(api.asked().len(), 4);
-        assert_eq!(api.asked()[0].line(), format!("GET /v1/{command}?limit=500"));
-
-        let ended = against(&api, &[command, "list", "--limit", "3"]);
-        assert_eq!(ended.stdout.lines().count(), 4, "a heading and three");
-        assert!(ended.stdout.starts_with("ID "), "{}", ended.stdout);
-        assert!(ended.stderr.contains("there are more"), "{}", ended.stderr);
-        assert!(!ended.stdout.contains('\u{1b}'), "no colours without a terminal");
-
-        let ended = against(&api, &[command, "list", "--limit", "2", "--json"]);
-        let items: Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!((items[1]["id"].as_str(), items.as_array().unwrap().len()), (Some("it1"), 2));
-        assert_eq!(ended.stderr, "");
-    }
-}
-
-#[test]
-fn a_limit_is_one_or_more_for_every_listing() {
-    let api = FakeApi::start(pages);
-    for listing in [
-        &["tenants", "list"][..],
-        &["endpoints", "list"],
-        &["deliveries", "list"],
-        &["deliveries", "attempts", "dlv_1"],
-        &["resends", "list"],
-        &["reminders", "list"],
-        &["reminders", "runs", "rem_1"],
-        &["circuits", "list"],
-        &["circuits", "history"],
-        &["notices", "list"],
-        &["keys", "list"],
-    ] {
-        let ended = against(&api, &[listing, &["--limit", "0"]].concat());
-        assert_eq!(ended.code, 2, "{listing:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains("must be a whole number, 1 or more"), "{listing:?}: {}", ended.stderr);
-    }
-    assert_eq!(api.asked().len(), 0);
-    // More than a page of the API has.
-    let ended = against(&api, &["tenants", "list", "--limit", "700", "--quiet"]);
-    assert_eq!((ended.code, ended.stdout.lines().count()), (0, 700), "{}", ended.stderr);
-}
-
 #[test]
 fn a_test_that_fails_is_exit_code_1() {
     let endpoint = &["endpoints", "test", "ep_1"][..];
@@ -294,37 +219,6 @@ fn a_test_that_fails_is_exit_code_1() {
             assert_eq!(problem["code"], "failed");
         }
     }
-}
-
-#[test]
-fn an_empty_page_is_not_the_last_and_a_full_listing_asks_for_no_more() {
-    let api = FakeApi::start(|asked| match asked.path.contains("cursor=") {
-        false => Answer::ok(json!({"items": [], "next": "on"})),
-        true => Answer::ok(json!({"items": [{"id": "a"}, {"id": "b"}], "next": "further"})),
-    });
-    let ended = against(&api, &["tenants", "list", "--limit", "2", "--quiet"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "a\nb\n"), "{}", ended.stderr);
-    let asked: Vec<_> = api.asked().iter().map(Asked::line).collect();
-    assert_eq!(asked, ["GET /v1/tenants?limit=2", "GET /v1/tenants?limit=2&cursor=on"]);
-}
-
-#[test]
-fn filters_become_a_query() {
-    let api = answering(json!({"items": [], "next": null}));
-    let ended =
-        against(&api, &["deliveries", "list", "--state", "failed", "--type", "a.b", "--endpoint", "ep_1"]);
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "there are none\n"));
-    assert_eq!(api.asked()[0].line(), "GET /v1/deliveries?endpoint=ep_1&type=a.b&state=failed&limit=100");
-    against(&api, &["circuits", "history", "c1", "--limit", "5"]);
-    assert_eq!(api.asked()[1].line(), "GET /v1/changes?circuit=c1&limit=5");
-    against(&api, &["deliveries", "attempts", "dlv_1"]);
-    assert_eq!(api.asked()[2].line(), "GET /v1/deliveries/dlv_1/attempts?limit=100");
-    against(
-        &api,
-        &["circuits", "history", "--tenant", "acme", "--to", "open", "--from", "2030-01-01T00:00:00Z"],
-    );
-    let expected = "GET /v1/changes?tenant=acme&to=open&from=2030-01-01T00%3A00%3A00Z&limit=100";
-    assert_eq!(api.asked()[3].line(), expected);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod addresses;
 mod api;
 mod api_commands;
+mod api_listings;
 mod backup;
 mod clocks;
 mod command;
