@@ -5,8 +5,8 @@
 //! cargo run -p breakerbox-examples --example fleet
 //! ```
 //!
-//! The store is in memory here, with a way to it that can be cut. A real fleet says `RedisStore::connect(url).await?` or
-//! `PostgresStore::connect(url).await?` instead, and nothing else changes. It takes a few seconds and ends by itself.
+//! The store is in memory here, with a way to it that can be cut. A real fleet says `RedisStore::open(url)?` or
+//! `PostgresStore::open(url)?` instead, and nothing else changes. It takes a few seconds and ends by itself.
 
 use std::error::Error;
 use std::io::{self, Write};

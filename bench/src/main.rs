@@ -25,6 +25,9 @@ enum What {
     /// One of the processes that see trips
     #[command(hide = true)]
     FleetListener(fleet::ListenerArguments),
+    /// One of the processes that load a store
+    #[command(hide = true)]
+    FleetCaller(fleet::CallerArguments),
     /// The gateway: throughput, latency, CPU and memory, beside a generator straight at the receiver and one durable commit
     Gateway(gateway::Arguments),
     /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<()> {
         What::Throttle(arguments) => throttle::run(&arguments),
         What::Fleet(arguments) => fleet::run(&arguments),
         What::FleetListener(arguments) => fleet::listen(&arguments),
+        What::FleetCaller(arguments) => fleet::call(&arguments),
         What::Gateway(arguments) => gateway::run(&arguments),
         What::Replay(arguments) => replay::run(&arguments),
     }

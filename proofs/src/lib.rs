@@ -2,6 +2,7 @@
 
 pub mod fleet;
 pub mod gateway;
+pub mod leaders;
 pub mod outages;
 pub mod powercut;
 pub mod sampling;

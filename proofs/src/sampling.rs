@@ -100,7 +100,15 @@ impl Sampler for Totals {
         let failing = if self.failing.load(Ordering::SeqCst) { self.sizes.failing } else { 0 };
         let sample = |n| {
             let failures = if n < failing { 20 } else { 0 };
-            (key(n), Sample { successes: 1, failures, latency_sum: Some(Duration::from_millis(50)) })
+            (
+                key(n),
+                Sample {
+                    successes: 1,
+                    failures,
+                    latency_sum: Some(Duration::from_millis(50)),
+                    ..Sample::default()
+                },
+            )
         };
         self.polls.fetch_add(1, Ordering::SeqCst);
         Ok((0..self.sizes.known).map(sample).collect())

@@ -68,7 +68,7 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
 }
 
 /// All commands that the server has done, but for this question.
-fn commands(server: &RedisServer) -> Result<u64> {
+pub(super) fn commands(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name != "info")
 }
 

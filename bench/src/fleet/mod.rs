@@ -6,12 +6,15 @@
 //! | `commands` | what Redis has to do, at two rates of calls |
 //! | `spread` | how soon others see a trip; `listener` is one of them, a process of its own |
 //! | `many` | 100,000 circuits of which 10,000 fail at once |
+//! | `load` | what a fleet costs its store, by keys and processes; `caller` is one of the processes |
 //!
 //! The server is a private one. Everything is bounded, on the loopback address, and stops by itself.
 
+mod caller;
 mod commands;
 mod cost;
 mod listener;
+mod load;
 mod many;
 mod spread;
 mod timed_store;
@@ -25,6 +28,7 @@ use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
 use tokio::runtime::Runtime;
 
+pub(crate) use self::caller::{Arguments as CallerArguments, run as call};
 pub(crate) use self::listener::{Arguments as ListenerArguments, run as listen};
 use crate::figures::machine;
 use crate::turns::Turns;
@@ -42,6 +46,8 @@ pub(crate) struct Arguments {
     /// How many circuits are known; a tenth of them fails
     #[arg(long, default_value_t = 100_000)]
     circuits: u64,
+    #[command(flatten)]
+    sizes: load::Sizes,
     /// Only the parts whose name contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -63,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     if wanted("many") {
         many::run(&server, &runtime, arguments.circuits.max(10))?;
+    }
+    if wanted("load") {
+        load::run(&runtime, &arguments.sizes, Duration::from_secs(arguments.seconds.max(1)))?;
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
+    Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -54,6 +55,10 @@ impl<S: Store> Store for TimedStore<S> {
         self.inner.swap_if(swap).await
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.inner.call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.inner.changes()
     }
@@ -62,7 +67,15 @@ impl<S: Store> Store for TimedStore<S> {
         self.inner.list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.inner.ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.inner.lead(name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.inner.check_write().await
     }
 }

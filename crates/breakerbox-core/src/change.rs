@@ -75,6 +75,9 @@ pub enum Cause {
     RecoveryRateMet,
     /// In sampling mode: they did not.
     RecoveryRateMissed,
+    /// The process held a state that the fleet gave up long ago: the store no longer has a record, and a closed one is not
+    /// kept for ever. Only observers hear this; no record has it.
+    Expired,
     /// An operator said so.
     Command {
         /// What was said.
@@ -85,7 +88,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The state that a circuit leaves for this cause; none for a command, which is obeyed in any state.
+    /// The state that a circuit leaves for this cause; none for a command, which is obeyed in any state, and for a record that
+    /// expired.
     #[must_use]
     pub const fn leaves(&self) -> Option<Status> {
         match self {
@@ -94,7 +98,7 @@ impl Cause {
             Self::ProbeFailed | Self::ProbesSucceeded | Self::RecoveryRateMet | Self::RecoveryRateMissed => {
                 Some(Status::HalfOpen)
             }
-            Self::Command { .. } => None,
+            Self::Command { .. } | Self::Expired => None,
         }
     }
 }
@@ -142,6 +146,16 @@ impl Step {
         next.cause = Some(cause);
         let change = Change::to(&next, from.status());
         Self { record: next, change }
+    }
+
+    /// The same step where calls were refused since `since` already: that time is part of the cool-off.
+    pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
+        let times =
+            [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];
+        for retry_at in times.into_iter().flatten().flatten() {
+            *retry_at = retry_at.back_by(now.since(since)).max(now);
+        }
+        self
     }
 
     /// A step within the same epoch.

@@ -99,6 +99,9 @@ impl Settled {
     pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }
 
+/// By how much an estimate of the store's time may be wrong.
+const SKEW: Duration = Duration::from_secs(1);
+
 impl Circuit {
     /// A circuit that nothing has happened to: closed.
     #[must_use]
@@ -120,6 +123,29 @@ impl Circuit {
         let ramp = if record.closed_recently(policy, now) { Ramp::begin(policy, now) } else { None };
         let memory = Memory::Lived(Box::new(record));
         Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
+    }
+
+    /// The same circuit for a process that joins its fleet. A ramp that takes longer than a window may still be under way.
+    pub(crate) fn joining_ramp(mut self, policy: &Policy, now: Timestamp) -> Self {
+        if let Memory::Lived(record) = &self.memory
+            && self.ramp.is_none()
+            && record.may_ramp(policy, now)
+        {
+            self.ramp = Ramp::begin(policy, now).map(Box::new);
+        }
+        self
+    }
+
+    /// The ramp is over.
+    pub(crate) fn end_ramp(&mut self) {
+        self.ramp = None;
+    }
+
+    /// A call was refused by the fleet's ramp.
+    pub(crate) fn note_ramp_refusal(&mut self, now: Timestamp) {
+        if let Some(ramp) = &mut self.ramp {
+            ramp.note_refusal(now);
+        }
     }
 
     /// The record as it is; made up, with a version of zero, if nothing has happened that would be worth one.
@@ -148,8 +174,12 @@ impl Circuit {
         match &self.memory {
             Memory::Pristine { .. } => true,
             Memory::Lived(record) => {
-                let was_kept = |keep_for| now.since(record.changed_at) >= keep_for;
-                record.is_forgettable(policy, now) && record.keep_for(policy).is_some_and(was_kept)
+                // The writer of the record only estimated the store's time, and may have been ahead of it.
+                let skew = |keep_for: Duration| SKEW.min(keep_for / 2);
+                let was_kept = |keep_for| now.since(record.changed_at) + skew(keep_for) >= keep_for;
+                let keep_for = record.keep_for(policy);
+                keep_for.is_some_and(was_kept)
+                    && record.is_forgettable(policy, now + keep_for.map_or(Duration::ZERO, skew))
             }
         }
     }
@@ -285,7 +315,7 @@ impl Circuit {
                 self.settle_on_ramp(generation, outcome, policy, now);
                 self.count(outcome, policy, draw, now)
             }
-            PermitKind::Call => self.count(outcome, policy, draw, now),
+            PermitKind::Call | PermitKind::Placed { .. } => self.count(outcome, policy, draw, now),
         }
     }
 
@@ -367,6 +397,14 @@ impl Circuit {
     /// The clock says `after` where it said `before`: what was counted is as old as it was.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         self.window.clock_moved(before, after);
+    }
+
+    /// The same for what was decided by that clock.
+    pub(crate) fn record_moved(&mut self, before: Timestamp, after: Timestamp) {
+        match &mut self.memory {
+            Memory::Pristine { latest, .. } => *latest = latest.moved(before, after),
+            Memory::Lived(record) => **record = record.moved(before, after),
+        }
     }
 
     /// Counts the outcome of an ordinary call, and trips if a rule now holds.

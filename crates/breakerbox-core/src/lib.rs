@@ -29,6 +29,7 @@ extern crate std;
 mod backoff;
 mod change;
 mod circuit;
+mod fault;
 pub mod fleet;
 mod found;
 mod key;
@@ -49,13 +50,16 @@ mod window;
 
 pub use change::{Cause, Change, Command, Step};
 pub use circuit::{Asked, Circuit, Settled, Settlement};
+#[cfg(feature = "sabotage")]
+#[doc(hidden)]
+pub use fault::Fault;
 pub use found::Found;
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;
 pub use outcome::{Outcome, OutcomeKind};
 pub use permit::{Decision, Permit, Refusal};
 pub use policy::{
-    DurationError, MAX_DURATION, POLICY_BOUNDS, POLICY_KEYS, Policy, PolicyBuilder, PolicyError,
+    DurationError, MAX_DURATION, POLICY_BOUNDS, POLICY_KEYS, Percentage, Policy, PolicyBuilder, PolicyError,
     PolicyErrorReason, Preset, UnknownPreset, format_duration, parse_duration,
 };
 pub use ramp::Ramp;
@@ -68,5 +72,5 @@ pub use sampling::LatestSuccesses;
 pub use ticket::{Ticket, TicketKind};
 pub use time::Timestamp;
 pub use token::{Draw, Epoch, Nonce, Version};
-pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, Sample, Span};
+pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, RecentSample, Sample, Span};
 pub use window::Totals;

@@ -14,6 +14,16 @@ pub struct Permit {
     pub(crate) epoch: Epoch,
     pub(crate) kind: PermitKind,
     started_at: Timestamp,
+    /// Set if the call also probes this process's own circuit.
+    pub(crate) local_probe: Option<LocalProbe>,
+}
+
+/// Names the one probe of a process-local circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LocalProbe {
+    /// The local circuit's own epoch.
+    pub(crate) epoch: Epoch,
+    pub(crate) nonce: Nonce,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +32,8 @@ pub(crate) enum PermitKind {
     Call,
     /// An ordinary call that holds a place in the ramp.
     Ramped { generation: u32 },
+    /// An ordinary call that holds a place in the fleet's ramp.
+    Placed { place: Nonce },
     /// The one call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
     /// A call that counts nowhere: dry-run admitted what the circuit refused.
@@ -30,13 +42,27 @@ pub(crate) enum PermitKind {
 
 impl Permit {
     pub(crate) const fn new(epoch: Epoch, kind: PermitKind, started_at: Timestamp) -> Self {
-        Self { epoch, kind, started_at }
+        Self { epoch, kind, started_at, local_probe: None }
     }
 
     /// A permit for an ordinary call, from a caller who knew by itself that the circuit [is at
     /// ease](crate::Circuit::is_at_ease) in this epoch.
     pub const fn at_ease(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
+    }
+
+    /// A permit for an ordinary call that holds a place in the [fleet's ramp](crate::fleet::RampRequest).
+    pub const fn on_ramp(epoch: Epoch, place: Nonce, started_at: Timestamp) -> Self {
+        Self::new(epoch, PermitKind::Placed { place }, started_at)
+    }
+
+    /// The place in the fleet's ramp that this permit holds, and the epoch it belongs to.
+    #[must_use]
+    pub const fn place(&self) -> Option<(Epoch, Nonce)> {
+        match self.kind {
+            PermitKind::Placed { place } => Some((self.epoch, place)),
+            _ => None,
+        }
     }
 
     /// A permit for a call that counts nowhere.
@@ -109,6 +135,14 @@ pub enum Refusal {
         /// How long that is from now.
         retry_in: Duration,
     },
+    /// The circuit is open in this process only: its own calls fail, and those of the other processes do not.
+    #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
+    OpenHere {
+        /// From when on an ask may probe. While a probe of this process is under way: when it is given up at the latest.
+        retry_at: Timestamp,
+        /// How long that is from now.
+        retry_in: Duration,
+    },
     /// Somebody else is probing. A transition, or the lease's release, may come earlier.
     #[error("the circuit is half-open and somebody else is probing")]
     Probing {
@@ -149,6 +183,10 @@ impl Refusal {
         Self::Open { retry_at, retry_in: retry_at.since(now) }
     }
 
+    pub(crate) fn open_here(retry_at: Timestamp, now: Timestamp) -> Self {
+        Self::OpenHere { retry_at, retry_in: retry_at.since(now) }
+    }
+
     pub(crate) fn probing(retry_at: Timestamp, now: Timestamp) -> Self {
         Self::Probing { retry_at, retry_in: retry_at.since(now) }
     }
@@ -157,7 +195,9 @@ impl Refusal {
     #[must_use]
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
-            Self::Open { retry_at, .. } | Self::Probing { retry_at, .. } => Some(*retry_at),
+            Self::Open { retry_at, .. }
+            | Self::OpenHere { retry_at, .. }
+            | Self::Probing { retry_at, .. } => Some(*retry_at),
             Self::Ramping { .. }
             | Self::Judging
             | Self::StoreNotAsked
@@ -171,7 +211,9 @@ impl Refusal {
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
-            Self::Open { retry_in, .. } | Self::Probing { retry_in, .. } => Some(*retry_in),
+            Self::Open { retry_in, .. }
+            | Self::OpenHere { retry_in, .. }
+            | Self::Probing { retry_in, .. } => Some(*retry_in),
             // As `retry_at`, which names them all.
             _ => None,
         }
@@ -182,6 +224,7 @@ impl Refusal {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",
+            Self::OpenHere { .. } => "open_here",
             Self::Probing { .. } => "probing",
             Self::Ramping { .. } => "ramping",
             Self::Judging => "judging",

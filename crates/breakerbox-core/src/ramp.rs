@@ -1,8 +1,8 @@
 //! The ramp: the paced return of traffic after a circuit closed.
 //!
 //! One call in flight at first. Each full round of successes doubles the limit, a failure halves it. The ramp is over
-//! when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal. Each
-//! process has its own.
+//! when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal. This is the
+//! ramp of one process: where a circuit is not shared, or the store is lost. Otherwise [the fleet](crate::fleet) has one.
 
 use core::time::Duration;
 
@@ -10,6 +10,9 @@ use crate::outcome::OutcomeKind;
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::transitions::LEASE_MARGIN;
+
+/// The limit that a ramp begins with, and never goes below.
+pub(crate) const FIRST_LIMIT: u32 = 1;
 
 /// The state of one process's ramp.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +43,14 @@ pub(crate) enum RampAnswer {
 impl Ramp {
     /// A ramp that begins now, if the policy has one.
     pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
-        let ramp = Self { limit: 1, in_flight: 0, round: 0, refused_at: now, moved_at: now, generation: 0 };
+        let ramp = Self {
+            limit: FIRST_LIMIT,
+            in_flight: 0,
+            round: 0,
+            refused_at: now,
+            moved_at: now,
+            generation: 0,
+        };
         (!ramp.is_complete(policy)).then_some(ramp)
     }
 
@@ -54,6 +64,11 @@ impl Ramp {
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// A call was refused by the fleet's ramp.
+    pub(crate) fn note_refusal(&mut self, now: Timestamp) {
+        self.refused_at = self.refused_at.max(now);
     }
 
     pub(crate) fn ask(&mut self, policy: &Policy, now: Timestamp) -> RampAnswer {
@@ -96,7 +111,7 @@ impl Ramp {
                 }
             }
             OutcomeKind::Failure => {
-                self.limit = (self.limit / 2).max(1);
+                self.limit = (self.limit / 2).max(FIRST_LIMIT);
                 self.round = 0;
             }
             OutcomeKind::Ignored => {}

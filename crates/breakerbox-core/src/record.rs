@@ -14,6 +14,7 @@ use crate::change::Cause;
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Draw, Epoch, Nonce, Version};
+use crate::transitions::LEASE_MARGIN;
 use crate::window::Totals;
 
 /// The state of an automatic circuit.
@@ -246,6 +247,18 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
+    /// Whether the ramp that began when the circuit closed may still be under way in a fleet: a ramp of which each round takes
+    /// as long as a place may last is over by then.
+    pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
+        let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
+        let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
+        let longest = policy.window().saturating_add(all_rounds);
+        self.is_automatic()
+            && self.state == State::Closed
+            && self.opened_at.is_some()
+            && now.since(self.changed_at) < longest
+    }
+
     /// The epoch of a circuit that was first seen at `now`.
     pub(crate) fn first_epoch(now: Timestamp) -> Epoch {
         Epoch::default().next(now)
@@ -268,8 +281,13 @@ impl Record {
         if !self.is_automatic() || self.state != State::Closed {
             return None;
         }
-        let remembers = if self.trips > 0 { policy.forgive_after() } else { Duration::ZERO };
-        Some(policy.window().max(remembers))
+        Some(Self::closed_kept_for(policy))
+    }
+
+    /// For how long a store keeps a closed record at the least. Also one without trips, such as a reset leaves: a process that
+    /// missed it for less than that must not bring the state before it back.
+    pub(crate) fn closed_kept_for(policy: &Policy) -> Duration {
+        policy.window().max(policy.forgive_after())
     }
 
     /// Whether the circuit has been closed for long enough for its trips to be forgotten.
@@ -304,6 +322,12 @@ impl LatestOutcomes {
         let last_success = self.last_success.max(other.last_success);
         let since = [self.failing_since, other.failing_since].into_iter().flatten();
         Self { last_success, failing_since: since.filter(|since| Some(*since) > last_success).min() }
+    }
+
+    /// The same by a clock that says `after` where this one says `before`.
+    pub(crate) fn moved(self, before: Timestamp, after: Timestamp) -> Self {
+        let moved = |time: Timestamp| time.moved(before, after);
+        Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }
     }
 
     /// Without times that are yet to come: the clock they were taken from was ahead.

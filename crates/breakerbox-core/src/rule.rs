@@ -50,6 +50,18 @@ impl TripRule {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
     }
 
+    /// Whether a rate or a mean is at its limit, however few calls there are. A sum of parts is at a limit only if one of
+    /// the parts is (the mediant inequality).
+    #[must_use]
+    pub(crate) fn is_at_limit(policy: &Policy, totals: &Totals) -> bool {
+        let calls = totals.calls();
+        let is_reached =
+            |part: u64, limit: Option<u8>| part > 0 && limit.is_some_and(|limit| reaches(part, calls, limit));
+        is_reached(totals.failures, policy.failure_rate())
+            || is_reached(totals.slow, policy.slow_rate())
+            || mean_is_reached(policy, totals)
+    }
+
     /// Whether any number of further successes, each below the policy's [harmless
     /// latency](Policy::harmless_latency), could make a rule hold: they can complete the evidence that the rates and the
     /// mean wait for. If not, such successes may be counted later, all at once.
@@ -60,12 +72,9 @@ impl TripRule {
         let could_reach = |part: u64, limit: Option<u8>| {
             part > 0 && limit.is_some_and(|limit| reaches(part, with_more, limit))
         };
-        let mean_is_there = policy.mean_latency().is_some_and(|limit| {
-            calls > 0 && totals.latency_sum.as_micros() >= u128::from(micros(limit)) * u128::from(calls)
-        });
         could_reach(totals.failures, policy.failure_rate())
             || could_reach(totals.slow, policy.slow_rate())
-            || mean_is_there
+            || mean_is_reached(policy, totals)
     }
 
     fn holds(self, policy: &Policy, totals: &Totals) -> bool {
@@ -79,12 +88,7 @@ impl TripRule {
             Self::ConsecutiveFailures => {
                 policy.consecutive_failures().is_some_and(|limit| totals.failure_run >= limit)
             }
-            Self::MeanLatency => {
-                enough
-                    && policy.mean_latency().is_some_and(|limit| {
-                        totals.latency_sum.as_micros() >= u128::from(micros(limit)) * u128::from(calls)
-                    })
-            }
+            Self::MeanLatency => enough && mean_is_reached(policy, totals),
             Self::SlowRate => {
                 enough && policy.slow_rate().is_some_and(|limit| reaches(totals.slow, calls, limit))
             }
@@ -96,6 +100,14 @@ impl fmt::Display for TripRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Whether calls took as long on average as the policy allows, or longer. No calls took no time.
+fn mean_is_reached(policy: &Policy, totals: &Totals) -> bool {
+    let calls = totals.calls();
+    policy.mean_latency().is_some_and(|limit| {
+        calls > 0 && totals.latency_sum.as_micros() >= u128::from(micros(limit)) * u128::from(calls)
+    })
 }
 
 /// Whether `part` is at least `percent` of `whole`.

@@ -96,7 +96,8 @@ mod tests {
         counts: (u64, u64),
         hours: u32,
     ) -> Option<Step> {
-        let sample = Sample { successes: counts.0, failures: counts.1, latency_sum: None };
+        let sample =
+            Sample { successes: counts.0, failures: counts.1, latency_sum: None, ..Sample::default() };
         known.judge(&"e1".into(), record, &sample, &policy(), Draw(u128::from(hours) + 1), at(hours)).unwrap()
     }
 

@@ -78,6 +78,27 @@ mod hex {
     }
 }
 
+/// As a number.
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// As 32 hexadecimal digits, as in JSON.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// As 32 hexadecimal digits, as in JSON.
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 impl fmt::Debug for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Version({:032x})", self.0)
@@ -100,6 +121,14 @@ mod tests {
         assert_eq!(Draw(1 << 127).signed_unit(), 0.0);
         let top = Draw(u128::MAX).signed_unit();
         assert!(top < 1.0 && top > 0.999_999);
+    }
+
+    #[test]
+    fn tokens_are_shown_as_they_are_written() {
+        assert_eq!(std::format!("{:>5}|{}", Epoch(42), Epoch(7)), "   42|7");
+        let (version, nonce) = (Version(0xbeef), Nonce(1 << 127));
+        assert_eq!(std::format!("\"{version}\""), serde_json::to_string(&version).unwrap());
+        assert_eq!(std::format!("\"{nonce}\""), serde_json::to_string(&nonce).unwrap());
     }
 
     #[test]

@@ -123,6 +123,13 @@ impl Builder {
         self
     }
 
+    /// With one connection of its own, whoever else uses the database.
+    pub(crate) fn alone(mut self) -> Self {
+        self.database = None;
+        self.connections = 1;
+        self
+    }
+
     /// The database of the URL, for those who use it for other things too. Nothing is connected yet.
     ///
     /// # Errors

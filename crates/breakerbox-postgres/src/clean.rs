@@ -33,7 +33,7 @@ pub(crate) async fn clean_for_ever(verbs: Arc<Verbs>, every: Duration) {
 
 /// Looks at every row once, as long as this process leads.
 async fn sweep(verbs: &Verbs, me: Nonce, every: Duration) -> Result<(), StoreError> {
-    for table in [Table::Circuits, Table::Counts, Table::Leases] {
+    for table in [Table::Circuits, Table::Counts, Table::Leases, Table::Ramps] {
         let mut next = Some(Vec::new());
         while let Some(from) = next {
             if !verbs.lead(OFFICE, me, every * TERM).await?.value.leads {

@@ -98,6 +98,12 @@ pub enum ConnectError {
         /// What it is.
         version: String,
     },
+    /// The tokio runtime that the store was connected on has ended, and the store's tasks with it.
+    #[error(
+        "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
+         as the store, such as the one of `main`"
+    )]
+    Ended,
     /// Anything else.
     #[error("can't connect: {reason}")]
     Failed {
@@ -155,6 +161,14 @@ impl From<ConnectError> for StoreError {
 #[error("{reason}")]
 pub(crate) struct StatementError {
     reason: String,
+    /// A table, or the schema, is not there.
+    is_table_missing: bool,
+}
+
+/// Whether an error says that a table is missing.
+pub(crate) fn is_table_missing(error: &StoreError) -> bool {
+    let StoreError::Unavailable(error) = error else { return false };
+    error.downcast_ref::<StatementError>().is_some_and(|error| error.is_table_missing)
 }
 
 /// What a failed statement means to whoever uses a store.
@@ -166,12 +180,15 @@ pub(crate) fn of_statement(error: &tokio_postgres::Error, config: &Config, limit
             &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN,
         )
         | None => ConnectError::of(error, config).into(),
+        Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => {
+            StoreError::Unavailable(Box::new(StatementError { reason: whole(error), is_table_missing: true }))
+        }
         Some(_) => unavailable(whole(error)),
     }
 }
 
 pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
-    StoreError::Unavailable(Box::new(StatementError { reason: reason.into() }))
+    StoreError::Unavailable(Box::new(StatementError { reason: reason.into(), is_table_missing: false }))
 }
 
 /// An error and all that caused it, on one line.

@@ -8,13 +8,16 @@
 //!
 //! let url = "postgres://fleet:secret@db.example/shop?sslmode=verify-full";
 //! # let url = &server.url();
-//! let store = PostgresStore::connect(url).await?; // Creates its tables if they are missing.
+//! let store = PostgresStore::open(url)?; // Connects in the background, and creates its tables if they are missing.
 //! let breakers = Breakerbox::builder().store(store).build();
 //! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
 //! assert_eq!(circuit.status(), Status::Closed); // And open in every process, as soon as it is in one.
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`PostgresStore::open`] never fails because Postgres is down: the service starts degraded, and joins when the database is
+//! there. [`PostgresStore::connect`] waits for the connection, and fails if there is none.
 //!
 //! | part | what it does |
 //! | --- | --- |
@@ -55,7 +58,9 @@ mod listen;
 mod loan;
 mod migrations;
 mod notice;
+mod ramping;
 mod record;
+mod recreate;
 mod sampler;
 mod statements;
 mod store;

@@ -125,6 +125,11 @@ pub(crate) async fn listen_for_ever(
 /// What a text means. A record that did not fit is read; it may be a newer one by then.
 async fn understood(text: &str, verbs: &Verbs) -> Heard {
     let Some(notice) = notice::read(text) else { return Heard::Missed };
+    if !notice.reports.is_empty() {
+        return Heard::ReportsWanted {
+            keys: notice.reports.into_iter().map(|key| Arc::from(&*key)).collect(),
+        };
+    }
     let Some(key) = notice.key.map(Arc::from) else { return Heard::Missed };
     let record = match notice.record {
         Some(record) => Some(record),

@@ -1,4 +1,5 @@
-//! Creates the tables, or brings them up to date. Only forward: there is no way back but a backup.
+//! Creates the tables, or brings them up to date. Only forward: there is no way back but a backup. If a table is gone, all
+//! migrations are applied again: each of them leaves what is there as it is.
 //!
 //! Processes that start at once take turns by an advisory lock. If everything is there, nothing but a look is needed, so the
 //! user of a running fleet need not have the right to create tables. Tables that are newer than this process are left as they
@@ -6,7 +7,7 @@
 
 use tokio_postgres::{Client, Error};
 
-use crate::statements::{MIGRATIONS, migration};
+use crate::statements::{MIGRATIONS, TABLES, migration};
 
 /// Makes sure that the tables are there.
 pub(crate) async fn migrate(client: &Client, schema: &str) -> Result<(), Error> {
@@ -24,17 +25,21 @@ pub(crate) async fn migrate(client: &Client, schema: &str) -> Result<(), Error> 
     for (number, text) in (1_i32..).zip(MIGRATIONS).skip(done) {
         client.batch_execute(&migration(schema, text)).await?;
         client
-            .execute(&format!("INSERT INTO \"{schema}\".migrations (number) VALUES ($1)"), &[&number])
+            .execute(
+                &format!("INSERT INTO \"{schema}\".migrations (number) VALUES ($1) ON CONFLICT DO NOTHING"),
+                &[&number],
+            )
             .await?;
     }
     client.batch_execute("COMMIT").await
 }
 
-/// How many migrations have been applied.
+/// How many migrations have been applied; none if a table is missing.
 async fn applied(client: &Client, schema: &str) -> Result<usize, Error> {
     // Not to_regclass: that may remember from before the lock that there was none.
-    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')";
-    if !client.query_one(there, &[&schema]).await?.try_get(0)? {
+    let there = "SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = ANY ($2)";
+    let found: i64 = client.query_one(there, &[&schema, &TABLES.as_slice()]).await?.try_get(0)?;
+    if usize::try_from(found) != Ok(TABLES.len()) {
         return Ok(0);
     }
     let newest: i32 = client

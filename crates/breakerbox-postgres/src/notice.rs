@@ -5,6 +5,7 @@
 //! that something was missed.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use breakerbox::Record;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,35 @@ struct Sent<'a> {
 pub(crate) struct Notice {
     pub(crate) key: Option<String>,
     pub(crate) record: Option<Record>,
+    /// A call for reports of these keys, and no change.
+    #[serde(default)]
+    pub(crate) reports: Vec<String>,
+}
+
+/// The texts that call for reports of these keys: as few as can hold them. A key that fits into none is left out: whoever
+/// judges it hears of the others' outcomes as they report by themselves.
+pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
+    const FRAME: &str = r#"{"reports":[]}"#;
+    let mut texts: Vec<String> = Vec::new();
+    let mut list = String::new();
+    for key in keys {
+        let Ok(key) = serde_json::to_string(&**key).map(|key| in_ascii(&key)) else { continue };
+        if FRAME.len() + key.len() > MAX_LENGTH {
+            continue;
+        }
+        if FRAME.len() + list.len() + 1 + key.len() > MAX_LENGTH {
+            texts.push(format!("{{\"reports\":[{list}]}}"));
+            list.clear();
+        }
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(&key);
+    }
+    if !list.is_empty() {
+        texts.push(format!("{{\"reports\":[{list}]}}"));
+    }
+    texts
 }
 
 /// The text for a change.
@@ -101,5 +131,16 @@ mod tests {
             assert_eq!(notice.record, has_record.then_some(record));
         }
         assert_eq!(read("nonsense"), None);
+    }
+
+    #[test]
+    fn calls_for_reports_fit_whatever_the_keys() {
+        let mut keys: Vec<Arc<str>> = (0..2_000).map(|n| format!("acme \u{e9} {n}").into()).collect();
+        keys.push("\0".repeat(1_400).into());
+        let texts = call_for_reports(&keys);
+        assert!(texts.len() > 1 && texts.iter().all(|text| text.is_ascii() && text.len() <= MAX_LENGTH));
+        let heard: Vec<_> = texts.iter().flat_map(|text| read(text).unwrap().reports).collect();
+        assert!(heard.iter().map(|key| &**key).eq(keys[..2_000].iter().map(|key| &**key)));
+        assert!(call_for_reports(&[]).is_empty());
     }
 }

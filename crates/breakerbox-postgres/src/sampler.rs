@@ -5,10 +5,11 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox::Sample;
 use breakerbox::sampling::{Dialect, Poll, SampleError, Sampler, SqlError, SqlSource};
 use breakerbox::store::StoreError;
+use breakerbox::{RecentSample, Sample};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::bigint::micros;
 use crate::builder::Builder;
@@ -42,6 +43,7 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 pub struct PostgresSampler {
     database: Database,
     query: String,
+    returns_runs: bool,
 }
 
 /// Why there is no such sampler.
@@ -63,7 +65,7 @@ impl PostgresSampler {
     /// If the URL or the table's description can't be.
     pub fn new(url: &str, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
         let builder = Builder::new(url).connections(1).time_limit(DEFAULT_TIME_LIMIT);
-        Ok(Self { query: source.into().text(Dialect::Postgres)?, database: builder.database()? })
+        Self::with(builder.database()?, &source.into())
     }
 
     /// A sampler that uses connections which are there, with their time limit.
@@ -71,7 +73,11 @@ impl PostgresSampler {
     /// # Errors
     /// If the table's description can't be.
     pub fn on(database: Database, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
-        Ok(Self { query: source.into().text(Dialect::Postgres)?, database })
+        Self::with(database, &source.into())
+    }
+
+    fn with(database: Database, source: &SqlSource) -> Result<Self, SamplerError> {
+        Ok(Self { query: source.text(Dialect::Postgres)?, returns_runs: source.returns_runs(), database })
     }
 
     /// The query that it asks, for those who want to see how it is planned.
@@ -85,12 +91,16 @@ impl PostgresSampler {
         let ages: Vec<_> = poll.since.iter().map(|since| micros(since.age.min(OLDEST))).collect();
         let started: Vec<_> = poll.since.iter().map(|since| since.started).collect();
         let window = micros(poll.window.min(OLDEST));
+        let recent = micros(poll.recent.unwrap_or_default().min(OLDEST));
         self.database
             .within(async {
                 let loan = self.database.lend().await?;
                 let answer = async {
                     let statement = loan.prepare_cached(&self.query).await?;
-                    loan.query(&statement, &[&window, &keys, &ages, &started]).await
+                    let asked: [&(dyn ToSql + Sync); 5] = [&window, &keys, &ages, &started, &recent];
+                    // A query of the user's own need not count recent attempts apart.
+                    let asked = asked.get(..statement.params().len()).unwrap_or(&asked);
+                    loan.query(&statement, asked).await
                 };
                 let answer = answer.await;
                 loan.settle(answer)
@@ -111,24 +121,45 @@ impl Sampler for PostgresSampler {
             StoreError::Unavailable(cause) => SampleError::Failed(cause),
             error => SampleError::failed(error),
         })?;
-        let has_latency = rows
-            .first()
-            .is_some_and(|row| row.columns().iter().any(|column| column.name() == "latency_sum_us"));
-        rows.iter().map(|row| sample(row, has_latency)).collect()
+        rows.iter().map(|row| sample(row, poll.recent.is_some())).collect()
+    }
+
+    fn returns_runs(&self) -> bool {
+        self.returns_runs
     }
 }
 
-fn sample(row: &Row, has_latency: bool) -> Result<(String, Sample), SampleError> {
-    let latency_sum = if has_latency {
-        let sum: Option<i64> =
-            row.try_get("latency_sum_us").map_err(|error| unreadable("latency_sum_us", &error))?;
-        sum.map(|sum| Duration::from_micros(u64::try_from(sum).unwrap_or(0)))
-    } else {
-        None
-    };
+fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError> {
     let key = row.try_get("key").map_err(|error| unreadable("key", &error))?;
-    let (successes, failures) = (count(row, "successes")?, count(row, "failures")?);
-    Ok((key, Sample { successes, failures, latency_sum }))
+    // Half-open circuits have neither a recent part nor a run.
+    let recent = match known(row, "recent_successes")?.filter(|_| wants_recent) {
+        Some(_) => Some(RecentSample {
+            successes: count(row, "recent_successes")?,
+            failures: count(row, "recent_failures")?,
+            latency_sum: latency(row, "recent_latency_sum_us")?,
+        }),
+        None => None,
+    };
+    let sample = Sample {
+        successes: count(row, "successes")?,
+        failures: count(row, "failures")?,
+        latency_sum: latency(row, "latency_sum_us")?,
+        recent,
+        failure_run: known(row, "failure_run")?.map(|run| u64::try_from(run).unwrap_or(0)),
+    };
+    Ok((key, sample))
+}
+
+/// The value of a column that need not be there.
+fn known(row: &Row, field: &'static str) -> Result<Option<i64>, SampleError> {
+    if !row.columns().iter().any(|column| column.name() == field) {
+        return Ok(None);
+    }
+    row.try_get(field).map_err(|error| unreadable(field, &error))
+}
+
+fn latency(row: &Row, field: &'static str) -> Result<Option<Duration>, SampleError> {
+    Ok(known(row, field)?.map(|sum| Duration::from_micros(u64::try_from(sum).unwrap_or(0))))
 }
 
 fn count(row: &Row, field: &'static str) -> Result<u64, SampleError> {

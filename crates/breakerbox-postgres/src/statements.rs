@@ -13,10 +13,15 @@ pub(crate) struct Statements {
     pub(crate) swap_if: String,
     pub(crate) list: String,
     pub(crate) list_by_status: String,
+    pub(crate) claim_ramp: String,
+    pub(crate) ramp: String,
     pub(crate) lead: String,
+    pub(crate) check_write: String,
+    pub(crate) call_for_reports: String,
     pub(crate) clear_circuits: String,
     pub(crate) clear_counts: String,
     pub(crate) clear_leases: String,
+    pub(crate) clear_ramps: String,
 }
 
 /// Reads a statement's file.
@@ -36,17 +41,29 @@ impl Statements {
             swap_if: statement!(schema, "swap_if"),
             list: statement!(schema, "list"),
             list_by_status: statement!(schema, "list_by_status"),
+            claim_ramp: statement!(schema, "claim_ramp"),
+            ramp: statement!(schema, "ramp"),
             lead: statement!(schema, "lead"),
+            check_write: statement!(schema, "check_write"),
+            call_for_reports: statement!(schema, "call_for_reports"),
             clear_circuits: statement!(schema, "clear_circuits"),
             clear_counts: statement!(schema, "clear_counts"),
             clear_leases: statement!(schema, "clear_leases"),
+            clear_ramps: statement!(schema, "clear_ramps"),
         }
     }
 }
 
 /// What changes the tables from one version to the next, from the first on. Whatever is added must leave the statements of
-/// the version before in order: while a fleet is upgraded, both run.
-pub(crate) const MIGRATIONS: [&str; 1] = [include_str!("sql/migrations/0001_circuits_counts_leases.sql")];
+/// the version before in order: while a fleet is upgraded, both run. Each leaves what is already there as it is, so that all
+/// of them can be applied again when a table is gone.
+pub(crate) const MIGRATIONS: [&str; 2] = [
+    include_str!("sql/migrations/0001_circuits_counts_leases.sql"),
+    include_str!("sql/migrations/0002_ramps.sql"),
+];
+
+/// The tables that there must be.
+pub(crate) const TABLES: [&str; 5] = ["migrations", "circuits", "counts", "leases", "ramps"];
 
 /// A migration for one schema.
 pub(crate) fn migration(schema: &str, text: &str) -> String {

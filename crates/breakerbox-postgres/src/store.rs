@@ -1,12 +1,12 @@
-//! The store itself: the verbs, and the two tasks that go with them.
+//! The store itself: the verbs, and the tasks that go with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
-    Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 use tokio::time::timeout;
@@ -16,21 +16,38 @@ use crate::clean::clean_for_ever;
 use crate::database::Database;
 use crate::error::ConnectError;
 use crate::listen::{Ear, Ears, listen_for_ever};
+use crate::recreate::{Recreation, recreate_for_ever};
 use crate::task::Task;
 use crate::verbs::Verbs;
 
 /// A store in a Postgres database. See the [crate's front page](crate).
 ///
-/// It has tasks of its own, which end when it is dropped; so it is made, used and dropped inside a tokio runtime.
+/// It has tasks of its own, which end when it is dropped. They live on the tokio runtime that it was connected on: when that
+/// runtime ends, every verb fails and says so.
 #[derive(Debug)]
 pub struct PostgresStore {
     verbs: Arc<Verbs>,
     announcer: Arc<Announcer>,
-    _tasks: [Task; 2],
+    /// What makes it once more.
+    again: Builder,
+    listening: Task,
+    _cleaning: Task,
+    _recreating: Task,
 }
 
 impl PostgresStore {
-    /// Connects to the database of a URL with all defaults, and creates the tables if they are missing.
+    /// Makes a store with all defaults that connects in the background, and creates the tables if they are missing: a service
+    /// that starts while Postgres is down starts degraded, and joins when Postgres is there. Must be called on a tokio runtime
+    /// that lives as long as the store.
+    ///
+    /// # Errors
+    /// If the URL is wrong. Everything else is reported as the store's health.
+    pub fn open(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).open()
+    }
+
+    /// Connects to the database of a URL with all defaults, and creates the tables if they are missing, or fails.
+    /// [`open`](Self::open) makes a store that starts without its server.
     ///
     /// # Errors
     /// If that can't be. The error says what to do.
@@ -59,30 +76,57 @@ impl PostgresStore {
     }
 
     fn start(database: Database, builder: &Builder, ears: Ears, ear: Option<Ear>) -> Self {
-        let verbs = Arc::new(Verbs::new(database, &builder.schema));
+        let recreation = Arc::new(Recreation::default());
         let announcer = Arc::new(Announcer::new());
+        let recreating = recreate_for_ever(
+            Arc::clone(&recreation),
+            database.clone(),
+            builder.schema.clone(),
+            Arc::clone(&announcer),
+        );
+        let verbs = Arc::new(Verbs::new(database, &builder.schema, recreation));
         let listening = listen_for_ever(ears, ear, Arc::clone(&verbs), Arc::clone(&announcer));
         let cleaning = clean_for_ever(Arc::clone(&verbs), builder.clean_every);
-        Self { verbs, announcer, _tasks: [Task::spawn(listening), Task::spawn(cleaning)] }
+        let again = builder.clone().alone();
+        Self {
+            verbs,
+            announcer,
+            again,
+            listening: Task::spawn(listening),
+            _cleaning: Task::spawn(cleaning),
+            _recreating: Task::spawn(recreating),
+        }
+    }
+
+    /// The verbs, as long as the tasks go on that belong to them.
+    fn verbs(&self) -> Result<&Verbs, StoreError> {
+        if self.listening.has_ended() {
+            return Err(ConnectError::Ended.into());
+        }
+        Ok(&self.verbs)
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
-        self.verbs.merge(deltas).await
+        self.verbs()?.merge(deltas).await
     }
 
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
-        self.verbs.read(keys).await
+        self.verbs()?.read(keys).await
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-        self.verbs.swap_if(swap).await
+        self.verbs()?.swap_if(swap).await
     }
 
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
-        self.verbs.swap_all(swaps).await
+        self.verbs()?.swap_all(swaps).await
+    }
+
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.verbs.call_for_reports(keys).await
     }
 
     fn changes(&self) -> Changes {
@@ -90,10 +134,24 @@ impl Store for PostgresStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.verbs.list(query).await
+        self.verbs()?.list(query).await
+    }
+
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.verbs()?.ramp(request).await
     }
 
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        self.verbs.lead(name, candidate, ttl).await
+        self.verbs()?.lead(name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.verbs()?.check_write().await
+    }
+
+    fn reopen(&self) -> Option<Arc<dyn Store>> {
+        // What was right once is right again.
+        let store = self.again.clone().open().ok()?;
+        Some(Arc::new(store))
     }
 }

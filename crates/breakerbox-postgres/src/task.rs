@@ -12,6 +12,13 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Whether it has ended by itself. A task that goes on for ever ends with its runtime only.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();

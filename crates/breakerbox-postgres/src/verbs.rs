@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | merge | one for up to 1,000 circuits |
 //! | swap | one for up to 100 circuits: all statements are sent together, as one transaction |
-//! | read, list, lead | one |
+//! | read, list, lead, [ramp](crate::ramping), check_write | one |
 //!
 //! The first time on a connection, one more prepares the statement.
 
@@ -28,6 +28,7 @@ use crate::database::Database;
 use crate::error::unavailable;
 use crate::notice;
 use crate::record::{self, column};
+use crate::recreate::Recreation;
 use crate::statements::{Statements, channel};
 
 /// How many keys are read at once at the most.
@@ -39,35 +40,50 @@ const MAX_PAGE: usize = 1_000;
 /// How many records are swapped in one transaction at the most: a few milliseconds, for which others wait.
 const MAX_SWAPS: usize = 100;
 
+/// How long the row of a write check stays after the last one.
+const KEEP_CHECK_FOR: Duration = Duration::from_secs(60);
+
 /// How many rows one step of the clean-up looks at.
 const CLEARED_AT_ONCE: i64 = 1_000;
 
 /// The verbs, on one schema of one database.
 #[derive(Debug)]
 pub(crate) struct Verbs {
-    database: Database,
-    statements: Statements,
+    pub(crate) database: Database,
+    pub(crate) statements: Statements,
     channel: String,
+    /// The row that this process checks with whether it can write.
+    check_name: Vec<u8>,
+    recreation: Arc<Recreation>,
 }
 
 impl Verbs {
-    pub(crate) fn new(database: Database, schema: &str) -> Self {
-        Self { database, statements: Statements::new(schema), channel: channel(schema) }
+    pub(crate) fn new(database: Database, schema: &str, recreation: Arc<Recreation>) -> Self {
+        let check_name = [b"\xffwrite check ".as_slice(), &rand::random::<u128>().to_be_bytes()].concat();
+        let (statements, channel) = (Statements::new(schema), channel(schema));
+        Self { database, statements, channel, check_name, recreation }
     }
 
     /// One statement.
     async fn query(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
-        self.database
-            .within(async {
-                let loan = self.database.lend().await?;
-                let answer = async {
-                    let statement = loan.prepare_cached(sql).await?;
-                    loan.query(&statement, parameters).await
-                };
-                let answer = answer.await;
-                loan.settle(answer)
-            })
-            .await
+        self.within(async {
+            let loan = self.database.lend().await?;
+            let answer = async {
+                let statement = loan.prepare_cached(sql).await?;
+                loan.query(&statement, parameters).await
+            };
+            let answer = answer.await;
+            loan.settle(answer)
+        })
+        .await
+    }
+
+    /// In time; and if the tables are gone, they are created again.
+    pub(crate) async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.database.within(work).await.map_err(|error| self.recreation.notice(error))
     }
 
     pub(crate) async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
@@ -129,7 +145,7 @@ impl Verbs {
         for places in order.chunks(MAX_SWAPS) {
             let some =
                 places.iter().map(|place| Swapping::new(&swaps[*place])).collect::<Result<Vec<_>, _>>()?;
-            let rows = self.database.within(self.swap_once(&some)).await?;
+            let rows = self.within(self.swap_once(&some)).await?;
             for (place, row) in places.iter().zip(&rows) {
                 now = now.or(Some(now_in(row)?));
                 answers[*place] = Some(swapped(&swaps[*place].key, row)?);
@@ -234,6 +250,23 @@ impl Verbs {
         Ok(Answer { now: now_in(row)?, value: Term { leads, ends_at: timed(column(row, "ends_at")?) } })
     }
 
+    /// Writes a row that is no office: no text has its first byte.
+    pub(crate) async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        let keep_for = micros(KEEP_CHECK_FOR);
+        let rows = self.query(&self.statements.check_write, &[&self.check_name, &keep_for]).await?;
+        let row = rows.first().ok_or_else(|| unavailable("an answer is missing"))?;
+        Ok(Answer { now: now_in(row)?, value: () })
+    }
+
+    /// A message, or a few if there are many keys, to whoever listens.
+    pub(crate) async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        let messages = notice::call_for_reports(keys);
+        if !messages.is_empty() {
+            self.query(&self.statements.call_for_reports, &[&self.channel, &messages]).await?;
+        }
+        Ok(())
+    }
+
     /// Looks at some rows of a table from a key on, and deletes those that have expired. Returns where to go on; none: that was
     /// all.
     pub(crate) async fn clear(&self, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
@@ -241,6 +274,7 @@ impl Verbs {
             Table::Circuits => &self.statements.clear_circuits,
             Table::Counts => &self.statements.clear_counts,
             Table::Leases => &self.statements.clear_leases,
+            Table::Ramps => &self.statements.clear_ramps,
         };
         let rows = self.query(sql, &[&from, &CLEARED_AT_ONCE]).await?;
         rows.first().map(|row| Ok([column::<&[u8]>(row, "key")?, &[0]].concat())).transpose()
@@ -321,8 +355,9 @@ pub(crate) enum Table {
     Circuits,
     Counts,
     Leases,
+    Ramps,
 }
 
-fn now_in(row: &Row) -> Result<Timestamp, StoreError> {
+pub(crate) fn now_in(row: &Row) -> Result<Timestamp, StoreError> {
     column(row, "now").map(timed)
 }

@@ -117,6 +117,7 @@ impl Builder {
     }
 
     fn start(self) -> Result<(RedisStore, String), ConnectError> {
+        let again = self.clone();
         let Self { url, namespace, time_limit: limit, root_certificate } = self;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if namespace.is_empty() || namespace.len() > LONGEST_NAMESPACE || !namespace.chars().all(is_plain) {
@@ -145,6 +146,6 @@ impl Builder {
                 (Wire::Cluster(cluster), listening)
             }
         };
-        Ok((RedisStore::new(wire, layout, limit, announcer, listening), name))
+        Ok((RedisStore::new(wire, layout, limit, announcer, listening, again), name))
     }
 }

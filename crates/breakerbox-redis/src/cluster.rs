@@ -73,6 +73,12 @@ impl Owners {
         nodes
     }
 
+    /// The first bucket of every node.
+    pub(crate) fn one_bucket_each(&self) -> Vec<Bucket> {
+        let mut seen = HashSet::new();
+        Bucket::all().filter(|bucket| self.of(*bucket).is_ok_and(|address| seen.insert(address))).collect()
+    }
+
     /// Reads the answer to `CLUSTER SLOTS`.
     fn read(slots: &Value, said_by: &Address) -> Option<Self> {
         let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();

@@ -97,8 +97,11 @@ pub enum ConnectError {
         /// Which one.
         slot: u16,
     },
-    /// The runtime that the store was made in has ended.
-    #[error("the runtime that this store was connected in has ended; connect another one")]
+    /// The tokio runtime that the store was connected on has ended, and the store's connections with it.
+    #[error(
+        "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
+         as the store, such as the one of `main`"
+    )]
     Ended,
 }
 

@@ -4,12 +4,14 @@
 //! | --- | --- | --- |
 //! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; `version`, `epoch` and `status` beside it, for the scripts |
 //! | `breakerbox:{417}:window:<key>` | hash | the counts, by the time at which a bucket of the window begins |
+//! | `breakerbox:{417}:ramp:<key>` | hash | the ramp of a circuit that has just closed: its limit, and the calls in flight |
 //! | `breakerbox:{417}:circuits` | sorted set | the keys of the bucket that have a record, in their order |
 //! | `breakerbox:{417}:states` | sorted set | the same as `<state>:<key>` |
 //! | `breakerbox:{417}:expiries` | sorted set | the same by the time at which their record may expire |
 //! | `breakerbox:{417}:term:<name>` | hash | a leader's term |
-//! | `breakerbox:{417}:changes` | channel | of a cluster: what is swapped in, in this bucket |
-//! | `breakerbox:changes` | channel | of one server: what is swapped in |
+//! | `breakerbox:{417}:write_check` | hash | nothing that counts: written to see whether it can be, in one bucket of each master |
+//! | `breakerbox:{417}:changes` | channel | of a cluster: what is swapped in, in this bucket, and calls for reports |
+//! | `breakerbox:changes` | channel | of one server: what is swapped in, and calls for reports |
 //!
 //! `417` is the bucket, the hash tag: all that one script touches is in one slot of a cluster. A bucket is the CRC16 of the
 //! key, modulo 1,024: the same in every process and version. It can never be another without moving everybody's data.
@@ -61,6 +63,10 @@ impl Layout {
         self.of(Bucket::of(key), format_args!("window:{key}"))
     }
 
+    pub(crate) fn ramp(&self, key: &str) -> String {
+        self.of(Bucket::of(key), format_args!("ramp:{key}"))
+    }
+
     pub(crate) fn term(&self, name: &str) -> String {
         self.of(Bucket::of(name), format_args!("term:{name}"))
     }
@@ -75,6 +81,10 @@ impl Layout {
 
     pub(crate) fn expiries(&self, bucket: Bucket) -> String {
         self.of(bucket, format_args!("expiries"))
+    }
+
+    pub(crate) fn write_check(&self, bucket: Bucket) -> String {
+        self.of(bucket, format_args!("write_check"))
     }
 
     /// The channel for all changes.

@@ -8,13 +8,16 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! let url = "redis://127.0.0.1/";
 //! # let url = &server.url();
-//! let store = RedisStore::connect(url).await?;
+//! let store = RedisStore::open(url)?; // Starts degraded if Redis is down, and joins when it is there.
 //! let breakers = Breakerbox::builder().store(store).build();
 //! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
 //! assert_eq!(circuit.call(async { Ok::<_, std::io::Error>("sent") }).await?, "sent");
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`RedisStore::open`] connects in the background and never fails because Redis is down; [`RedisStore::connect`] waits for the
+//! connection, and fails if there is none.
 //!
 //! | URL | means |
 //! | --- | --- |
@@ -37,6 +40,8 @@
 //! What it costs, what to watch, and what a `FLUSHALL` loses: `docs/operating/redis.md`.
 
 mod builder;
+mod calling;
+mod checking;
 mod cluster;
 mod connection;
 mod error;
@@ -47,6 +52,7 @@ mod listening;
 mod listing;
 mod merging;
 mod plan;
+mod ramping;
 mod reading;
 mod script;
 mod store;

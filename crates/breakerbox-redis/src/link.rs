@@ -65,8 +65,16 @@ impl Link {
         &self.name
     }
 
+    /// Whether the task that keeps the connection has ended, which it does with its runtime only.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.has_changed().is_err()
+    }
+
     /// The connection, or why there is none.
     pub(crate) async fn connection(&self) -> Result<MultiplexedConnection, ConnectError> {
+        if self.has_ended() {
+            return Err(ConnectError::Ended);
+        }
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| !matches!(state, State::Connecting)).await;
         match settled.as_deref() {

@@ -16,6 +16,7 @@ use redis::{Pipeline, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::calling;
 use crate::cluster::{Address, Cluster};
 use crate::connection::Peer;
 use crate::error::ConnectError;
@@ -261,10 +262,13 @@ async fn until_gap(
     }
 }
 
-/// Reads what the swap script publishes: the length of the key, a colon, the key, the record.
+/// Reads a call for reports, or what the swap script publishes: the length of the key, a colon, the key, the record.
 fn read_message(message: &Value) -> Option<Heard> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;
+    if let Some(call) = calling::read(text) {
+        return Some(call);
+    }
     let (length, rest) = text.split_once(':')?;
     let (key, record) = rest.split_at_checked(length.parse().ok()?)?;
     let record: Record = serde_json::from_str(record).ok()?;

@@ -13,14 +13,18 @@ pub(crate) enum Verb {
     Read,
     SwapIf,
     Forget,
+    Ramp,
     Lead,
+    CheckWrite,
 }
 
 static MERGE: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/merge.lua")));
 static READ: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/read.lua")));
 static SWAP_IF: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/swap_if.lua")));
 static FORGET: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/forget.lua")));
+static RAMP: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/ramp.lua")));
 static LEAD: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/lead.lua")));
+static CHECK_WRITE: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("scripts/check_write.lua")));
 
 struct Loaded {
     text: &'static str,
@@ -41,7 +45,9 @@ impl Verb {
             Self::Read => &READ,
             Self::SwapIf => &SWAP_IF,
             Self::Forget => &FORGET,
+            Self::Ramp => &RAMP,
             Self::Lead => &LEAD,
+            Self::CheckWrite => &CHECK_WRITE,
         };
         let mut command = if by_text { redis::cmd("EVAL") } else { redis::cmd("EVALSHA") };
         command.arg(if by_text { script.text } else { &script.hash });

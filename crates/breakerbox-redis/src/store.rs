@@ -5,32 +5,44 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
-    Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 use tokio::time::Instant;
 
 use crate::builder::Builder;
 use crate::error::ConnectError;
-use crate::layout::Layout;
+use crate::layout::{Bucket, Layout};
 use crate::listening::Listening;
 use crate::wire::{Call, Wire};
-use crate::{leading, listing, merging, reading, swapping};
+use crate::{calling, checking, leading, listing, merging, ramping, reading, swapping};
 
 /// Circuits shared through Redis or Valkey.
 ///
-/// See the [front page](crate) for an example and the URLs. It is for one runtime: the one that it was connected in.
+/// See the [front page](crate) for an example and the URLs. Its connections live on the tokio runtime that it was connected on:
+/// when that runtime ends, every request fails and says so.
 pub struct RedisStore {
     pub(crate) wire: Wire,
     pub(crate) layout: Layout,
     pub(crate) limit: Duration,
     announcer: Arc<Announcer>,
     listening: Listening,
+    /// What makes it once more.
+    again: Builder,
 }
 
 impl RedisStore {
-    /// Connects, with all defaults.
+    /// Makes a store with all defaults that connects in the background: a service that starts while Redis is down starts
+    /// degraded, and joins when Redis is there. Must be called on a tokio runtime that lives as long as the store.
+    ///
+    /// # Errors
+    /// If the URL is wrong. Everything else is reported as the store's health.
+    pub fn open(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).open()
+    }
+
+    /// Connects, with all defaults, or fails. [`open`](Self::open) makes a store that starts without its server.
     ///
     /// # Errors
     /// If the URL is wrong, nobody is there, or it is no server that this store can use. The error says what to do.
@@ -49,8 +61,9 @@ impl RedisStore {
         limit: Duration,
         announcer: Arc<Announcer>,
         listening: Listening,
+        again: Builder,
     ) -> Self {
-        Self { wire, layout, limit, announcer, listening }
+        Self { wire, layout, limit, announcer, listening, again }
     }
 
     /// Returns once every server has been reached, or can't be.
@@ -61,6 +74,14 @@ impl RedisStore {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limit
+    }
+
+    /// A bucket of each master; of a single server, any.
+    pub(crate) async fn one_bucket_for_each_master(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Bucket>, StoreError> {
+        self.wire.one_bucket_for_each_master(self.limit, deadline).await
     }
 
     /// Makes calls, and gets an answer for each.
@@ -100,6 +121,10 @@ impl Store for RedisStore {
         swapping::swap_all(self, swaps).await
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        calling::call_for_reports(self, keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.announcer.listen()
     }
@@ -108,7 +133,21 @@ impl Store for RedisStore {
         listing::list(self, query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        ramping::ramp(self, request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         leading::lead(self, name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        checking::check_write(self).await
+    }
+
+    fn reopen(&self) -> Option<Arc<dyn Store>> {
+        // What was right once is right again.
+        let store = self.again.clone().open().ok()?;
+        Some(Arc::new(store))
     }
 }

@@ -94,6 +94,21 @@ impl Wire {
         }
     }
 
+    /// A bucket of each master; of a single server, any.
+    pub(crate) async fn one_bucket_for_each_master(
+        &self,
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<Vec<Bucket>, StoreError> {
+        match self {
+            Self::One(_) => Ok(vec![Bucket(0)]),
+            Self::Cluster(cluster) => match timeout_at(deadline, cluster.owners()).await {
+                Ok(owners) => Ok(owners?.one_bucket_each()),
+                Err(_) => Err(StoreError::TimedOut { limit }),
+            },
+        }
+    }
+
     /// Makes calls and waits for all answers, in the order of the calls.
     pub(crate) async fn exchange(
         &self,
@@ -258,6 +273,7 @@ async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), Store
             Ok((group, answers))
         }
         Ok(_) => Err(Trouble::Nonsense.into()),
+        Err(_) if group.link.has_ended() => Err(ConnectError::Ended.into()),
         Err(source) => Err(Trouble::Lost { address: group.link.name().to_owned(), source }.into()),
     }
 }

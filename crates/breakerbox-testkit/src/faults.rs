@@ -1,5 +1,5 @@
-//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, or has a record that
-//! can't be read, as it is told.
+//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, that answers reads and
+//! refuses writes, or has a record that can't be read, as it is told.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
-    Term, Unreadable,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term, Unreadable,
 };
 use breakerbox::{Nonce, Record};
 
@@ -24,7 +24,12 @@ pub enum Fault {
     BlackHole,
     /// Requests arrive, and their answers vanish.
     LosesAnswers,
+    /// Reads are answered, and writes are refused, as by a Redis whose memory is full.
+    RefusesWrites,
 }
+
+/// The error of a write that is refused ([`Fault::RefusesWrites`]).
+pub const REFUSED_WRITE: &str = "OOM command not allowed when used memory > 'maxmemory'";
 
 /// A way to a store, on which faults can be switched on and off.
 pub struct FaultyStore {
@@ -89,14 +94,42 @@ impl FaultyStore {
         found
     }
 
-    /// How many requests were made.
+    /// How many requests were made. Checks ([`Store::check_write`]) are not counted: they are made whether or not there is
+    /// traffic.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::SeqCst)
     }
 
+    /// Passes a read on.
     async fn pass<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
+        self.pass_uncounted(request).await
+    }
+
+    /// Passes a write on.
+    async fn pass_write<T>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        self.pass_uncounted(self.unless_refused(request)).await
+    }
+
+    async fn unless_refused<T>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        if self.fault.load(Ordering::SeqCst) == Fault::RefusesWrites as u8 {
+            return Err(StoreError::Unavailable(REFUSED_WRITE.into()));
+        }
+        request.await
+    }
+
+    async fn pass_uncounted<T>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let delay = Duration::from_micros(self.delay_micros.load(Ordering::SeqCst));
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
@@ -119,7 +152,7 @@ impl FaultyStore {
 #[async_trait]
 impl Store for FaultyStore {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
-        let mut answer = self.pass(self.inner.merge(deltas)).await?;
+        let mut answer = self.pass_write(self.inner.merge(deltas)).await?;
         let keys = deltas.iter().map(|delta| &delta.key);
         answer.value = keys.zip(answer.value).map(|(key, found)| self.readable(key, found)).collect();
         Ok(answer)
@@ -132,11 +165,15 @@ impl Store for FaultyStore {
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-        self.pass(self.inner.swap_if(swap)).await
+        self.pass_write(self.inner.swap_if(swap)).await
     }
 
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
-        self.pass(self.inner.swap_all(swaps)).await
+        self.pass_write(self.inner.swap_all(swaps)).await
+    }
+
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.pass(self.inner.call_for_reports(keys)).await
     }
 
     fn changes(&self) -> Changes {
@@ -150,7 +187,15 @@ impl Store for FaultyStore {
         self.pass(self.inner.list(query)).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.pass_write(self.inner.ramp(request)).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        self.pass(self.inner.lead(name, candidate, ttl)).await
+        self.pass_write(self.inner.lead(name, candidate, ttl)).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.pass_uncounted(self.unless_refused(self.inner.check_write())).await
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
+    Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -36,6 +37,10 @@ impl<S: Store, G: Send + Sync + 'static> Store for Held<S, G> {
         self.store.swap_all(swaps).await
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.store.call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.store.changes()
     }
@@ -44,7 +49,15 @@ impl<S: Store, G: Send + Sync + 'static> Store for Held<S, G> {
         self.store.list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.store.ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.store.lead(name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.store.check_write().await
     }
 }

@@ -10,7 +10,8 @@ use crate::builder::Builder;
 use crate::cell::Cell;
 use crate::circuit::Circuit;
 use crate::clock::Times;
-use crate::fleet::{self, Fleet, StoreHealth};
+use crate::fleet::{self, Fleet, FlushError, StoreHealth};
+use crate::handle::Handle;
 use crate::observe::Observers;
 use crate::policies::Policies;
 use crate::registry::{Kept, Registry, check_key};
@@ -22,7 +23,7 @@ pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 
 /// Circuits by key. Build one for a service, clone it freely, and keep it for as long as the service runs.
 #[derive(Clone)]
-pub struct Breakerbox(Arc<Shared>);
+pub struct Breakerbox(Handle);
 
 /// What all handles share.
 pub(crate) struct Shared {
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     uncontrolled: AtomicU64,
     unheard: AtomicU64,
     overlaps: AtomicU64,
+    opened_here: AtomicU64,
 }
 
 impl Breakerbox {
@@ -47,16 +49,16 @@ impl Breakerbox {
     pub(crate) fn start(shared: Shared) -> Self {
         let shared = Arc::new(shared);
         fleet::start(&shared);
-        Self(shared)
+        Self(Handle::new(shared))
     }
 
     /// A handle to circuits that are there.
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
-        Self(Arc::clone(shared))
+        Self(Handle::new(Arc::clone(shared)))
     }
 
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.0
+        self.0.shared()
     }
 
     /// Starts with the default policy, the system's clock and room for a million circuits.
@@ -75,7 +77,7 @@ impl Breakerbox {
     pub fn circuit(&self, key: &str) -> Result<Circuit, KeyError> {
         check_key(key)?;
         Ok(match self.0.registry.find(key).or_else(|| self.add(key)) {
-            Some(cell) => Circuit::new(Arc::clone(&self.0), cell, true),
+            Some(cell) => Circuit::new(self.0.clone(), cell, true),
             None => self.without_room(key),
         })
     }
@@ -95,7 +97,7 @@ impl Breakerbox {
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Circuit> {
         check_key(key).ok()?;
-        self.0.registry.find(key).map(|cell| Circuit::new(Arc::clone(&self.0), cell, true))
+        self.0.registry.find(key).map(|cell| Circuit::new(self.0.clone(), cell, true))
     }
 
     /// Whether the tenant of this key has as many circuits as its [limit](crate::Builder::tenant_limit) allows, so that there is no
@@ -115,7 +117,7 @@ impl Breakerbox {
     #[cold]
     fn without_room(&self, key: &str) -> Circuit {
         let cell = Cell::new(key, self.0.policies().of(key), &self.0.times);
-        Circuit::new(Arc::clone(&self.0), Arc::new(cell), false)
+        Circuit::new(self.0.clone(), Arc::new(cell), false)
     }
 
     #[cold]
@@ -201,7 +203,7 @@ impl Breakerbox {
     /// ```
     pub fn for_each(&self, mut visit: impl FnMut(&Circuit)) {
         for cell in self.0.registry.by_parts().flatten() {
-            visit(&Circuit::new(Arc::clone(&self.0), cell, true));
+            visit(&Circuit::new(self.0.clone(), cell, true));
         }
     }
 
@@ -210,6 +212,42 @@ impl Breakerbox {
         self.0.registry.for_each(|cell| {
             cell.may_go(&self.0.times);
         });
+    }
+
+    /// Reports to the store everything that was settled before, and waits for what follows from it: a circuit whose failures
+    /// are enough is open for the fleet when this returns. For processes that end soon after a call, such as jobs and
+    /// functions. Without a store it does nothing.
+    ///
+    /// It takes at most four times [`store_timeout`](crate::Builder::store_timeout), and the time in which others may
+    /// contradict a trip that only this process has seen. It goes on in the background if you stop waiting.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// use breakerbox::Breakerbox;
+    /// use breakerbox::store::MemoryStore;
+    ///
+    /// let breakers = Breakerbox::builder().store(MemoryStore::new()).build();
+    /// let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
+    /// let _ = circuit.call(async { Err::<(), _>("connection refused") }).await;
+    /// breakers.flush().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store has not heard everything.
+    pub async fn flush(&self) -> Result<(), FlushError> {
+        self.0.flush().await
+    }
+
+    /// [Flushes](Self::flush), then stops the background tasks. Call it before the process ends: dropping the last handle and
+    /// shutting the runtime down try the same, but they have to block a thread and to connect to the store anew, and can't
+    /// return an error. Circuits can be used afterwards, but are not shared any more.
+    ///
+    /// # Errors
+    /// If the store has not heard everything. The background tasks are stopped all the same.
+    pub async fn close(&self) -> Result<(), FlushError> {
+        self.0.close().await
     }
 
     /// How many circuits there are.
@@ -247,6 +285,7 @@ impl Breakerbox {
             observer_panics: self.0.observers.panics(),
             unheard: self.0.unheard.load(Ordering::Relaxed),
             overlaps: self.0.overlaps.load(Ordering::Relaxed),
+            opened_here: self.0.opened_here.load(Ordering::Relaxed),
         }
     }
 }
@@ -273,6 +312,7 @@ impl Shared {
             uncontrolled: AtomicU64::new(0),
             unheard: AtomicU64::new(0),
             overlaps: AtomicU64::new(0),
+            opened_here: AtomicU64::new(0),
         }
     }
 
@@ -296,6 +336,10 @@ impl Shared {
 
     pub(crate) fn count_overlap(&self) {
         self.overlaps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_opened_here(&self) {
+        self.opened_here.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unheard(&self) {
@@ -322,6 +366,9 @@ pub struct Counts {
     pub overlaps: u64,
     /// How often counts of a circuit were told to a store that did not answer. They may be lost; they are not told again.
     pub unheard: u64,
+    /// How often this process opened a circuit for itself alone, because its own calls failed and the fleet's did not. No
+    /// observer hears of it.
+    pub opened_here: u64,
 }
 
 impl fmt::Debug for Breakerbox {

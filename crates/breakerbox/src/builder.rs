@@ -34,7 +34,7 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
-            clock: AnyClock::System,
+            clock: AnyClock::system(),
             observers: Observers::default(),
             max_circuits: DEFAULT_MAX_CIRCUITS,
             of_tenant: None,
@@ -129,7 +129,7 @@ impl Builder {
         self
     }
 
-    /// How often failures are told to the store; every 100 ms if nothing is said.
+    /// How often reports that are due go to the store, all together; every 100 ms if nothing is said.
     pub fn flush_every(mut self, every: Duration) -> Self {
         self.settings.flush_every = every.max(Duration::from_millis(1));
         self
@@ -164,7 +164,7 @@ impl Builder {
 
     /// For simulations, which pause and kill: somebody else runs what goes on in the background. The tasks need tokio's timer.
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
-        self.runtime = Some(Runtime::Custom(Arc::new(spawn)));
+        self.runtime = Some(Runtime::custom(spawn));
         self
     }
 
@@ -196,8 +196,12 @@ impl Builder {
         let (settings, runtime) = (self.settings, self.runtime);
         let start = |store| Fleet::new(store, settings, runtime.unwrap_or_else(Runtime::current));
         let fleet = self.store.map(start);
-        let times =
-            Times::new(self.clock, fleet.as_ref().map(|_| settings.consistency), Draws::new(self.seed));
+        let times = Times::new(
+            self.clock.or_paused(),
+            fleet.as_ref().map(|_| settings.consistency),
+            Draws::new(self.seed),
+        );
+        let times = times.exclusive(settings.is_alone);
         let registry = Registry::new(self.max_circuits, self.of_tenant, self.seed.is_some());
         let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)

@@ -92,7 +92,8 @@ impl Circuit {
         self.call_classified(by_result, call).await
     }
 
-    /// Makes a call whose result `classify` judges. A [ready classifier](crate::ClassifyResponse) is passed as
+    /// Makes a call whose result this function judges; as
+    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified). A [ready classifier](crate::ClassifyResponse) is passed as
     /// `|result| ready.judge(result)`.
     ///
     /// # Errors

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{MemberAnswer, Reported, Tell};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Policy, Record, Refusal, Settlement, Status, Totals,
+    self as core, Attribution, Change, Command, Decision, Epoch, Policy, Record, Refusal, Settlement, Status,
+    Totals,
 };
 
 use tokio::time::Instant;
 
-use crate::breakerbox::Shared;
 use crate::call::has_timer;
 use crate::cell::{Cell, Held};
 use crate::clock::Times;
 use crate::fleet::{Lease, Settling};
+use crate::handle::Handle;
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
@@ -32,19 +33,21 @@ pub(crate) enum Due {
     Record,
     /// The lease of a probe, or an answer to each ask.
     Lease,
+    /// A place on the ramp of this epoch.
+    Place(Epoch),
 }
 
 /// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
 #[derive(Clone)]
 pub struct Circuit {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Handle,
     pub(crate) cell: Arc<Cell>,
     /// False if there was no room for it: the cell is nobody's, every call is admitted, and none is counted.
     pub(crate) controlled: bool,
 }
 
 impl Circuit {
-    pub(crate) const fn new(shared: Arc<Shared>, cell: Arc<Cell>, controlled: bool) -> Self {
+    pub(crate) const fn new(shared: Handle, cell: Arc<Cell>, controlled: bool) -> Self {
         Self { shared, cell, controlled }
     }
 
@@ -147,15 +150,19 @@ impl Circuit {
         if answer == MemberAnswer::LeaseDue && self.shared.is_strict() {
             return self.refuse(Refusal::StoreNotAsked);
         }
-        if self.shared.fleet.is_some() {
-            self.shared.tell(cell, Tell::Later);
-            if !cell.is_known() {
-                self.shared.read_one_later(cell);
-            }
+        if self.shared.fleet.is_some() && !cell.is_known() {
+            self.shared.read_one_later(cell);
         }
         match answer {
             MemberAnswer::Decided(asked) => self.decided(asked),
             MemberAnswer::Unknown | MemberAnswer::LeaseDue => self.refuse(self.shared.lease_later(cell)),
+            MemberAnswer::PlaceDue(epoch) => match self.shared.on_own_ramp(cell) {
+                Some(lease) => self.leased(lease),
+                None => match self.shared.place_at_once(cell, epoch) {
+                    Ok(permit) => Ok(Some(Box::new(permit))),
+                    Err(refusal) => self.refuse(refusal),
+                },
+            },
         }
     }
 
@@ -194,16 +201,17 @@ impl Circuit {
         };
         let asked_at = Instant::now();
         for _ in 0..ASKED_AGAIN {
-            match due {
-                Due::Record => _ = self.shared.read_one(&self.cell).await,
-                Due::Lease => match self.shared.take_lease(&self.cell, asked_at.elapsed()).await {
-                    Lease::Permit(permit) => return self.said(Ok(Some(Box::new(permit)))),
-                    Lease::Uncounted => return self.said(Ok(None)),
-                    Lease::Refused(refusal) => return self.said(self.refuse(refusal)),
-                    Lease::AskAgain => {}
-                },
+            let lease = match due {
+                Due::Record => {
+                    self.shared.read_one(&self.cell).await;
+                    Lease::AskAgain
+                }
+                Due::Lease => self.shared.take_lease(&self.cell, asked_at.elapsed()).await,
+                Due::Place(epoch) => self.shared.take_place(&self.cell, epoch, asked_at.elapsed()).await,
+            };
+            if !matches!(lease, Lease::AskAgain) {
+                return self.said(self.leased(lease));
             }
-            // By the lock: what is counted aside is told only if somebody sees to it.
             due = match self.ask_member() {
                 Ok(said) => return said,
                 Err(due) => due,
@@ -211,6 +219,16 @@ impl Circuit {
         }
         // Others keep getting the lease.
         self.said(self.refuse(self.shared.probing()))
+    }
+
+    /// What is said to whoever was to be given a lease or a place.
+    fn leased(&self, lease: Lease) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        match lease {
+            Lease::Permit(permit) => Ok(Some(Box::new(permit))),
+            Lease::Uncounted => Ok(None),
+            Lease::Refused(refusal) => self.refuse(refusal),
+            Lease::AskAgain => self.refuse(self.shared.probing()),
+        }
     }
 
     /// The answer, if the store need not be waited for; else what it is due for.
@@ -233,6 +251,10 @@ impl Circuit {
                 MemberAnswer::Decided(asked) => self.decided(asked),
                 MemberAnswer::Unknown => return Err(Due::Record),
                 MemberAnswer::LeaseDue => return Err(Due::Lease),
+                MemberAnswer::PlaceDue(epoch) => match self.shared.on_own_ramp(&self.cell) {
+                    Some(lease) => self.leased(lease),
+                    None => return Err(Due::Place(epoch)),
+                },
             },
         };
         Ok(self.said(said))
@@ -240,7 +262,6 @@ impl Circuit {
 
     /// The answer to whoever could have waited for the store.
     fn said(&self, said: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
-        self.shared.tell(&self.cell, Tell::Later);
         match said {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
             Err(refusal) => Err(*refusal),
@@ -275,6 +296,14 @@ impl Circuit {
     #[must_use]
     pub fn status(&self) -> Status {
         self.cell.status()
+    }
+
+    /// Whether the circuit is open in this process only: its own calls fail while those of the other processes succeed, and it
+    /// is refused with [`Refusal::OpenHere`]. The [state](Self::status) is the fleet's and stays closed. Always false without a
+    /// store, and with one that [no other process uses](crate::Builder::alone).
+    #[must_use]
+    pub fn is_open_here(&self) -> bool {
+        self.cell.is_open_here()
     }
 
     /// All that is remembered of the circuit.

@@ -4,8 +4,8 @@
 //! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in both,
 //! so that users' tests decide to the microsecond.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +13,7 @@ use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{Draw, Timestamp};
 
 use crate::draws::Draws;
+use crate::tokio_clock::{TokioClock, is_paused};
 
 /// Tells the time. It is read while a circuit's lock is held: it must be quick, and must not ask for a circuit itself.
 pub trait Clock: Send + Sync + 'static {
@@ -66,15 +67,29 @@ impl Clock for WallClock {
 
 /// The system's clock without a detour, or somebody else's.
 pub(crate) enum AnyClock {
-    System,
+    System(ClockUser),
     Custom(Arc<dyn Clock>),
+}
+
+impl AnyClock {
+    pub(crate) fn system() -> Self {
+        Self::System(ClockUser::new())
+    }
+
+    /// This clock; or tokio's, if nobody chose one and tokio's time stands still, as it does in a test that is paused.
+    pub(crate) fn or_paused(self) -> Self {
+        match self {
+            Self::System(_) if is_paused() => Self::Custom(Arc::new(TokioClock::new())),
+            chosen => chosen,
+        }
+    }
 }
 
 impl Clock for AnyClock {
     #[inline(always)]
     fn now(&self) -> Timestamp {
         match self {
-            Self::System => SystemClock.now(),
+            Self::System(_) => SystemClock.now(),
             Self::Custom(clock) => clock.now(),
         }
     }
@@ -82,7 +97,7 @@ impl Clock for AnyClock {
     #[inline(always)]
     fn recent(&self) -> Timestamp {
         match self {
-            Self::System => SystemClock.recent(),
+            Self::System(_) => SystemClock.recent(),
             Self::Custom(clock) => clock.recent(),
         }
     }
@@ -95,6 +110,8 @@ pub(crate) struct Times {
     ahead: AtomicU64,
     /// How circuits are shared through a store; none: they are not.
     pub(crate) shared: Option<Consistency>,
+    /// Whether no other process uses the store.
+    pub(crate) is_exclusive: bool,
     /// Whether nobody gets past the gates without asking, because the store is away.
     shut: AtomicBool,
     draws: Draws,
@@ -106,7 +123,13 @@ const TOLERANCE: u64 = 20_000;
 
 impl Times {
     pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, draws: Draws) -> Self {
-        Self { clock, ahead: AtomicU64::new(0), shared, shut: AtomicBool::new(false), draws }
+        let (ahead, shut) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { clock, ahead, shared, is_exclusive: false, shut, draws }
+    }
+
+    /// The same times where no other process uses the store, or where one may.
+    pub(crate) fn exclusive(self, is_exclusive: bool) -> Self {
+        Self { is_exclusive, ..self }
     }
 
     /// Random bits for one step.
@@ -183,11 +206,52 @@ static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
     (clock, start)
 });
 
-/// The thread that keeps the recent time; none if it could not be started.
-static TICKER: LazyLock<Option<Thread>> = LazyLock::new(|| {
-    let ticker = thread::Builder::new().name("breakerbox-clock".into()).spawn(tick);
-    ticker.ok().map(|handle| handle.thread().clone())
-});
+/// The thread that keeps the recent time.
+static TICKER: Mutex<Ticker> = Mutex::new(Ticker::Ended);
+
+/// How many registries and throttles use the system's clock. Without any the thread ends instead of going to sleep.
+static USERS: AtomicUsize = AtomicUsize::new(0);
+
+enum Ticker {
+    /// It was not needed yet, or is not needed any more.
+    Ended,
+    /// It ticks or sleeps.
+    Runs(Thread),
+    /// The system has no thread for it: the exact time is read.
+    Failed,
+}
+
+impl Ticker {
+    fn start() -> Self {
+        let ticker = thread::Builder::new().name("breakerbox-clock".into()).spawn(tick);
+        ticker.map_or(Self::Failed, |handle| Self::Runs(handle.thread().clone()))
+    }
+
+    fn lock() -> MutexGuard<'static, Self> {
+        TICKER.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A registry or a throttle that uses the system's clock. When the last one is gone, the thread that keeps the recent time ends.
+pub(crate) struct ClockUser(());
+
+impl ClockUser {
+    fn new() -> Self {
+        USERS.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for ClockUser {
+    fn drop(&mut self) {
+        if USERS.fetch_sub(1, Ordering::Relaxed) == 1
+            && let Ticker::Runs(thread) = &*Ticker::lock()
+        {
+            // If it sleeps, it finds that nobody needs it.
+            thread.unpark();
+        }
+    }
+}
 
 fn precise() -> Timestamp {
     let (clock, start) = &*ORIGIN;
@@ -199,13 +263,18 @@ fn precise() -> Timestamp {
 #[cold]
 fn wake_the_ticker() -> Timestamp {
     ASKED.store(true, Ordering::Relaxed);
-    if let Some(ticker) = &*TICKER {
-        ticker.unpark();
+    // Whoever finds it locked need not wait: somebody else is waking it.
+    if let Ok(mut ticker) = TICKER.try_lock() {
+        match &*ticker {
+            Ticker::Runs(thread) => thread.unpark(),
+            Ticker::Ended => *ticker = Ticker::start(),
+            Ticker::Failed => {}
+        }
     }
     precise()
 }
 
-/// Keeps the recent time while anybody asks for it.
+/// Keeps the recent time while anybody asks for it. Then it sleeps until somebody does, or ends if nobody could.
 fn tick() {
     let mut unasked = 0;
     loop {
@@ -215,7 +284,15 @@ fn tick() {
         if unasked >= PATIENCE {
             // From here on askers read the exact clock and wake us. An unpark that came before is not lost.
             RECENT.store(ASLEEP, Ordering::Relaxed);
-            thread::park();
+            while !ASKED.load(Ordering::Relaxed) {
+                let mut ticker = Ticker::lock();
+                if USERS.load(Ordering::Relaxed) == 0 {
+                    *ticker = Ticker::Ended;
+                    return;
+                }
+                drop(ticker);
+                thread::park();
+            }
             unasked = 0;
         }
     }
@@ -284,6 +361,43 @@ mod tests {
         let told = Duration::from_micros(WallClock.now().as_micros());
         assert!(told.abs_diff(since_1970()) < Duration::from_secs(3_600), "{told:?}");
         assert!(WallClock.now() >= Timestamp::ZERO + told);
+    }
+
+    /// In a process of its own, since other tests of this one use the clock.
+    #[test]
+    fn the_thread_ends_when_the_last_user_is_gone_and_starts_again() {
+        const ALONE: &str = "BREAKERBOX_CLOCK_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let test = "clock::tests::the_thread_ends_when_the_last_user_is_gone_and_starts_again";
+            let run = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test])
+                .env(ALONE, "1")
+                .output()
+                .unwrap();
+            assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+            return;
+        }
+        let limit = SystemClock.now() + Duration::from_secs(60);
+        let until = |what: &str, is: fn(&Ticker) -> bool| {
+            while !is(&Ticker::lock()) {
+                assert!(SystemClock.now() < limit, "{what}");
+                thread::sleep(TICK);
+            }
+        };
+        for _ in 0..2 {
+            let clocks = [AnyClock::system(), AnyClock::system()];
+            let [first, second] = clocks;
+            first.recent();
+            until("a question starts it", |ticker| matches!(ticker, Ticker::Runs(_)));
+            drop(first);
+            while RECENT.load(Ordering::Relaxed) != ASLEEP {
+                assert!(SystemClock.now() < limit, "without questions it falls asleep");
+                thread::sleep(TICK);
+            }
+            assert!(matches!(*Ticker::lock(), Ticker::Runs(_)), "it sleeps as long as there is a user");
+            drop(second);
+            until("it ends with the last user", |ticker| matches!(ticker, Ticker::Ended));
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@
 //! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the answers to an ask |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
 //! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
-//! | [`Clock`], [`ManualClock`] | where the time comes from |
+//! | [`Clock`], [`ManualClock`], [`TokioClock`] | where the time comes from |
 //! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
 //! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
 //! | [`sampling`] | for outcomes that are in a database already: a leader that samples them, and checks |
@@ -65,6 +65,7 @@ mod circuit;
 mod clock;
 mod draws;
 mod fleet;
+mod handle;
 #[cfg(feature = "http")]
 pub mod http;
 mod observe;
@@ -80,6 +81,7 @@ pub mod store;
 mod sync;
 pub mod throttle;
 mod tickets;
+mod tokio_clock;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod waiters;
@@ -88,20 +90,21 @@ pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
     Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, LatestOutcomes,
-    Lease, Mode, Nonce, Outcome, OutcomeKind, Policy, PolicyBuilder, PolicyError, PolicyErrorReason, Preset,
-    Record, Refusal, Sample, Settlement, State, Status, Ticket, TicketKind, Timestamp, Totals, TripRule,
-    Version,
+    Lease, Mode, Nonce, Outcome, OutcomeKind, Percentage, Policy, PolicyBuilder, PolicyError,
+    PolicyErrorReason, Preset, RecentSample, Record, Refusal, Sample, Settlement, State, Status, Ticket,
+    TicketKind, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use call::{CallError, Judgement, by_result};
 pub use circuit::{Circuit, ObeyError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
-pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, OnStoreLoss, StoreHealth, StoredKeys};
+pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, StoreHealth, StoredKeys};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;
 pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 pub use registry::TenantLimit;
+pub use tokio_clock::TokioClock;
 
 /// The guides' examples, compiled and run.
 #[cfg(doctest)]

@@ -61,16 +61,22 @@ impl Observers {
 
     /// An observer that panics does not keep the others from hearing, nor the caller from its call.
     pub(crate) fn guard(&self, tell: impl FnOnce()) {
-        if let Err(thrown) = catch_unwind(AssertUnwindSafe(tell)) {
+        if !call_guarded(tell) {
             self.panics.fetch_add(1, Ordering::Relaxed);
-            // What was thrown may itself panic when it is dropped; what it throws then is never dropped.
-            if let Err(thrown_again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
-                std::mem::forget(thrown_again);
-            }
         }
     }
 
     pub(crate) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
+}
+
+/// Calls somebody else's code. False: it panicked.
+pub(crate) fn call_guarded(call: impl FnOnce()) -> bool {
+    let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
+    // What was thrown may itself panic when it is dropped; what it throws then is never dropped.
+    if let Err(thrown_again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+        std::mem::forget(thrown_again);
+    }
+    false
 }

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use breakerbox_core::{Outcome, Settlement, Timestamp};
+use breakerbox_core::{Outcome, OutcomeKind, Settlement, Timestamp};
 
 use crate::call::{self, Judgement};
 use crate::cell::{Cell, Held};
@@ -239,10 +239,27 @@ impl Drop for OwnedPermit {
 
 #[cold]
 fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
-    circuit.settled(cell.settle(held, circuit.clock(), outcome))
+    let (place, mut kind) = (held.place(), OutcomeKind::Ignored);
+    let reported = cell.settle(held, circuit.clock(), |latency| {
+        let outcome = outcome(latency);
+        kind = outcome.kind;
+        outcome
+    });
+    if let Some(place) = place {
+        circuit.shared.give_place(&circuit.cell, place, kind);
+    }
+    circuit.settled(reported)
 }
 
 #[cold]
 fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
-    circuit.settled(cell.settle_dropped(held, circuit.clock()));
+    let place = held.place();
+    let reported = cell.settle_dropped(held, circuit.clock());
+    if let Some(place) = place {
+        // If it counts, it counts as a failure.
+        let counted = reported.settled.settlement == Settlement::Counted;
+        let kind = if counted { OutcomeKind::Failure } else { OutcomeKind::Ignored };
+        circuit.shared.give_place(&circuit.cell, place, kind);
+    }
+    circuit.settled(reported);
 }

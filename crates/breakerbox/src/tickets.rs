@@ -61,7 +61,11 @@ impl OwnedPermit {
     pub fn settled_elsewhere(mut self, kind: OutcomeKind) {
         if let Some(held) = self.take_held() {
             let circuit = self.circuit();
+            let place = held.place();
             circuit.cell().let_go(held, kind, circuit.clock());
+            if let Some(place) = place {
+                circuit.shared.give_place(&circuit.cell, place, kind);
+            }
             circuit.shared.waiters.wake_one(&circuit.cell);
         }
     }

@@ -103,6 +103,20 @@ impl Backing {
         self.url().replace(&format!(":{}/", self.port()), &format!(":{port}/"))
     }
 
+    /// From now on the server reads and refuses writes, or does both again: a Redis whose memory is full, a Postgres whose
+    /// transactions are read-only.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn refuse_writes(&self, refuses: bool) -> Result<()> {
+        tokio::task::block_in_place(|| match (&self.server, refuses) {
+            (Server::Redis(server), true) => Ok(server.refuse_writes()?),
+            (Server::Redis(server), false) => Ok(server.allow_writes()?),
+            (Server::Postgres(server), true) => Ok(server.refuse_writes()?),
+            (Server::Postgres(server), false) => Ok(server.allow_writes()?),
+        })
+    }
+
     /// What the store itself has of a circuit.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use reqwest::Client;
 
+use super::mode::Mode;
 use super::receiver::{KIND, WORKER};
 
 /// How long a call may take. Only so that nothing hangs for ever.
@@ -15,12 +16,23 @@ pub(super) struct Caller {
     client: Client,
     receiver: String,
     number: u32,
+    mode: Mode,
 }
 
 impl Caller {
     pub(super) fn new(receiver: &str, number: u32) -> Result<Self> {
         let client = Client::builder().timeout(LIMIT).no_proxy().tcp_nodelay(true).build()?;
-        Ok(Self { client, receiver: receiver.to_owned(), number })
+        Ok(Self { client, receiver: receiver.to_owned(), number, mode: Mode::LocalFirst })
+    }
+
+    /// In strict mode, whoever calls waits until the store has heard the outcome.
+    pub(super) const fn settling(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    pub(super) fn waits_for_the_store(&self) -> bool {
+        self.mode == Mode::Strict
     }
 
     /// Makes a call, and returns its status.

@@ -16,7 +16,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::words::{Answer, Health, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally};
+use super::words::{
+    Answer, Health, HeardChange, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally,
+};
 use super::worker::Settings;
 
 /// How long a worker may take to answer. Only so that nothing hangs for ever.
@@ -189,6 +191,32 @@ impl Process {
         }
     }
 
+    /// Returns all changes that its observers heard since this was last asked.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub async fn changes(&self) -> Result<Vec<HeardChange>> {
+        match self.order(Order::Changes).await? {
+            Answer::Changes(changes) => Ok(changes),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Makes one call, closes the registry in good order, and lets the process exit. Returns whether the call was admitted.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order), or if it does not exit within [`PATIENCE`].
+    pub async fn call_and_exit(self, key: &str, path: &str) -> Result<bool> {
+        let call = Order::Call { key: key.to_owned(), path: path.to_owned() };
+        let answer = self.order(call).await?;
+        self.order(Order::Close).await?;
+        let Self { orders, mut child, .. } = self;
+        // A worker exits at the end of its input.
+        drop(orders);
+        timeout(PATIENCE, child.wait()).await.context("it does not exit")??;
+        Ok(!matches!(answer, Answer::Refused { .. }))
+    }
+
     /// Lets it give an operator's order.
     ///
     /// # Errors
@@ -320,6 +348,7 @@ fn arguments(settings: &Settings) -> Vec<String> {
         ("--flush-every-ms", settings.flush_every_ms.to_string()),
         ("--reread-every-ms", settings.reread_every_ms.to_string()),
         ("--on-store-loss", on_loss.map_or_else(String::new, |value| value.get_name().to_owned())),
+        ("--mode", settings.mode.name().to_owned()),
     ];
     let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
     named.chain(settings.without_waiting.then(|| "--without-waiting".to_owned())).collect()

@@ -97,6 +97,12 @@ impl Receiver {
         format!("http://{}", self.address)
     }
 
+    /// Its port on the loopback address.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// From now on an endpoint answers so; whoever hangs there too.
     pub fn set(&self, path: &str, manner: Manner) {
         self.endpoints.with(path, |endpoint| endpoint.manner.send_replace(manner));

@@ -8,6 +8,7 @@ use anyhow::Result;
 use breakerbox_testkit::proxy::{Delay, Proxy};
 
 use super::backing::{Backing, Kind};
+use super::mode::Mode;
 use super::process::Process;
 use super::receiver::Receiver;
 use super::worker::Settings;
@@ -22,6 +23,19 @@ pub struct Site {
     pub backing: Backing,
     /// The destination.
     pub receiver: Receiver,
+}
+
+/// What a worker of a [`Site`] is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The number that it tells the receiver.
+    pub number: u32,
+    /// The policy, as JSON.
+    pub policy: &'a str,
+    /// How closely it keeps to the others.
+    pub mode: Mode,
+    /// How long the store may take to answer.
+    pub store_timeout: Duration,
 }
 
 /// A worker, and its way to the store.
@@ -59,6 +73,44 @@ impl Site {
             ..Settings::new(&self.backing.url_through(way.port()), &self.receiver.url(), number)
         };
         Ok(Worker { process: Process::start(&self.program, &settings).await?, way })
+    }
+
+    /// Starts a worker that reports to the store as often as the library does by default.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn member(&self, member: Member<'_>) -> Result<Worker> {
+        self.member_calling(member, &self.receiver.url()).await
+    }
+
+    /// The same for a worker that calls the receiver at another address, such as that of a proxy.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn member_calling(&self, member: Member<'_>, receiver: &str) -> Result<Worker> {
+        let way = Proxy::before_port(self.backing.port()).await?;
+        let settings = member.settings(&self.backing.url_through(way.port()), receiver)?;
+        Ok(Worker { process: Process::start(&self.program, &settings).await?, way })
+    }
+
+    /// Starts a worker without a way of its own: for a process that lives for one call.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn job(&self, member: Member<'_>) -> Result<Process> {
+        let settings = member.settings(&self.backing.url(), &self.receiver.url())?;
+        Process::start(&self.program, &settings).await
+    }
+}
+
+impl Member<'_> {
+    fn settings(&self, store: &str, receiver: &str) -> Result<Settings> {
+        Ok(Settings {
+            policy: self.policy.to_owned(),
+            mode: self.mode,
+            store_timeout_ms: u64::try_from(self.store_timeout.as_millis())?,
+            ..Settings::new(store, receiver, self.number)
+        })
     }
 }
 

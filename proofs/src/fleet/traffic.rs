@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use breakerbox::{Breakerbox, Circuit, Permit, Refusal};
+use breakerbox::{Breakerbox, Circuit, Judgement, Permit, Refusal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -91,7 +91,7 @@ async fn ask_and_call(
     tally.asks += 1;
     tally.longest_ask_us = tally.longest_ask_us.max(took);
     let permit = answer.inspect_err(|refusal| match refusal {
-        Refusal::Open { .. } => tally.open += 1,
+        Refusal::Open { .. } | Refusal::OpenHere { .. } => tally.open += 1,
         Refusal::Probing { .. } => tally.probing += 1,
         _ => tally.refused += 1,
     })?;
@@ -106,10 +106,14 @@ async fn call(permit: Permit<'_>, caller: &Caller, path: &str, tally: &mut Tally
     } else {
         tally.calls += 1;
     }
-    if caller.call(path, is_probe).await.and_then(Caller::succeeded).is_ok() {
+    let succeeded = caller.call(path, is_probe).await.and_then(Caller::succeeded).is_ok();
+    tally.failed += u64::from(!succeeded);
+    if caller.waits_for_the_store() {
+        let judgement = if succeeded { Judgement::SUCCESS } else { Judgement::FAILURE };
+        permit.settle_store(judgement).await;
+    } else if succeeded {
         permit.success();
     } else {
-        tally.failed += 1;
         permit.failure();
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
+    Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 
@@ -86,6 +87,10 @@ impl Store for Watched {
         answer
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.count().call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.inner.changes()
     }
@@ -94,7 +99,20 @@ impl Store for Watched {
         self.count().list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.count().ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.count().lead(name, candidate, ttl).await
+    }
+
+    /// Not counted: it is made whether or not there is traffic.
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.inner.check_write().await
+    }
+    /// What a process reports at its very end is not watched.
+    fn reopen(&self) -> Option<Arc<dyn Store>> {
+        self.inner.reopen()
     }
 }

@@ -81,6 +81,10 @@ pub enum Order {
         /// Which run.
         run: u64,
     },
+    /// Return all changes that observers heard since this was last asked. Answer: [`Answer::Changes`].
+    Changes,
+    /// Close the registry in good order, as a process does before it exits. Answer: [`Answer::Done`].
+    Close,
     /// Give an operator's order. Answer: [`Answer::Done`].
     Obey {
         /// Whose circuit.
@@ -184,6 +188,8 @@ pub enum Answer {
     Circuit(Box<Known>),
     /// The states of all circuits.
     Circuits(Vec<Seen>),
+    /// Changes that observers heard, in the order in which they heard them.
+    Changes(Vec<HeardChange>),
     /// How the store is doing.
     Health(Health),
     /// A run has begun.
@@ -223,6 +229,19 @@ pub struct Seen {
     /// The state's name.
     pub status: String,
     /// Since which change.
+    pub epoch: Epoch,
+}
+
+/// One change of a circuit, as an observer of one process heard it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct HeardChange {
+    /// The circuit's key.
+    pub key: String,
+    /// The name of the state before.
+    pub from: String,
+    /// The name of the state after.
+    pub to: String,
+    /// The epoch that began.
     pub epoch: Epoch,
 }
 
@@ -267,6 +286,21 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// What came on top of an earlier state of the same tally. The longest ask is that of both.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            asks: self.asks - earlier.asks,
+            open: self.open - earlier.open,
+            probing: self.probing - earlier.probing,
+            refused: self.refused - earlier.refused,
+            probes: self.probes - earlier.probes,
+            calls: self.calls - earlier.calls,
+            failed: self.failed - earlier.failed,
+            longest_ask_us: self.longest_ask_us,
+        }
+    }
+
     /// Both together.
     pub fn add(&mut self, more: &Self) {
         self.asks += more.asks;

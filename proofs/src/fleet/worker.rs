@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use breakerbox::store::Store;
 use breakerbox::{
-    Attribution, Breakerbox, CallError, Circuit, OnStoreLoss, OwnedPermit, PolicyBuilder, Refusal,
-    Settlement, StoreHealth,
+    Attribution, Breakerbox, CallError, Circuit, CircuitChange, OnStoreLoss, OwnedPermit, PolicyBuilder,
+    Refusal, Settlement, StoreHealth,
 };
 use breakerbox_postgres::PostgresStore;
 use breakerbox_redis::RedisStore;
@@ -22,12 +22,16 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::caller::Caller;
+use super::mode::Mode;
 use super::traffic::{self, Traffic};
 use super::watched::Watched;
-use super::words::{Answer, Health, Known, Numbered, Order, Outcome, Seen};
+use super::words::{Answer, Health, HeardChange, Known, Numbered, Order, Outcome, Seen};
 
 /// How often a worker looks whether what it waits for has come.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How many changes a worker keeps until it is asked for them. Beyond it, the newest are dropped, and the answer is an error.
+const MAX_HEARD: usize = 100_000;
 
 /// What a worker is started with.
 #[derive(Args, Clone, Debug)]
@@ -56,6 +60,9 @@ pub struct Settings {
     /// What to do while the store is away
     #[arg(long, value_enum, default_value_t = OnLoss::Local)]
     pub on_store_loss: OnLoss,
+    /// How closely the processes keep together
+    #[arg(long, value_enum, default_value_t = Mode::LocalFirst)]
+    pub mode: Mode,
     /// Start though the store is away
     #[arg(long)]
     pub without_waiting: bool,
@@ -74,6 +81,7 @@ impl Settings {
             flush_every_ms: 100,
             reread_every_ms: 2_000,
             on_store_loss: OnLoss::Local,
+            mode: Mode::LocalFirst,
             without_waiting: false,
         }
     }
@@ -158,6 +166,8 @@ struct Worker {
     caller: Caller,
     /// How often the store was lost, and came back.
     news: Arc<[AtomicU64; 2]>,
+    /// What observers heard.
+    heard: Arc<Mutex<Vec<HeardChange>>>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
     count: AtomicU64,
@@ -168,7 +178,7 @@ impl Worker {
         let policy: PolicyBuilder = serde_json::from_str(&settings.policy).context("--policy")?;
         let store = Watched::new(connect(settings).await?);
         let news = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let heard = Arc::clone(&news);
+        let (store_news, heard) = (Arc::clone(&news), Arc::default());
         let breakers = Breakerbox::builder()
             .policy(policy.build().context("--policy")?)
             .store(Arc::clone(&store))
@@ -180,15 +190,18 @@ impl Worker {
                 OnLoss::Admit => OnStoreLoss::Admit,
                 OnLoss::Refuse => OnStoreLoss::Refuse,
             })
+            .consistency(settings.mode.into())
+            .observer(keep_changes(&heard))
             .store_observer(move |news| {
-                heard[usize::from(*news == StoreHealth::Connected)].fetch_add(1, Ordering::Relaxed);
+                store_news[usize::from(*news == StoreHealth::Connected)].fetch_add(1, Ordering::Relaxed);
             })
             .build();
         Ok(Self {
             breakers,
             store,
-            caller: Caller::new(&settings.receiver, settings.number)?,
+            caller: Caller::new(&settings.receiver, settings.number)?.settling(settings.mode),
             news,
+            heard,
             permits: Mutex::default(),
             runs: Mutex::default(),
             count: AtomicU64::new(0),
@@ -229,6 +242,11 @@ impl Worker {
             Order::Stop { run } => {
                 let traffic = self.runs().remove(&run).context("there is no such run")?;
                 Answer::Tally(traffic.stop().await)
+            }
+            Order::Changes => Answer::Changes(self.changes()?),
+            Order::Close => {
+                self.breakers.close().await?;
+                Answer::Done
             }
             Order::Obey { key, command } => {
                 let by = Attribution::new("proof", "it is part of the proof")?;
@@ -283,6 +301,14 @@ impl Worker {
         })
     }
 
+    fn changes(&self) -> Result<Vec<HeardChange>> {
+        let changes = std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner));
+        if changes.len() >= MAX_HEARD {
+            bail!("more than {MAX_HEARD} changes since they were last asked for");
+        }
+        Ok(changes)
+    }
+
     fn circuit(&self, key: &str) -> Result<Circuit> {
         Ok(self.breakers.circuit(key)?)
     }
@@ -335,6 +361,18 @@ impl Worker {
 
     fn runs(&self) -> MutexGuard<'_, HashMap<u64, Traffic>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An observer that keeps what it hears.
+fn keep_changes(heard: &Arc<Mutex<Vec<HeardChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
+    let heard = Arc::clone(heard);
+    move |CircuitChange { key, change, .. }| {
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.len() < MAX_HEARD {
+            let (from, to) = (change.from.name().to_owned(), change.to.name().to_owned());
+            heard.push(HeardChange { key: key.to_string(), from, to, epoch: change.epoch });
+        }
     }
 }
 

@@ -25,6 +25,18 @@ pub enum Case {
     HalfOpen,
     /// Connections are reset, new ones too.
     Reset,
+    /// Redis: memory is full, and nothing may be evicted. Reads are answered, writes are refused.
+    MemoryFull,
+    /// Postgres: transactions are read-only.
+    ReadOnly,
+    /// Postgres: the right to write was revoked.
+    RightsRevoked,
+    /// The master is killed, and sentinels promote its replica.
+    SentinelFailover,
+    /// Every node of a cluster is stopped, and goes on.
+    ClusterPaused,
+    /// A master of a cluster is killed, and its replica takes over.
+    ClusterFailover,
 }
 
 impl Case {
@@ -42,10 +54,21 @@ impl Case {
                 Self::BlackHole,
                 Self::HalfOpen,
                 Self::Reset,
+                Self::MemoryFull,
+                Self::SentinelFailover,
+                Self::ClusterPaused,
+                Self::ClusterFailover,
             ],
-            Kind::Postgres => {
-                &[Self::Killed, Self::Paused, Self::Restarted, Self::BlackHole, Self::HalfOpen, Self::Reset]
-            }
+            Kind::Postgres => &[
+                Self::Killed,
+                Self::Paused,
+                Self::Restarted,
+                Self::BlackHole,
+                Self::HalfOpen,
+                Self::Reset,
+                Self::ReadOnly,
+                Self::RightsRevoked,
+            ],
         }
     }
 
@@ -63,13 +86,32 @@ impl Case {
             Self::BlackHole => "black-hole",
             Self::HalfOpen => "half-open",
             Self::Reset => "reset",
+            Self::MemoryFull => "memory-full",
+            Self::ReadOnly => "read-only",
+            Self::RightsRevoked => "rights-revoked",
+            Self::SentinelFailover => "sentinel-failover",
+            Self::ClusterPaused => "cluster-paused",
+            Self::ClusterFailover => "cluster-failover",
         }
     }
 
     /// Whether it is away for as long as is wanted, so that everybody has to notice. The others are over in a moment.
     #[must_use]
     pub const fn lasts(self) -> bool {
-        !matches!(self, Self::Restarted | Self::Flushed | Self::ScriptsForgotten)
+        !matches!(
+            self,
+            Self::Restarted
+                | Self::Flushed
+                | Self::ScriptsForgotten
+                | Self::SentinelFailover
+                | Self::ClusterFailover
+        )
+    }
+
+    /// Whether the store answers reads and refuses writes. That must be reported soon, and circuits must recover alone.
+    #[must_use]
+    pub const fn refuses_writes(self) -> bool {
+        matches!(self, Self::MemoryFull | Self::ReadOnly | Self::RightsRevoked)
     }
 
     /// Whether nobody must notice anything.

@@ -6,16 +6,19 @@
 //! | [`Case`] | what can become of a store |
 //! | `site` | the server behind a proxy, and what becomes of them |
 //! | `scene` | one fleet: its workers, circuits in every state, calls all the time |
+//! | [`Setting`] | what a fleet does while the store is away, and its consistency mode |
 //! | [`Report`] | what was seen, and what of it is against the promise |
 //!
 //! What is promised: calls go on as `on_store_loss` says; no ask waits longer than the store may take; the loss is reported;
 //! when the store is back, all processes agree with it and with each other within five seconds; what was open, forced or
-//! disabled is so all the time. Three fleets, one for each `on_store_loss`, go through the same trouble at the same time, on
-//! circuits of their own.
+//! disabled is so all the time. A store that answers reads and refuses writes is reported within a second, and circuits recover
+//! alone meanwhile. Four fleets, one for each [`Setting`], go through the same trouble at the same time, on circuits of their
+//! own.
 
 mod case;
 mod report;
 mod scene;
+mod setting;
 mod site;
 
 use std::path::Path;
@@ -29,6 +32,7 @@ use tokio::time::sleep;
 pub use self::case::Case;
 pub use self::report::Report;
 use self::scene::Scene;
+pub use self::setting::Setting;
 use self::site::Site;
 use crate::fleet::words::{Seen, Tally};
 use crate::fleet::worker::OnLoss;
@@ -65,6 +69,8 @@ pub struct Size {
     pub store_timeout: Duration,
     /// How long the store is away.
     pub away: Duration,
+    /// How soon a store that refuses writes must be reported.
+    pub notice_within: Duration,
     /// How soon after its return all must agree.
     pub agree_within: Duration,
     /// How much longer than the store's time limit an ask may take. All processes share the machine's cores, and whoever
@@ -83,6 +89,7 @@ impl Size {
         fresh: 5,
         store_timeout: Duration::from_millis(500),
         away: Duration::from_secs(10),
+        notice_within: Duration::from_secs(1),
         agree_within: Duration::from_secs(5),
         margin: Duration::from_millis(250),
     };
@@ -98,6 +105,7 @@ impl Size {
         fresh: 2,
         store_timeout: Duration::from_secs(3),
         away: Duration::from_secs(1),
+        notice_within: PATIENCE,
         agree_within: PATIENCE,
         margin: PATIENCE,
     };
@@ -121,6 +129,7 @@ struct Away {
     fresh: Tally,
     /// From then on, by group.
     calls: Vec<Tally>,
+    recovered_alone_after: Option<Duration>,
 }
 
 /// Lets one thing become of one store, for fleets with each of these settings.
@@ -131,12 +140,12 @@ pub async fn prove(
     program: &Path,
     kind: Kind,
     case: Case,
-    on_loss: &[OnLoss],
+    settings: &[Setting],
     size: Size,
 ) -> Result<Vec<Report>> {
     let (mut site, receiver) = (Site::start(kind, case).await?, Receiver::start().await?);
-    let url = site.url();
-    let scenes = on_loss.iter().map(|on_loss| Scene::set(program, &url, &receiver, *on_loss, size));
+    let url = site.url(case);
+    let scenes = settings.iter().map(|setting| Scene::set(program, &url, &receiver, *setting, size));
     let mut scenes = try_join_all(scenes).await?;
     site.part()?;
     try_join_all(scenes.iter_mut().map(Scene::open_the_last)).await?;
@@ -162,11 +171,14 @@ pub async fn prove(
                 strayed.is_none(),
                 "{}, {}: {}",
                 case.name(),
-                scene.on_loss.name(),
+                scene.setting.name(),
                 strayed.unwrap_or_default()
             );
             away.calls = scene.end_calls().await?.into();
             scene.begin_calls().await?;
+            if case.refuses_writes() && scene.setting.on_loss == OnLoss::Local {
+                away.recovered_alone_after = Some(recover_alone(scene, &receiver).await?);
+            }
         }
     }
     site.end(case)?;
@@ -177,7 +189,7 @@ pub async fn prove(
         let away = away.next();
         let receiver = &receiver;
         async move {
-            let mut report = Report::new(kind, case, scene.on_loss, size, was_away);
+            let mut report = Report::new(kind, case, scene.setting, size, was_away);
             if let Some(away) = away {
                 report.note_away(away);
             }
@@ -204,13 +216,13 @@ async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Resul
     };
     within("all agree before the trouble", agree).await.with_context(|| format!("{last:?}"))?;
     let (overlaps, trespasses) = (scene.overlaps(receiver), scene.trespasses(receiver));
-    let (losses, on_loss) = (scene.losses().await?, scene.on_loss);
+    let (losses, setting) = (scene.losses().await?, scene.setting);
     ensure!(overlaps == 0 || losses > 0, "{overlaps} probes at once, and the store was there");
-    let excused = losses > 0 && on_loss == OnLoss::Admit;
+    let excused = losses > 0 && setting.on_loss == OnLoss::Admit;
     ensure!(
         trespasses == 0 || excused,
         "{}: {trespasses} calls to what is open, before the trouble, after {losses} losses",
-        on_loss.name()
+        setting.name()
     );
     Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, trespasses })
 }
@@ -225,7 +237,15 @@ async fn notice(scene: &mut Scene, began: Instant) -> Result<Away> {
     // What is asked from here on is asked of somebody who knows.
     let before = scene.end_calls().await?.into();
     scene.begin_calls().await?;
-    Ok(Away { noticed_after, before, fresh, calls: Vec::new() })
+    Ok(Away { noticed_after, before, fresh, calls: Vec::new(), recovered_alone_after: None })
+}
+
+/// The destinations are well again while the store refuses writes. Returns after how long all circuits are closed.
+async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
+    let healed = Instant::now();
+    scene.heal(receiver);
+    within("circuits recover alone", async || Ok(scene.has_recovered().await?.then(|| healed.elapsed())))
+        .await
 }
 
 /// Looks at what must not change, until then. Returns what did.
@@ -291,7 +311,7 @@ async fn settle(
     let in_all = scene.trespasses(receiver);
     // While the store was away, `admit` admits them.
     report.trespasses =
-        if scene.on_loss == OnLoss::Admit { in_all - called } else { in_all - rest.trespasses };
+        if scene.setting.on_loss == OnLoss::Admit { in_all - called } else { in_all - rest.trespasses };
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::scene::{CLOSED, RECOVERING, SHUT};
+use super::setting::Setting;
 use super::{Away, Case, Size};
 use crate::fleet::Kind;
 use crate::fleet::words::Tally;
@@ -14,7 +15,7 @@ use crate::fleet::worker::OnLoss;
 pub struct Report {
     kind: Kind,
     case: Case,
-    on_loss: OnLoss,
+    setting: Setting,
     size: Size,
     was_away: Duration,
     /// By when everybody had noticed; none: there was nothing to notice.
@@ -23,6 +24,8 @@ pub struct Report {
     /// What was asked once everybody had noticed, by group.
     calls: Vec<Tally>,
     longest_ask: Duration,
+    /// How long after its destination was well again the last circuit closed, while the store refused writes.
+    pub(super) recovered_alone_after: Option<Duration>,
     pub(super) connected_after: Duration,
     pub(super) agreed_after: Duration,
     pub(super) losses: u64,
@@ -32,17 +35,18 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(kind: Kind, case: Case, on_loss: OnLoss, size: Size, was_away: Duration) -> Self {
+    pub(super) fn new(kind: Kind, case: Case, setting: Setting, size: Size, was_away: Duration) -> Self {
         Self {
             kind,
             case,
-            on_loss,
+            setting,
             size,
             was_away,
             noticed_after: None,
             fresh: Tally::default(),
             calls: Vec::new(),
             longest_ask: Duration::ZERO,
+            recovered_alone_after: None,
             connected_after: Duration::ZERO,
             agreed_after: Duration::ZERO,
             losses: 0,
@@ -54,6 +58,7 @@ impl Report {
 
     pub(super) fn note_away(&mut self, away: Away) {
         self.noticed_after = Some(away.noticed_after);
+        self.recovered_alone_after = away.recovered_alone_after;
         away.before.iter().chain(&away.calls).for_each(|tally| self.note_ask(tally));
         self.note_ask(&away.fresh);
         (self.calls, self.fresh) = (away.calls, away.fresh);
@@ -66,7 +71,7 @@ impl Report {
     /// Which one it is.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}, {}, {}", self.kind.name(), self.case.name(), self.on_loss.name())
+        format!("{}, {}, {}", self.kind.name(), self.case.name(), self.setting.name())
     }
 
     /// What is against the promise.
@@ -82,6 +87,11 @@ impl Report {
                 faults
                     .push(format!("not all {what} within {:?}, but after {after:?}", self.size.agree_within));
             }
+        }
+        if let Some(after) =
+            self.noticed_after.filter(|after| self.case.refuses_writes() && *after > self.size.notice_within)
+        {
+            faults.push(format!("not reported within {:?}, but after {after:?}", self.size.notice_within));
         }
         if self.case.is_harmless() && self.losses > 0 {
             faults.push("the store was reported lost, and it was there".into());
@@ -106,7 +116,7 @@ impl Report {
         };
         let [closed, shut, recovering] = [CLOSED, SHUT, RECOVERING].map(|group| &self.calls[group]);
         hold(self.calls.iter().all(|calls| calls.asks > 0), "nothing was asked");
-        match self.on_loss {
+        match self.setting.on_loss {
             OnLoss::Local => {
                 hold(closed.calls == closed.asks, "not all of what is closed was admitted");
                 hold(admitted(shut) == 0, "what is open was admitted");
@@ -127,7 +137,7 @@ impl Report {
     #[must_use]
     pub fn head() -> String {
         format!(
-            "{:8} {:17} {:6} {:>6} {:>8} {:>7} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8}",
+            "{:8} {:17} {:6} {:>6} {:>8} {:>7} {:>8} {:>8} {:>9} {:>9} {:>9} {:>8} {:>8}",
             "store",
             "case",
             "loss",
@@ -136,6 +146,7 @@ impl Report {
             "asks",
             "admitted",
             "longest",
+            "recovered",
             "connected",
             "agreed",
             "overlaps",
@@ -147,20 +158,21 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |of: fn(&Tally) -> u64| self.calls.iter().map(of).sum::<u64>();
-        let noticed =
-            self.noticed_after.map_or_else(|| "-".into(), |after| format!("{} ms", after.as_millis()));
+        let ms =
+            |after: Option<Duration>| after.map_or("-".into(), |after| format!("{} ms", after.as_millis()));
         let verdict = if self.faults().is_empty() { "holds" } else { "BROKEN" };
         write!(
             f,
-            "{:8} {:17} {:6} {:>4.1} s {:>8} {:>7} {:>8} {:>5} ms {:>6} ms {:>6} ms {:>8} {:>8}",
+            "{:8} {:17} {:6} {:>4.1} s {:>8} {:>7} {:>8} {:>5} ms {:>9} {:>6} ms {:>6} ms {:>8} {:>8}",
             self.kind.name(),
             self.case.name(),
-            self.on_loss.name(),
+            self.setting.name(),
             self.was_away.as_secs_f64(),
-            noticed,
+            ms(self.noticed_after),
             sum(|calls| calls.asks),
             sum(admitted),
             self.longest_ask.as_millis(),
+            ms(self.recovered_alone_after),
             self.connected_after.as_millis(),
             self.agreed_after.as_millis(),
             self.overlaps,

@@ -18,9 +18,10 @@ use anyhow::{Context, Result, ensure};
 use breakerbox::store::Store;
 use futures_util::future::try_join_all;
 
+use super::setting::Setting;
 use super::{Size, within};
 use crate::fleet::words::{Operator, Order, Outcome, Run, Seen, Tally, Target};
-use crate::fleet::worker::{OnLoss, Settings};
+use crate::fleet::worker::Settings;
 use crate::fleet::{Asked, Manner, Process, Receiver, Visit};
 
 /// Nothing but a run of failures opens a circuit, for two seconds unless the destination says more.
@@ -43,7 +44,7 @@ pub(super) const RECOVERING: usize = 2;
 const GROUPS: usize = 3;
 
 pub(super) struct Scene {
-    pub(super) on_loss: OnLoss,
+    pub(super) setting: Setting,
     pub(super) workers: Vec<Process>,
     size: Size,
     /// By worker: the runs of the groups.
@@ -56,19 +57,20 @@ impl Scene {
         program: &Path,
         store: &str,
         receiver: &Receiver,
-        on_loss: OnLoss,
+        setting: Setting,
         size: Size,
     ) -> Result<Self> {
         let store_timeout_ms = u64::try_from(size.store_timeout.as_millis())?;
         let settings = |number| Settings {
             policy: POLICY.into(),
-            on_store_loss: on_loss,
+            on_store_loss: setting.on_loss,
+            mode: setting.mode,
             store_timeout_ms,
             ..Settings::new(store, &receiver.url(), number)
         };
         let settings: Vec<_> = (0..size.workers).map(settings).collect();
         let workers = try_join_all(settings.iter().map(|settings| Process::start(program, settings))).await?;
-        let scene = Self { on_loss, workers, size, runs: Vec::new() };
+        let scene = Self { setting, workers, size, runs: Vec::new() };
         scene.open("open", size.open).await?;
         scene.first().obey(&scene.key("forced", 0), Operator::ForceOpen).await?;
         scene.first().obey(&scene.key("disabled", 0), Operator::Disable).await?;
@@ -106,7 +108,7 @@ impl Scene {
     }
 
     fn key(&self, group: &str, n: usize) -> String {
-        format!("{} {group}-{n}", self.on_loss.name())
+        format!("{} {group}-{n}", self.setting.name())
     }
 
     fn keys(&self, group: &str, count: usize) -> Vec<String> {

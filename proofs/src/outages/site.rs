@@ -4,13 +4,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use breakerbox::store::Store;
 use breakerbox_postgres::PostgresStore;
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::proxy::{Proxy, Trouble};
 use breakerbox_testkit::servers::{
-    PostgresOptions, PostgresServer, RedisOptions, RedisPair, RedisServer, Restart,
+    PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisPair, RedisSentinel, RedisServer,
+    Restart, wait_until,
 };
 use tokio::task::block_in_place;
 
@@ -20,16 +21,35 @@ use crate::fleet::Kind;
 /// How long the proof's own look into the store may take. The machine may be busy, and that is no fault of the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A server behind a proxy, both gone when this is dropped.
+/// The name that sentinels know the master by.
+const MASTER: &str = "proof";
+
+/// The user whose rights are revoked: not the owner of the tables, who always may.
+const WORKER: &str = "worker";
+
+/// Where the tables are.
+const SCHEMA: &str = "breakerbox";
+
+/// A server, behind a proxy if there is only one; gone when this is dropped.
 pub(super) struct Site {
     server: Server,
-    proxy: Proxy,
+    proxy: Option<Proxy>,
 }
 
 enum Server {
     Redis(Box<RedisServer>),
     Pair(Box<RedisPair>),
+    Sentinel(Box<Watched>),
+    /// With the number of the node that is a replica of the first.
+    Cluster(Box<RedisCluster>, usize),
     Postgres(Box<PostgresServer>),
+}
+
+/// A master and its replica, and the sentinel that watches over them.
+struct Watched {
+    master: RedisServer,
+    replica: RedisServer,
+    sentinel: RedisSentinel,
 }
 
 impl Site {
@@ -37,6 +57,12 @@ impl Site {
         let server = block_in_place(|| {
             anyhow::Ok(match (kind, case) {
                 (Kind::Redis, Case::FailedOver) => Server::Pair(Box::new(RedisPair::start()?)),
+                (Kind::Redis, Case::SentinelFailover) => Server::Sentinel(Box::new(Watched::start()?)),
+                (Kind::Redis, Case::ClusterPaused | Case::ClusterFailover) => {
+                    let mut cluster = RedisCluster::start()?;
+                    let replica = cluster.add_replica_of(0)?;
+                    Server::Cluster(Box::new(cluster), replica)
+                }
                 (Kind::Redis, _) => Server::Redis(Box::new(RedisOptions::new().append_only().start()?)),
                 (Kind::Postgres, _) => {
                     // Every worker has a few connections.
@@ -45,27 +71,54 @@ impl Site {
                 }
             })
         })?;
-        let proxy = Proxy::before_port(server.port()).await?;
-        Ok(Self { server, proxy })
+        let proxy = match server.port() {
+            Some(port) => Some(Proxy::before_port(port).await?),
+            None => None,
+        };
+        let site = Self { server, proxy };
+        if let (Server::Postgres(server), Case::RightsRevoked) = (&site.server, case) {
+            // The owner makes the tables, and the workers get the rights that the manual names.
+            site.look().await?;
+            block_in_place(|| {
+                server.add_user(WORKER)?;
+                server.query(&format!("GRANT USAGE ON SCHEMA {SCHEMA} TO {WORKER}"))?;
+                server.query(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {WORKER}"))?;
+                server.grant_writes(SCHEMA, WORKER)
+            })?;
+        }
+        Ok(site)
     }
 
     /// The way that workers go.
-    pub(super) fn url(&self) -> String {
+    pub(super) fn url(&self, case: Case) -> String {
+        let url = self.own_url();
+        if case == Case::RightsRevoked { url.replacen("postgres@", &format!("{WORKER}@"), 1) } else { url }
+    }
+
+    /// The same way, as the user who may do everything.
+    fn own_url(&self) -> String {
         let url = match &self.server {
             Server::Redis(server) => server.url(),
             Server::Pair(pair) => pair.master().url(),
+            Server::Sentinel(watched) => {
+                return format!("redis+sentinel://127.0.0.1:{}/0?master={MASTER}", watched.sentinel.port());
+            }
+            Server::Cluster(cluster, _) => return cluster.url(),
             Server::Postgres(server) => server.url(),
         };
-        url.replace(&format!(":{}/", self.server.port()), &format!(":{}/", self.proxy.port()))
+        match self.server.port().zip(self.proxy.as_ref()) {
+            Some((port, proxy)) => url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port())),
+            None => url,
+        }
     }
 
     /// The same way, for the proof itself, on connections that know of no trouble.
     pub(super) async fn look(&self) -> Result<Arc<dyn Store>> {
         Ok(match &self.server {
             Server::Postgres(_) => {
-                Arc::new(PostgresStore::builder(&self.url()).time_limit(LIMIT).connect().await?)
+                Arc::new(PostgresStore::builder(&self.own_url()).time_limit(LIMIT).connect().await?)
             }
-            _ => Arc::new(RedisStore::builder(&self.url()).time_limit(LIMIT).connect().await?),
+            _ => Arc::new(RedisStore::builder(&self.own_url()).time_limit(LIMIT).connect().await?),
         })
     }
 
@@ -85,8 +138,15 @@ impl Site {
             Case::Reset => Trouble::Reset,
             _ => Trouble::None,
         };
-        self.proxy.set(trouble);
+        if let Some(proxy) = &self.proxy {
+            proxy.set(trouble);
+        }
         block_in_place(|| match (&mut self.server, case) {
+            (Server::Redis(server), Case::MemoryFull) => Ok(server.refuse_writes()?),
+            (Server::Cluster(cluster, _), Case::ClusterPaused) => (0..cluster.nodes().len())
+                .try_for_each(|n| Ok(cluster.node_mut(n).map_or(Ok(()), RedisServer::pause)?)),
+            (Server::Postgres(server), Case::ReadOnly) => Ok(server.refuse_writes()?),
+            (Server::Postgres(server), Case::RightsRevoked) => Ok(server.revoke_writes(SCHEMA, WORKER)?),
             (Server::Redis(server), Case::Killed | Case::Emptied) => Ok(server.kill()?),
             (Server::Redis(server), Case::Paused) => Ok(server.pause()?),
             (Server::Pair(pair), Case::FailedOver) => Ok(pair.kill_master()?),
@@ -108,25 +168,83 @@ impl Site {
                 (Server::Redis(server), Case::ScriptsForgotten) => {
                     server.query::<()>(&["SCRIPT", "FLUSH", "SYNC"])?;
                 }
+                (Server::Redis(server), Case::MemoryFull) => server.allow_writes()?,
                 (Server::Pair(pair), Case::FailedOver) => pair.fail_over()?,
+                (Server::Sentinel(watched), Case::SentinelFailover) => watched.fail_over()?,
+                (Server::Cluster(cluster, _), Case::ClusterPaused) => {
+                    for n in 0..cluster.nodes().len() {
+                        cluster.node_mut(n).map_or(Ok(()), RedisServer::resume)?;
+                    }
+                    cluster_agrees(cluster)?;
+                }
+                (Server::Cluster(cluster, replica), Case::ClusterFailover) => {
+                    cluster.node_mut(0).context("a cluster has nodes")?.kill()?;
+                    cluster.take_over(*replica)?;
+                }
+                (Server::Postgres(server), Case::ReadOnly) => server.allow_writes()?,
+                (Server::Postgres(server), Case::RightsRevoked) => server.grant_writes(SCHEMA, WORKER)?,
                 (Server::Postgres(server), Case::Killed | Case::Restarted) => server.restart()?,
                 (Server::Postgres(server), Case::Paused) => server.resume()?,
                 _ => {}
             }
             anyhow::Ok(())
         })?;
-        self.proxy.lead_to((Ipv4Addr::LOCALHOST, self.server.port()).into());
-        self.proxy.heal();
+        if let Some((port, proxy)) = self.server.port().zip(self.proxy.as_ref()) {
+            proxy.lead_to((Ipv4Addr::LOCALHOST, port).into());
+            proxy.heal();
+        }
         Ok(())
     }
 }
 
 impl Server {
-    fn port(&self) -> u16 {
+    /// Its port, if it is a single server that a proxy can stand before.
+    fn port(&self) -> Option<u16> {
         match self {
-            Self::Redis(server) => server.port(),
-            Self::Pair(pair) => pair.master().port(),
-            Self::Postgres(server) => server.port(),
+            Self::Redis(server) => Some(server.port()),
+            Self::Pair(pair) => Some(pair.master().port()),
+            Self::Postgres(server) => Some(server.port()),
+            Self::Sentinel(_) | Self::Cluster(..) => None,
         }
     }
+}
+
+impl Watched {
+    fn start() -> Result<Self> {
+        let (master, replica) = (RedisServer::start()?, RedisServer::start()?);
+        replica.replica_of(&master)?;
+        let sentinel = RedisSentinel::watch(MASTER, &master)?;
+        until(|| match sentinel.replicas(MASTER) {
+            Ok(1..) => Ok(()),
+            other => Err(format!("the sentinel knows {other:?} replicas")),
+        })?;
+        Ok(Self { master, replica, sentinel })
+    }
+
+    /// Kills the master, and waits until its replica is promoted and the sentinel names it.
+    fn fail_over(&mut self) -> Result<()> {
+        self.master.kill()?;
+        until(|| match self.replica.info("replication", "role") {
+            Ok(Some(role)) if role == "master" => Ok(()),
+            other => Err(format!("the replica is {other:?}")),
+        })?;
+        until(|| match self.sentinel.master_port(MASTER) {
+            Ok(port) if port == self.replica.port() => Ok(()),
+            other => Err(format!("the sentinel names {other:?}")),
+        })
+    }
+}
+
+/// Waits until every node says that all is well.
+fn cluster_agrees(cluster: &RedisCluster) -> Result<()> {
+    cluster.nodes().iter().try_for_each(|node| {
+        until(|| match node.query::<String>(&["CLUSTER", "INFO"]) {
+            Ok(info) if info.contains("cluster_state:ok") => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+    })
+}
+
+fn until(look: impl FnMut() -> Result<(), String>) -> Result<()> {
+    wait_until(look).map_err(anyhow::Error::msg)
 }

@@ -6,6 +6,7 @@ mod fleet;
 mod gateway;
 mod outages;
 mod powercut;
+mod promises;
 mod reminders;
 mod rig;
 mod sampling;

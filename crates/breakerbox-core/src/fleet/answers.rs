@@ -16,8 +16,8 @@ use crate::token::{Draw, Epoch, Nonce, Version};
 pub struct Waits {
     /// How long after a decision its record may still be swapped in.
     pub swap: Duration,
-    /// How long counts without failures may be on their way. Nobody opens a circuit by its own failures alone before the
-    /// others' successes had that long to arrive.
+    /// How long the others have to report once a rule holds over what a process knows, before it opens the circuit. Zero:
+    /// there are no others, or every outcome is in the store already.
     pub confirm: Duration,
 }
 
@@ -67,6 +67,8 @@ pub enum MemberAnswer {
     Unknown,
     /// Somebody may probe, or every ask goes to the store. Read the record, then take the [lease](super::Member::lease).
     LeaseDue,
+    /// The circuit ramps in this epoch: take a [place](super::Member::ramp_request) from the store.
+    PlaceDue(Epoch),
 }
 
 /// A record that should be swapped in.
@@ -98,12 +100,14 @@ pub struct Reported {
 pub enum Tell {
     /// Nothing.
     Nothing,
-    /// Counts that can wait.
+    /// Counts that can wait for a second: successes of a circuit under suspicion.
     Later,
-    /// Counts, at the next occasion.
+    /// Counts, with the next batch.
     Soon,
-    /// Counts, at once: calls are refused until it has answered.
+    /// Counts, at once: calls are refused until it has answered, or another process called for reports.
     Now,
+    /// Counts, after so long, unless they need not be reported any more by then. With whatever else is due at about that time.
+    After(Duration),
     /// After so long, whatever there is: a trip is to be confirmed.
     In(Duration),
     /// [This one outcome](super::Delta::of_one), before the caller goes on. What it answers is
@@ -118,6 +122,25 @@ pub enum Tell {
     Swap(Box<Proposal>),
 }
 
+/// What a flush has left to do for a circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pending {
+    /// Nothing: the store has heard everything.
+    Nothing,
+    /// Report the outcomes that the store has not heard of.
+    Report {
+        /// A trip waits for a confirmation: report again, even if there are no more outcomes.
+        judging: bool,
+    },
+    /// Wait for the answer to a report that is under way.
+    Answer {
+        /// As for [`Report`](Self::Report).
+        judging: bool,
+    },
+    /// Read the record first: the process decided alone, or its epoch is not in the store yet.
+    Rejoin,
+}
+
 /// What came of learning the store's record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Learnt {
@@ -127,6 +150,8 @@ pub struct Learnt {
     pub publish: Option<Box<Proposal>>,
     /// Somebody else probed, though this process is still probing, and its lease is live.
     pub overlapped: bool,
+    /// This process has opened the circuit for itself alone.
+    pub opened_here: bool,
 }
 
 /// What came of telling the store.
@@ -136,15 +161,27 @@ pub struct Told {
     pub learnt: Learnt,
     /// What the store should hear next.
     pub tell: Tell,
+    /// All processes are to be called upon to report what they have counted for this circuit.
+    pub call_for_reports: bool,
+}
+
+impl Told {
+    /// Nothing follows from it but what was learnt.
+    pub(super) const fn nothing(learnt: Learnt) -> Self {
+        Self { learnt, tell: Tell::Nothing, call_for_reports: false }
+    }
 }
 
 /// What the store's own record and time say to somebody who wants to probe.
 #[derive(PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub enum LeaseAnswer {
     /// Swap this in; [then](super::Member::leased) the probe is yours.
     Swap(Box<Proposal>),
     /// It was decided otherwise meanwhile.
     Decided(Asked),
+    /// The circuit has closed, and ramps in this epoch: take a [place](super::Member::ramp_request).
+    PlaceDue(Epoch),
 }
 
 impl Proposal {

@@ -1,23 +1,25 @@
-//! What a member says to the store, and what it makes of the answers.
+//! What a member says to the store, and what it makes of the answers. What it decided while the store was away is the subject of
+//! `outage`.
 //!
 //! The newest epoch counts. If the store is older than what was read from it before, it has lost writes, and the record is
 //! published again.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::time::Duration;
 
-use super::answers::{Learnt, LeaseAnswer, Moment, Proposal, Tell, Told, is_of_another_probe};
+use super::answers::{Consistency, Learnt, LeaseAnswer, Moment, Pending, Proposal, Tell, Told};
 use super::delta::{Delta, Merged};
 use super::link::Seen;
 use super::member::{Member, refused};
-use crate::change::{Cause, Change, Command, Step};
-use crate::circuit::Circuit;
+use super::reporting::{Judging, Verdict};
+use crate::change::{Change, Command, Step};
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::{Attribution, Record};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::{Draw, Version};
+use crate::token::Draw;
 use crate::transitions::Answer;
 
 impl Member {
@@ -30,24 +32,27 @@ impl Member {
             return (learnt, LeaseAnswer::Decided(refused(Refusal::probing(retry_at, now))));
         }
         let Some(record) = record else {
-            return (learnt, LeaseAnswer::Decided(self.admit(policy, now)));
+            return (learnt, LeaseAnswer::Decided(self.admit_here(policy, draw, now)));
         };
         let expected = Some(record.version);
         let (rebased, base) = match record.rebased_in_fleet(draw, now) {
             Some(rebased) => (true, rebased),
             None => (false, record),
         };
-        let answer = match base.ask(policy, draw, now) {
-            Answer::Probe(step) => {
+        let stands_back = self.link.as_ref().and_then(|link| link.stands_back(&base, now));
+        let answer = match (base.ask_in_fleet(policy, draw, now), stands_back) {
+            (Answer::Probe(_), Some(refusal)) => LeaseAnswer::Decided(refused(refusal)),
+            (Answer::Probe(step), None) => {
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, *step, at.swap_by(), policy)))
             }
             // No lease in it, but times that are right again.
-            Answer::Refuse(_) if rebased => {
+            (Answer::Refuse(_), _) if rebased => {
                 let step = Step { record: base, change: None };
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, step, at.swap_by(), policy)))
             }
-            Answer::Refuse(refusal) => LeaseAnswer::Decided(refused(refusal)),
-            Answer::Admit => LeaseAnswer::Decided(self.admit(policy, now)),
+            (Answer::Refuse(refusal), _) => LeaseAnswer::Decided(refused(refusal)),
+            (Answer::Admit, _) if self.needs_place(policy) => LeaseAnswer::PlaceDue(self.circuit.epoch()),
+            (Answer::Admit, _) => LeaseAnswer::Decided(self.admit_here(policy, draw, now)),
         };
         (learnt, answer)
     }
@@ -63,26 +68,36 @@ impl Member {
         let Some(lease) = proposal.step.record.lease else { return (change, None) };
         if let Some(link) = &mut self.link {
             link.probe = Some(lease.nonce);
+            link.stand_back = None;
         }
         let kind = PermitKind::Probe { nonce: lease.nonce, deadline: now + policy.probe_timeout() };
         (change, Some(Permit::new(proposal.step.record.epoch, kind, now)))
     }
 
-    /// What there is to tell the store. None: nothing, or its answer to the last is still awaited.
+    /// What there is to [report](Self::report_due) to the store. None: nothing is due, or its answer to the last is still
+    /// awaited.
     pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
         // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
         let is_published = self.is_published();
-        let link = self.link.as_mut().filter(|link| link.alone_since.is_none() && is_published)?;
-        link.take_delta(key, policy, now)
+        let own = self.circuit.totals(now);
+        let link = self.link.as_mut().filter(|link| !link.alone && is_published)?;
+        link.take_delta(key, policy, &own, now)
     }
 
-    /// Whether the store has, as far as is known, the epoch that this process is in.
-    pub(super) fn is_published(&self) -> bool {
-        let seen = self.link.as_ref().and_then(|link| link.seen);
-        seen.is_none_or(|seen| match seen.version {
-            Some(_) => seen.epoch == self.circuit.epoch(),
-            None => self.circuit.is_pristine(),
-        })
+    /// What is left to do until the store has heard everything that was counted so far.
+    #[must_use]
+    pub fn pending(&self, now: Timestamp) -> Pending {
+        let Some(link) = &self.link else { return Pending::Nothing };
+        if link.awaits_answer() {
+            return Pending::Answer { judging: link.judging.is_some() };
+        }
+        if !link.has_unreported(now) {
+            return Pending::Nothing;
+        }
+        if link.alone || !self.is_published() {
+            return Pending::Rejoin;
+        }
+        Pending::Report { judging: link.judging.is_some() }
     }
 
     /// The store has answered a delta.
@@ -96,35 +111,44 @@ impl Member {
     /// The store has answered a single outcome. Others may be on their way meanwhile.
     pub fn told_one(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
         let Moment { policy, draw, now, waits } = at;
+        let epoch = self.circuit.epoch();
         let learnt = self.learn(merged.record.clone(), at);
         let own = self.circuit.totals(now);
-        let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {
-            return Told { learnt, tell: Tell::Nothing };
+        let has_moved_on = epoch != self.circuit.epoch() || !self.is_published();
+        let Some(link) = self.link.as_mut().filter(|link| !link.alone) else {
+            return Told::nothing(learnt);
         };
-        if merged.late || learnt.change.is_some() || learnt.publish.is_some() {
+        if merged.late || has_moved_on || learnt.publish.is_some() {
             link.judging = None;
-            return Told { learnt, tell: Tell::Nothing };
+            return Told::nothing(learnt);
         }
+        // Strictly, whatever anybody counted is in the store.
+        let confirm =
+            if link.consistency == Consistency::LocalFirst { waits.confirm } else { Duration::ZERO };
+        let has_others = !confirm.is_zero();
+        let is_suspected = has_others && link.suspicion.learn(&merged.totals, policy, now);
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
         let record = known.with_latest_outcomes(merged.latest);
         // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
         let judged = record.judge(&merged.totals, link.retry_after, policy, draw, now);
         let Some(step) = judged.filter(|_| !is_bystander) else {
+            // No rule holds over what the fleet reported. If one held here, this process gives up.
             link.judging = None;
-            link.retry_after = None;
-            return Told { learnt, tell: Tell::Nothing };
+            let retry_after = link.retry_after.take();
+            let opened_here = self.trip_here(retry_after, at);
+            let learnt = Learnt { opened_here, ..learnt };
+            return Told { call_for_reports: is_suspected, ..Told::nothing(learnt) };
         };
-        let judging_since = *link.judging.get_or_insert(now);
-        let waited = now.since(judging_since);
-        if !link.others_agree(policy, now) && waited < waits.confirm {
-            // Often at first, when an answer is likely to change things, and less and less.
-            let wait = waited.max(waits.confirm / 10).min(waits.confirm.saturating_sub(waited));
-            return Told { learnt, tell: Tell::In(wait) };
+        let judging = link.judging.get_or_insert(Judging::begin(now));
+        if let Verdict::Wait { wait, call } = judging.go_on(confirm, &mut link.suspicion, now) {
+            let call_for_reports = is_suspected || has_others && call;
+            return Told { learnt, tell: Tell::In(wait), call_for_reports };
         }
+        let step = step.refused_since(judging.since, now);
         let expected = link.seen.and_then(|seen| seen.version);
         let proposal = Proposal::new(expected, step, at.swap_by(), policy);
-        Told { learnt, tell: Tell::Swap(Box::new(proposal)) }
+        Told { tell: Tell::Swap(Box::new(proposal)), ..Told::nothing(learnt) }
     }
 
     /// Nobody knows whether the store heard the last delta. It is not told again: counts may be lost, never doubled.
@@ -149,18 +173,12 @@ impl Member {
                     && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
         };
         if !link.seen.is_none_or(is_news) {
-            // Somebody has moved on since, this process perhaps, and was heard of first.
-            return change.clone();
+            // A newer record is known, perhaps of this process, and observers have heard of it already.
+            return None;
         }
-        link.seen = Some(Seen::of(Some(record)));
-        if let Some(left_in) = &mut link.alone_since {
-            let is_order = matches!(record.cause, Some(Cause::Command { .. }));
-            if self.circuit.epoch() > record.epoch && !is_order {
-                // What was decided alone since then is newer, and is proposed on return. What an operator said holds.
-                return change.clone();
-            }
-            // This the store knows: on return it need not be told.
-            *left_in = record.epoch;
+        link.note_seen(Seen::of(Some(record)), now);
+        if !self.circuit.is_pristine() && self.circuit.epoch() > record.epoch {
+            return self.won_an_older(record, policy, now);
         }
         if change.is_some() {
             link.begin_epoch();
@@ -171,110 +189,34 @@ impl Member {
     /// Takes note of the record that the store has.
     pub fn learn(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
         let Moment { policy, now, .. } = at;
-        let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) else {
+        let is_published = self.is_published();
+        let Some(link) = self.link.as_mut().filter(|link| !link.alone) else {
             return Learnt::default();
         };
+        if !is_published {
+            return self.reconcile(record, at);
+        }
         let there = Seen::of(record.as_ref());
         let Some(seen) = link.seen else {
-            link.seen = Some(there);
+            link.note_seen(there, now);
             return match record {
-                Some(record) => self.adopt(record, policy, now),
+                Some(record) => self.adopt(record, at),
                 None => Learnt::default(),
             };
         };
-        let is_news =
-            there.epoch != seen.epoch || !link.is_older_than_own_lease(&self.circuit, record.as_ref(), now);
-        if there == seen && !self.is_published() {
-            // It was to be swapped in on return, and nobody knows what became of that.
-            return self.publish(there.version, at);
+        if there == seen {
+            link.seen_at = now;
+            return Learnt::default();
         }
-        if there == seen || !is_news {
+        if there.epoch == seen.epoch && link.is_older_than_own_lease(&self.circuit, record.as_ref(), now) {
             return Learnt::default();
         }
         match record {
-            None if self.circuit.may_have_expired(policy, now) => self.forget(policy, now),
+            None if self.may_have_expired(policy, now) => self.forget(at),
             _ if there.epoch < seen.epoch => self.publish(there.version, at),
-            Some(record) if there.epoch == self.circuit.epoch() => {
-                if let Some(link) = &mut self.link {
-                    link.seen = Some(there);
-                }
-                self.circuit.apply(Step { record, change: None }, policy, now);
-                Learnt::default()
-            }
-            Some(record) => self.adopt(record, policy, now),
+            Some(record) if self.is_in_epoch_of_record(&record) => self.follow(record, at),
+            Some(record) => self.adopt(record, at),
             None => Learnt::default(),
-        }
-    }
-
-    /// Makes the store's record this process's own.
-    fn adopt(&mut self, record: Record, policy: &Policy, now: Timestamp) -> Learnt {
-        let change = Change::to(&record, self.circuit.status());
-        let own = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
-        let overlapped =
-            own.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
-        if let Some(link) = &mut self.link {
-            link.seen = Some(Seen::of(Some(&record)));
-            link.begin_epoch();
-        }
-        let known = self.circuit.latest_outcomes().until(now).last_success;
-        self.circuit = Circuit::from_record(record, policy, now).with_success_at(known);
-        Learnt { change, publish: None, overlapped }
-    }
-
-    /// The store let go of a record that nobody needed any more.
-    fn forget(&mut self, policy: &Policy, now: Timestamp) -> Learnt {
-        if let Some(link) = &mut self.link {
-            link.seen = Some(Seen::of(None));
-            link.begin_epoch();
-        }
-        // Epochs only grow, also over a time that nobody remembers.
-        let born_at = now.max(Timestamp::from_micros(self.circuit.epoch().0));
-        let known = self.circuit.latest_outcomes().until(now).last_success;
-        self.circuit = Circuit::new(policy, born_at).with_success_at(known);
-        Learnt::default()
-    }
-
-    /// What this process knows, for a store that has forgotten it.
-    fn publish(&mut self, there: Option<Version>, at: Moment<'_>) -> Learnt {
-        let Moment { policy, draw, .. } = at;
-        let step = Step::within_epoch(self.circuit.record(), draw);
-        let proposal = Proposal::new(there, step, at.swap_by(), policy);
-        Learnt { publish: Some(Box::new(proposal)), ..Learnt::default() }
-    }
-
-    /// The store is away: from now on this process decides for itself, starting from what it knows.
-    pub fn leave(&mut self) {
-        let epoch = self.circuit.epoch();
-        if let Some(link) = self.link.as_mut().filter(|link| link.alone_since.is_none()) {
-            link.alone_since = Some(epoch);
-            link.judging = None;
-        }
-    }
-
-    /// The store is back, with this record. What was decided alone is proposed if the store has not moved on; otherwise the
-    /// store's record counts.
-    pub fn rejoin(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
-        let Moment { policy, now, .. } = at;
-        let Some(link) = &mut self.link else { return Learnt::default() };
-        let Some(left_in) = link.alone_since.take() else {
-            return self.learn(record, at);
-        };
-        let there = Seen::of(record.as_ref());
-        let seen = link.seen.unwrap_or(Seen::of(None));
-        if self.circuit.epoch() == left_in {
-            // A lease that was taken alone within the epoch is not the store's, and ends here.
-            if let Some(record) = record.clone().filter(|_| there == seen) {
-                self.circuit.apply(Step { record, change: None }, policy, now);
-            }
-            return self.learn(record, at);
-        }
-        if there == seen || there.epoch < seen.epoch {
-            link.seen = Some(seen);
-            return self.publish(there.version, at);
-        }
-        match record {
-            Some(record) => self.adopt(record, policy, now),
-            None => self.forget(policy, now),
         }
     }
 

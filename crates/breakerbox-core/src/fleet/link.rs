@@ -1,12 +1,17 @@
 //! What one process knows of a shared circuit beyond its record, and what it has not told yet.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::answers::Consistency;
 use super::delta::Delta;
+use super::local::LocalCircuit;
+use super::reporting::{self, Due, Judging, Known, Suspicion};
+use super::stand_back::StandBack;
 use crate::circuit::Circuit;
 use crate::outcome::{Outcome, OutcomeKind};
+use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{Lease, Record};
 use crate::time::Timestamp;
@@ -16,8 +21,12 @@ use crate::window::{Totals, Window};
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Link {
     pub(super) consistency: Consistency,
+    /// Whether no other process uses the store.
+    pub(super) is_exclusive: bool,
     /// What the store had when it was last asked; none: it never was.
     pub(super) seen: Option<Seen>,
+    /// When the store was last known to have that.
+    pub(super) seen_at: Timestamp,
     /// Outcomes that the store has not heard of.
     untold: Window,
     last_success: Option<Timestamp>,
@@ -28,18 +37,21 @@ pub(super) struct Link {
     /// What the whole fleet counted, when the store last said so.
     fleet: Totals,
     fleet_at: Timestamp,
-    /// How many bad outcomes it may have heard of from here without having said so.
-    unsure: u64,
-    /// When it last turned out that others had seen bad outcomes too.
-    others_at: Option<Timestamp>,
-    /// Since when a rule has held over what is known here. Calls are refused until the store has heard all of it.
-    pub(super) judging: Option<Timestamp>,
+    /// Whether the key is under suspicion, and who called for reports.
+    pub(super) suspicion: Suspicion,
+    /// A rule holds over what is known here. Calls are refused until the others had time to report.
+    pub(super) judging: Option<Judging>,
     /// The longest that the destination asked for since it was last judged.
     pub(super) retry_after: Option<Duration>,
-    /// While the store is away, and this process decides for itself: the epoch in which it began to.
-    pub(super) alone_since: Option<Epoch>,
+    /// The store is away, and this process decides for itself. Whether the store has what it decided is another question: see
+    /// [`is_published`](super::Member::is_published).
+    pub(super) alone: bool,
     /// The probe that this process was given a lease for by the store, until it is settled.
     pub(super) probe: Option<Nonce>,
+    /// The latest probe of this process, if it failed. Outlives the epoch: it is about the next half-open.
+    pub(super) stand_back: Option<StandBack>,
+    /// This process's own circuit, once it has tripped.
+    pub(super) local: Option<Box<LocalCircuit>>,
 }
 
 /// A record that was in the store.
@@ -62,20 +74,29 @@ impl Link {
     pub(super) fn new(policy: &Policy, consistency: Consistency) -> Self {
         Self {
             consistency,
+            is_exclusive: false,
             seen: None,
+            seen_at: Timestamp::ZERO,
             untold: Window::new(policy),
             last_success: None,
             run_began: None,
             telling: None,
             fleet: Totals::default(),
             fleet_at: Timestamp::ZERO,
-            unsure: 0,
-            others_at: None,
+            suspicion: Suspicion::default(),
             judging: None,
             retry_after: None,
-            alone_since: None,
+            alone: false,
             probe: None,
+            stand_back: None,
+            local: None,
         }
+    }
+
+    /// The store has this, at this time of its own.
+    pub(super) const fn note_seen(&mut self, there: Seen, now: Timestamp) {
+        self.seen = Some(there);
+        self.seen_at = now;
     }
 
     pub(super) fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) {
@@ -109,11 +130,15 @@ impl Link {
 
     pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         self.untold.clock_moved(before, after);
-        let times = [&mut self.last_success, &mut self.run_began, &mut self.judging, &mut self.others_at];
+        self.suspicion.clock_moved(before, after);
+        if let Some(judging) = &mut self.judging {
+            judging.clock_moved(before, after);
+        }
+        let times = [&mut self.last_success, &mut self.run_began];
         times
             .into_iter()
             .flatten()
-            .chain([&mut self.fleet_at])
+            .chain([&mut self.fleet_at, &mut self.seen_at])
             .for_each(|time| *time = time.moved(before, after));
     }
 
@@ -125,17 +150,69 @@ impl Link {
         fleet.then(&self.telling.unwrap_or_default()).then(&self.untold.totals(now))
     }
 
-    pub(super) fn has_something_to_tell(&self, now: Timestamp) -> bool {
+    /// Whether something would be lost with what is known here.
+    pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
         self.judging.is_some() || self.untold.totals(now).calls() > 0
     }
 
-    /// What there is to tell. None: nothing, or the answer to the last is still awaited.
-    pub(super) fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
+    /// Whether a report is under way.
+    pub(super) const fn awaits_answer(&self) -> bool {
+        self.telling.is_some()
+    }
+
+    /// All that is unreported is to be reported at once.
+    pub(super) fn request_report(&mut self, now: Timestamp) {
+        self.suspicion.is_report_wanted |= self.untold.totals(now).calls() > 0;
+    }
+
+    /// When this process must report; `own` are all of its outcomes. While an answer is awaited, nothing is due.
+    pub(super) fn due(&self, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
+        let unreported = self.untold.totals(now);
+        if self.telling.is_some() {
+            Due::Never
+        } else if self.judging.is_some() {
+            // A judge says itself when to look next. This is for one that was interrupted.
+            Due::Later
+        } else {
+            let by_counts = self.due_by_counts(&unreported, policy, own, now);
+            // A process that has seen nothing bad does not judge, and need not look.
+            let look_in = self.suspicion.look_due_in(now).filter(|_| own.bad() > 0);
+            look_in.map_or(by_counts, |wait| by_counts.at_the_latest_in(wait))
+        }
+    }
+
+    fn due_by_counts(&self, unreported: &Totals, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
+        if unreported.calls() == 0 {
+            Due::Never
+        } else if self.suspicion.is_report_wanted || self.consistency == Consistency::Strict {
+            Due::Now
+        } else if self.suspicion.holds(now) {
+            if unreported.bad() > 0 { Due::Soon } else { Due::Later }
+        } else {
+            let all = self.totals(policy, now);
+            let known = Known { unreported, all: &all, own, run_began: self.run_began };
+            reporting::due(policy, &known, now)
+        }
+    }
+
+    /// What there is to report. None: nothing as things are, or the answer to the last is still awaited.
+    pub(super) fn take_delta(
+        &mut self,
+        key: &Arc<str>,
+        policy: &Policy,
+        own: &Totals,
+        now: Timestamp,
+    ) -> Option<Delta> {
         let Seen { epoch, .. } = self.seen?;
-        if self.telling.is_some() || !self.has_something_to_tell(now) {
+        if matches!(self.due(policy, own, now), Due::Never | Due::After(_)) {
             return None;
         }
-        self.telling = Some(self.untold.totals(now));
+        let untold = self.untold.totals(now);
+        self.suspicion.is_report_wanted = false;
+        if untold.calls() > 0 {
+            self.suspicion.report();
+        }
+        self.telling = Some(untold);
         Some(Delta {
             key: Arc::clone(key),
             epoch,
@@ -149,24 +226,16 @@ impl Link {
 
     /// The store has answered; none: nobody knows whether it heard.
     pub(super) fn answered(&mut self, fleet: Option<Totals>, now: Timestamp) {
-        let told = self.telling.take().map_or(0, |told| told.bad());
-        let Some(fleet) = fleet else {
-            self.unsure = self.unsure.saturating_add(told);
-            return;
-        };
-        let own = self.fleet.bad().saturating_add(told).saturating_add(self.unsure);
-        if fleet.bad() > own {
-            self.others_at = Some(now);
+        self.telling = None;
+        if let Some(fleet) = fleet {
+            self.fleet = fleet;
+            self.fleet_at = now;
         }
-        self.unsure = 0;
-        self.fleet = fleet;
-        self.fleet_at = now;
     }
 
-    /// Whether others have seen bad outcomes within a window. Some that they saw may go unnoticed while older ones drop out
-    /// of the window; none is noticed that they did not see.
-    pub(super) fn others_agree(&self, policy: &Policy, now: Timestamp) -> bool {
-        self.others_at.is_some_and(|at| now.since(at) < policy.window())
+    /// The refusal of an ask that this record would give the probe to, while this process stands back for others.
+    pub(super) fn stands_back(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
+        self.stand_back.and_then(|memory| memory.refusal(record, now))
     }
 
     /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and records are
@@ -196,10 +265,10 @@ impl Link {
         // An answer is still awaited, and will say that all of it came too late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
-        self.unsure = 0;
-        self.others_at = None;
+        self.suspicion = Suspicion::default();
         self.judging = None;
         self.retry_after = None;
         self.probe = None;
+        self.local = None;
     }
 }

@@ -8,8 +8,12 @@ use core::time::Duration;
 
 use super::answers::{Consistency, MemberAnswer, Moment, Proposal, Reported, Tell};
 use super::link::{Link, Seen};
+use super::local::LocalCircuit;
+use super::reporting::{Due, Judging};
+use super::stand_back::StandBack;
 use crate::change::{Change, Command};
 use crate::circuit::{Asked, Circuit, Settled, Settlement};
+use crate::fault::Fault;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
@@ -40,6 +44,15 @@ impl Member {
         Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
     }
 
+    /// The same circuit where no other process uses the store: there is nobody to stand back for.
+    #[must_use]
+    pub fn exclusive(mut self) -> Self {
+        if let Some(link) = &mut self.link {
+            link.is_exclusive = true;
+        }
+        self
+    }
+
     /// The circuit as this process knows it.
     #[must_use]
     pub const fn circuit(&self) -> &Circuit {
@@ -55,7 +68,7 @@ impl Member {
     /// Whether every ask goes to the store, as long as that is there.
     #[must_use]
     pub fn is_strict(&self) -> bool {
-        let is_strict = |link: &Link| link.consistency == Consistency::Strict && link.alone_since.is_none();
+        let is_strict = |link: &Link| link.consistency == Consistency::Strict && !link.alone;
         self.link.as_deref().is_some_and(is_strict)
     }
 
@@ -64,20 +77,68 @@ impl Member {
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.circuit.is_forgettable(policy, now)
             && self.circuit.totals(now).calls() == 0
-            && self.link.as_ref().is_none_or(|link| !link.has_something_to_tell(now))
+            && self.link.as_ref().is_none_or(|link| {
+                let is_forgettable = |local: &LocalCircuit| local.is_forgettable(policy, now);
+                !link.has_unreported(now) && link.local.as_deref().is_none_or(is_forgettable)
+            })
     }
 
-    /// Whether the store has not heard of everything.
+    /// What the store should hear as things are, and how soon. Ask again after every step: what was due may not be any more.
     #[must_use]
-    pub fn has_something_to_tell(&self, now: Timestamp) -> bool {
-        self.link.as_ref().is_some_and(|link| link.alone_since.is_none() && link.has_something_to_tell(now))
+    pub fn report_due(&self, policy: &Policy, now: Timestamp) -> Tell {
+        let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
+            return Tell::Nothing;
+        };
+        // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
+        if !self.is_published() {
+            return Tell::Nothing;
+        }
+        match link.due(policy, &self.circuit.totals(now), now) {
+            Due::Never => Tell::Nothing,
+            Due::After(wait) => Tell::After(wait),
+            Due::Later => Tell::Later,
+            Due::Soon => Tell::Soon,
+            Due::Now => Tell::Now,
+        }
     }
 
-    /// The clock says `after` where it said `before`: what was counted is as old as it was.
+    /// Another process called for reports of this circuit: whatever this one has counted is due at once.
+    pub fn hear_call(&mut self, policy: &Policy, now: Timestamp) {
+        let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
+        if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
+            link.suspicion.hear_call(policy, now);
+            link.request_report(now);
+        }
+    }
+
+    /// All that this process has not reported is due at once, whether or not it would be: for whoever flushes.
+    pub fn request_report(&mut self, now: Timestamp) {
+        if let Some(link) = &mut self.link {
+            link.request_report(now);
+        }
+    }
+
+    /// Whether calls are refused because a rule holds over what is known here, and the others are being asked.
+    #[must_use]
+    pub fn is_judging(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.judging.is_some())
+    }
+
+    /// The clock says `after` where it said `before`: what was counted is as old as it was, and so is what was decided here
+    /// and is not in the store. A process that has not heard the store's time yet decides by its own clock, which may be hours
+    /// off: this translates its record before anything is published. A record of the store's is the store's to move.
     pub fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
+        let is_own = !self.is_published() || self.circuit.is_pristine();
         self.circuit.clock_moved(before, after);
         if let Some(link) = &mut self.link {
             link.clock_moved(before, after);
+            if is_own {
+                let epoch = self.circuit.epoch();
+                self.circuit.record_moved(before, after);
+                if self.circuit.epoch() != epoch {
+                    link.begin_epoch();
+                }
+            }
         }
     }
 
@@ -97,11 +158,14 @@ impl Member {
     #[must_use]
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
-            Some(link) if link.alone_since.is_none() => {
+            Some(link) if !link.alone => {
                 link.consistency == Consistency::LocalFirst
                     && link.seen.is_some()
                     && link.judging.is_none()
-                    && self.circuit.admits_all()
+                    && !link.is_open_here()
+                    // Every outcome is reported, and what is counted aside nobody would come for.
+                    && !link.suspicion.holds(now)
+                    && self.circuit.is_at_ease(policy, now)
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
             }
             _ => self.circuit.is_at_ease(policy, now),
@@ -113,12 +177,13 @@ impl Member {
         self.circuit.count_aside(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
             link.count_aside(successes, latency_sum, policy, now);
+            self.count_aside_here(successes, latency_sum, policy, now);
         }
     }
 
     /// Asks for a permit.
     pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
-        let Some(link) = self.link.as_ref().filter(|link| link.alone_since.is_none()) else {
+        let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return MemberAnswer::Decided(self.by_itself(|circuit| circuit.ask(policy, draw, now)));
         };
         if link.consistency == Consistency::Strict {
@@ -135,10 +200,14 @@ impl Member {
             // The store's clock seems to have stepped back; it must say so itself.
             return MemberAnswer::LeaseDue;
         }
-        match record.ask(policy, draw, now) {
-            Answer::Admit => MemberAnswer::Decided(self.admit(policy, now)),
+        match record.ask_in_fleet(policy, draw, now) {
+            Answer::Admit if self.needs_place(policy) => MemberAnswer::PlaceDue(self.circuit.epoch()),
+            Answer::Admit => MemberAnswer::Decided(self.admit_here(policy, draw, now)),
             Answer::Refuse(refusal) => MemberAnswer::Decided(refused(refusal)),
-            Answer::Probe(_) => MemberAnswer::LeaseDue,
+            Answer::Probe(_) => match link.stands_back(&record, now) {
+                Some(refusal) => MemberAnswer::Decided(refused(refusal)),
+                None => MemberAnswer::LeaseDue,
+            },
         }
     }
 
@@ -154,7 +223,7 @@ impl Member {
     pub fn ask_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
         let Moment { policy, draw, now, .. } = at;
         match self.circuit.record().ask(policy, draw, now) {
-            Answer::Admit => self.admit(policy, now),
+            Answer::Admit => self.admit_here(policy, draw, now),
             Answer::Refuse(refusal) => refused(refusal),
             Answer::Probe(_) => refused(Refusal::probing(retry_at, now)),
         }
@@ -180,7 +249,7 @@ impl Member {
             }
             _ => false,
         };
-        if link.alone_since.is_some() {
+        if link.alone {
             if is_of_store {
                 // The store gave the lease, and only the store can take its result.
                 return Reported::quietly(Settled::LATE);
@@ -191,7 +260,7 @@ impl Member {
             let settle = |circuit: &mut Circuit| circuit.settle(permit, outcome, policy, draw, now);
             return Reported::quietly(self.by_itself(settle));
         }
-        let Permit { epoch, kind, .. } = permit;
+        let Permit { epoch, kind, local_probe, .. } = permit;
         if epoch != self.circuit.epoch() {
             return Reported::quietly(match kind {
                 PermitKind::Uncounted => Settled::UNCOUNTED,
@@ -206,6 +275,12 @@ impl Member {
                 let (expected, lease) = (Some(record.version), record.lease);
                 let step = record.settle_probe(epoch, nonce, outcome, policy, draw, now);
                 let Some((step, lease)) = step.zip(lease) else { return Reported::quietly(Settled::LATE) };
+                if outcome.kind == OutcomeKind::Failure
+                    && !link.is_exclusive
+                    && !policy.has_fault(Fault::NoStandBack)
+                {
+                    link.stand_back = StandBack::after(&step.record);
+                }
                 let settlement = match outcome.kind {
                     OutcomeKind::Ignored => Settlement::Uncounted,
                     OutcomeKind::Success | OutcomeKind::Failure => Settlement::Counted,
@@ -223,9 +298,13 @@ impl Member {
             }
             PermitKind::Ramped { generation } => {
                 self.circuit.settle_on_ramp(generation, outcome, policy, now);
+                self.settle_here(local_probe, outcome, policy, draw, now);
                 self.count(outcome, policy, now)
             }
-            PermitKind::Call => self.count(outcome, policy, now),
+            PermitKind::Call | PermitKind::Placed { .. } => {
+                self.settle_here(local_probe, outcome, policy, draw, now);
+                self.count(outcome, policy, now)
+            }
         }
     }
 
@@ -242,10 +321,12 @@ impl Member {
     /// Counts an ordinary outcome here and for the store.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> Reported {
         let is_published = self.is_published();
-        let Some(link) = self.link.as_mut().filter(|_| outcome.kind != OutcomeKind::Ignored) else {
+        if outcome.kind == OutcomeKind::Ignored {
             return Reported::quietly(Settled::UNCOUNTED);
-        };
+        }
         self.circuit.put_in_window(outcome, policy, now);
+        let is_broken_here = self.is_broken_here(policy, now);
+        let Some(link) = &mut self.link else { return Reported::quietly(Settled::UNCOUNTED) };
         if link.consistency == Consistency::Strict {
             link.retry_after = link.retry_after.max(outcome.retry_after);
             // One that the store has not taken yet it does not count for the one that it has.
@@ -254,14 +335,19 @@ impl Member {
             return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
         }
         link.count(outcome, policy, now);
-        let is_bad = outcome.kind == OutcomeKind::Failure || outcome.is_slow(policy);
-        let tell = if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
-            link.judging.get_or_insert(now);
+        let is_broken = TripRule::first_broken(policy, &link.totals(policy, now)).is_some();
+        let tell = if is_broken || is_broken_here {
+            link.judging.get_or_insert(Judging::begin(now));
             Tell::Now
-        } else if is_bad {
-            Tell::Soon
         } else {
-            Tell::Later
+            let tell = self.report_due(policy, now);
+            if let Some(link) =
+                self.link.as_mut().filter(|link| tell == Tell::Nothing && !link.awaits_answer())
+            {
+                // Nothing will be judged by this outcome: what it asked for is over.
+                link.retry_after = None;
+            }
+            tell
         };
         Reported { settled: Settled::COUNTED, tell }
     }

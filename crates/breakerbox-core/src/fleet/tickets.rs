@@ -20,7 +20,7 @@ impl Member {
     /// may settle it: a record without its lease is taken for a newer one.
     pub fn hand_out(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
-            PermitKind::Call | PermitKind::Ramped { .. } => TicketKind::Call,
+            PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::Placed { .. } => TicketKind::Call,
             PermitKind::Probe { nonce, deadline } => {
                 if let Some(link) = &mut self.link {
                     link.probe.take_if(|probe| *probe == nonce);
@@ -37,8 +37,7 @@ impl Member {
     /// Whether a ticket is of the epoch that this process is in. If not, the store may know better.
     #[must_use]
     pub fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
-        let is_judge =
-            self.link.as_ref().is_none_or(|link| link.seen.is_some() || link.alone_since.is_some());
+        let is_judge = self.link.as_ref().is_none_or(|link| link.seen.is_some() || link.alone);
         is_judge && self.shared_epoch() == ticket.epoch
     }
 
@@ -66,13 +65,17 @@ impl Member {
         self.settle(Permit::new(self.circuit.epoch(), kind, ticket.started_at), outcome, policy, draw, now)
     }
 
-    /// Gives back what a permit holds in this process, because its ticket was settled: its place on the ramp, which goes by
-    /// how the call ended.
-    pub fn let_go(&mut self, permit: Permit, kind: OutcomeKind, policy: &Policy, now: Timestamp) {
+    /// Gives back what a permit holds in this process, because its ticket was settled: its place on the process's own ramp and
+    /// the probe of its own circuit, which go by how the call ended. A [place](Permit::place) in the fleet's ramp is given
+    /// back to the store.
+    pub fn let_go(&mut self, permit: Permit, kind: OutcomeKind, policy: &Policy, draw: Draw, now: Timestamp) {
+        let outcome = Outcome { kind, ..Outcome::ignored() };
+        if permit.local_probe.is_some() {
+            self.settle_here(permit.local_probe, &outcome, policy, draw, now);
+        }
         if let PermitKind::Ramped { generation } = permit.kind
             && permit.epoch == self.circuit.epoch()
         {
-            let outcome = Outcome { kind, ..Outcome::ignored() };
             self.circuit.settle_on_ramp(generation, &outcome, policy, now);
         }
     }

@@ -15,12 +15,16 @@ pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("ramp_cap", 1..=MAX_SMALL),
     ("disable_after", 1..=MAX_SMALL),
     ("recovery_rate", 1..=100),
+    ("sample_recent", 1..=MAX_TICKS),
 ];
 
 /// More calls than any window holds.
 const MAX_CALLS: u64 = 1_000_000_000;
 /// More probes, calls in flight or trips than any circuit sees.
 const MAX_SMALL: u64 = 1_000_000;
+
+/// More ticks than any window of use has.
+const MAX_TICKS: u64 = 1_000;
 
 /// The bounds of one field.
 pub(super) fn bounds_of(key: &str) -> RangeInclusive<u64> {

@@ -51,6 +51,30 @@ pub struct PolicyBuilder {
     pub(super) disable_min: Option<Duration>,
     pub(super) cancel_grace: Option<Duration>,
     pub(super) recovery_rate: Option<u64>,
+    pub(super) sample_recent: Option<Option<u64>>,
+}
+
+/// A percentage, as a whole number from 1 to 100, or `None` to turn the rule off. Fractions are no percentages:
+///
+/// ```compile_fail,E0277
+/// breakerbox_core::Policy::builder().failure_rate(0.5);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a percentage: percentages are whole numbers, so write `50` for a half, not `0.5`",
+    label = "expected a whole number from 1 to 100, or `None` to turn the rule off"
+)]
+pub trait Percentage: Into<Option<u64>> + sealed::Sealed {}
+
+impl Percentage for u64 {}
+
+impl Percentage for Option<u64> {}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for u64 {}
+
+    impl Sealed for Option<u64> {}
 }
 
 macro_rules! setters {
@@ -72,7 +96,7 @@ impl PolicyBuilder {
         /// How many calls the rates and the mean need before they say anything, 1 to 1,000,000,000.
         min_calls: u64;
         /// Trip at this percentage of failures, 1 to 100.
-        failure_rate: impl Into<Option<u64>>;
+        failure_rate: impl Percentage;
         /// Trip at this many failures, 1 to 1,000,000,000.
         failures: impl Into<Option<u64>>;
         /// Trip at this many failures in a row, 1 to 1,000,000,000.
@@ -82,7 +106,7 @@ impl PolicyBuilder {
         /// From which latency on a call is slow.
         slow_call: impl Into<Option<Duration>>;
         /// Trip at this percentage of slow calls, 1 to 100. Needs `slow_call`.
-        slow_rate: impl Into<Option<u64>>;
+        slow_rate: impl Percentage;
         /// How long the first trip keeps the circuit open.
         cool_off: Duration;
         /// By how much the cool-off grows with each further trip. At least 1.
@@ -107,6 +131,8 @@ impl PolicyBuilder {
         cancel_grace: Duration;
         /// In sampling mode: the percentage of successes that closes a half-open circuit, 1 to 100.
         recovery_rate: u64;
+        /// In sampling mode: how many of the latest ticks are judged by themselves, beside the whole window, 1 to 1,000.
+        sample_recent: impl Into<Option<u64>>;
     }
 
     /// The preset that was said.
@@ -134,24 +160,43 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// The policy of circuits that are sampled. Samples know neither the order of outcomes nor which calls were
-    /// slow, so `consecutive_failures` and `slow_rate` are off unless somebody asks for them, which is an error. There
-    /// is no ramp, whatever `ramp_cap` says: it goes by calls that settle, and nobody has to settle here.
+    /// The policy of sampled circuits whose sampler returns totals only. Totals tell neither the order of outcomes nor
+    /// which calls were slow, so `consecutive_failures` and `slow_rate` are off, and setting one is an error. There
+    /// is no ramp, whatever `ramp_cap` says: a ramp counts calls that settle, and sampled calls need not settle.
     ///
     /// # Errors
     /// As [`build`](Self::build), and if a rule is set that samples cannot feed.
     pub fn build_for_sampling(&self) -> Result<Policy, PolicyError> {
-        for (field, said) in
-            [("consecutive_failures", self.consecutive_failures), ("slow_rate", self.slow_rate)]
-        {
-            if said.flatten().is_some() {
-                return Err(PolicyError::new(field, Reason::NotSampled));
-            }
+        self.sampled(false)
+    }
+
+    /// The policy of sampled circuits whose sampler also returns [runs of failures](crate::Sample::failure_run): as
+    /// [`build_for_sampling`](Self::build_for_sampling), with `consecutive_failures`.
+    ///
+    /// # Errors
+    /// As [`build_for_sampling`](Self::build_for_sampling).
+    pub fn build_for_sampling_with_runs(&self) -> Result<Policy, PolicyError> {
+        self.sampled(true)
+    }
+
+    fn sampled(&self, has_runs: bool) -> Result<Policy, PolicyError> {
+        if !has_runs && self.consecutive_failures.flatten().is_some() {
+            return Err(PolicyError::new("consecutive_failures", Reason::NoRunsSampled));
         }
-        let base = self.preset.map_or_else(Policy::default, Preset::policy);
-        let checked = self.checked(Policy { consecutive_failures: None, slow_rate: None, ..base })?;
-        let policy = Policy { ramp_cap: None, ..checked };
-        if policy.failure_rate.is_none() && policy.failures.is_none() && policy.mean_latency.is_none() {
+        if self.slow_rate.flatten().is_some() {
+            return Err(PolicyError::new("slow_rate", Reason::NotSampled));
+        }
+        let preset = self.preset.map_or_else(Policy::default, Preset::policy);
+        let consecutive_failures = preset.consecutive_failures.filter(|_| has_runs);
+        let checked = self.checked(Policy { consecutive_failures, slow_rate: None, ..preset })?;
+        let policy = Policy { ramp_cap: None, is_sampled: true, ..checked };
+        let rules = [
+            policy.failure_rate.is_some(),
+            policy.failures.is_some(),
+            policy.consecutive_failures.is_some(),
+            policy.mean_latency.is_some(),
+        ];
+        if !rules.contains(&true) {
             return Err(PolicyError::new("policy", Reason::NoSampledRule));
         }
         Ok(policy)
@@ -229,6 +274,9 @@ impl PolicyBuilder {
         }
         if let Some(rate) = self.recovery_rate {
             policy.recovery_rate = within("recovery_rate", rate)?;
+        }
+        if let Some(ticks) = self.sample_recent {
+            policy.sample_recent = ticks.map(|ticks| within("sample_recent", ticks)).transpose()?;
         }
         Ok(policy)
     }

@@ -117,12 +117,17 @@ pub enum PolicyErrorReason {
     NoRule,
     /// There is nothing that could trip a sampled circuit.
     #[error(
-        "no trip rule is set that works on samples; set at least one of failure_rate, failures, mean_latency"
+        "no trip rule is set that works on samples; set at least one of failure_rate, failures, mean_latency (or consecutive_failures, with a sampler that returns runs)"
     )]
     NoSampledRule,
     /// A rule that samples cannot feed.
     #[error("has no input in sampling mode; leave it out or turn it \"off\"")]
     NotSampled,
+    /// Runs of failures are not part of plain totals.
+    #[error(
+        "has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
+    )]
+    NoRunsSampled,
     /// No field has this name.
     #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {

@@ -62,6 +62,7 @@ fields! {
     disable_min: duration,
     cancel_grace: duration,
     recovery_rate: count,
+    sample_recent: count_or_off,
 }
 
 fn preset(value: Found) -> Result<Preset, Reason> {

@@ -19,13 +19,14 @@ mod preset;
 use core::time::Duration;
 
 pub use bounds::POLICY_BOUNDS;
-pub use builder::PolicyBuilder;
+pub use builder::{Percentage, PolicyBuilder};
 pub use duration::{DurationError, MAX_DURATION, format_duration, parse_duration};
 pub use error::{PolicyError, PolicyErrorReason};
 pub use file::POLICY_KEYS;
 pub use preset::{Preset, UnknownPreset};
 
 use crate::backoff::Backoff;
+use crate::fault::Fault;
 use crate::token::Draw;
 
 /// The numbers that govern a circuit, checked.
@@ -61,6 +62,11 @@ pub struct Policy {
     disable_min: Duration,
     cancel_grace: Duration,
     recovery_rate: u8,
+    sample_recent: Option<u32>,
+    /// Built for sampling: a leader judges totals, and calls are not counted one by one.
+    is_sampled: bool,
+    #[cfg(feature = "sabotage")]
+    fault: Option<Fault>,
 }
 
 impl Default for Policy {
@@ -89,6 +95,10 @@ impl Default for Policy {
             disable_min: Duration::ZERO,
             cancel_grace: Duration::from_secs(1),
             recovery_rate: 100,
+            sample_recent: Some(3),
+            is_sampled: false,
+            #[cfg(feature = "sabotage")]
+            fault: None,
         }
     }
 }
@@ -104,6 +114,33 @@ impl Policy {
     pub fn without_jitter(mut self) -> Self {
         self.cool_off.jitter_percent = 0;
         self
+    }
+
+    /// The same policy with a fault that was mended. Only for tests of tests.
+    #[cfg(feature = "sabotage")]
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_fault(mut self, fault: Fault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Whether this fault was put back.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn has_fault(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// Whether this fault was put back: none can be.
+    #[cfg(not(feature = "sabotage"))]
+    #[expect(clippy::unused_self, reason = "with the feature `sabotage` the policy says so")]
+    pub(crate) const fn has_fault(&self, _fault: Fault) -> bool {
+        false
+    }
+
+    /// The same policy for the circuit that a process of a fleet keeps for itself: it disables nothing, and has no ramp.
+    pub(crate) fn for_one_process(&self) -> Self {
+        Self { disable_after: None, ramp_cap: None, ..self.clone() }
     }
 
     /// The rolling time over which outcomes count.
@@ -224,6 +261,18 @@ impl Policy {
     #[must_use]
     pub const fn recovery_rate(&self) -> u8 {
         self.recovery_rate
+    }
+
+    /// In sampling mode: how many of the latest ticks are judged by themselves, beside the whole window.
+    #[must_use]
+    pub const fn sample_recent(&self) -> Option<u32> {
+        self.sample_recent
+    }
+
+    /// Whether it was [built for sampling](PolicyBuilder::build_for_sampling).
+    #[must_use]
+    pub const fn is_sampled(&self) -> bool {
+        self.is_sampled
     }
 
     /// Whether any rule or count needs to know how long calls take.

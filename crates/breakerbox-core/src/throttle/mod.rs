@@ -23,8 +23,10 @@ mod policy;
 mod priority;
 mod retry;
 mod shared;
+mod snapshot;
 mod sre;
 
+use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
@@ -32,6 +34,9 @@ use adaptive::Adaptive;
 pub use policy::{ThrottlePolicy, ThrottlePolicyBuilder, ThrottlePolicyError};
 pub use priority::{Levels, NoLevels, Priority, PriorityError};
 use retry::RetryBudget;
+use shared::AtomicU64;
+use shared::Ordering::Relaxed;
+pub use snapshot::{ThrottleSnapshot, ThrottleState};
 use sre::Sre;
 
 use crate::time::Timestamp;
@@ -68,6 +73,8 @@ pub struct Throttle {
     levels: Levels,
     brain: Brain,
     retries: RetryBudget,
+    /// How many calls were shed, by level.
+    shed: Box<[AtomicU64]>,
 }
 
 #[derive(Debug)]
@@ -89,7 +96,8 @@ impl Throttle {
             Strategy::Sre => Brain::Sre(Sre::new(policy)),
         };
         let retries = RetryBudget::new(policy.retry_percent());
-        Self { levels: policy.levels(), brain, retries }
+        let shed = (0..policy.levels().count()).map(|_| AtomicU64::new(0)).collect();
+        Self { levels: policy.levels(), brain, retries, shed }
     }
 
     /// How it decides what is shed.
@@ -129,7 +137,7 @@ impl Throttle {
         now: Timestamp,
     ) -> Result<Pass, Shed> {
         let level = self.levels.level_of(priority);
-        match &self.brain {
+        let asked = match &self.brain {
             Brain::Adaptive(adaptive) => {
                 adaptive.ask(level, now).map(|era| Pass { level, era, asked_at: now })
             }
@@ -141,7 +149,13 @@ impl Throttle {
                     Ok(Pass { level, era: 0, asked_at: now })
                 }
             }
+        };
+        if asked.is_err()
+            && let Some(shed) = self.shed.get(usize::from(level))
+        {
+            shed.fetch_add(1, Relaxed);
         }
+        asked
     }
 
     /// Takes what became of a call.
@@ -164,6 +178,30 @@ impl Throttle {
             Brain::Sre(sre) => sre.accepted(),
         };
         self.retries.take(accepts, now)
+    }
+
+    /// What it does now. None with [`Strategy::Sre`], which decides anew for each call.
+    #[must_use]
+    pub fn state(&self) -> Option<ThrottleState> {
+        match &self.brain {
+            Brain::Adaptive(adaptive) => Some(adaptive.state()),
+            Brain::Sre(_) => None,
+        }
+    }
+
+    /// What it does and has done. It costs a few loads; counts of threads that ask meanwhile may be missing.
+    #[must_use]
+    pub fn snapshot(&self) -> ThrottleSnapshot {
+        let shed: Box<[u64]> = self.shed.iter().map(|shed| shed.load(Relaxed)).collect();
+        let (rate, asked, accepted, rejected) = match &self.brain {
+            Brain::Adaptive(adaptive) => {
+                let [asked, accepted, rejected] = adaptive.totals();
+                (adaptive.rate(), asked, accepted, Some(rejected))
+            }
+            Brain::Sre(sre) => (None, sre.asked(), sre.accepted(), None),
+        };
+        let admitted = asked.saturating_sub(shed.iter().sum());
+        ThrottleSnapshot { state: self.state(), rate, admitted, accepted, rejected, shed }
     }
 
     /// Whether it sheds nothing now. [`Strategy::Sre`] has no such state: it decides anew for each call.

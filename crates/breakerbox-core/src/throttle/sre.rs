@@ -33,6 +33,8 @@ pub(super) struct Sre {
     before: Box<[Counts]>,
     /// All accepts there ever were, for the retry budget.
     accepted: AtomicU64,
+    /// All calls that there ever were.
+    asked: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -60,11 +62,13 @@ impl Sre {
             slots: (0..SLOTS).map(slot).collect(),
             before: counts(),
             accepted: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
         }
     }
 
     /// The probability with which to shed this call. The call counts as a request.
     pub(super) fn ask(&self, level: u16, now: Timestamp) -> f64 {
+        self.asked.fetch_add(1, Relaxed);
         let newest = self.slide_to(now);
         let mut requests = 0;
         let mut accepts = 0;
@@ -87,6 +91,10 @@ impl Sre {
     pub(super) fn accept(&self, level: u16, now: Timestamp) {
         self.accepted.fetch_add(1, Relaxed);
         self.slide_to(now).count(level, |counts| &counts.accepts);
+    }
+
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
     }
 
     pub(super) fn accepted(&self) -> u64 {

@@ -14,7 +14,7 @@ mod trip;
 use core::time::Duration;
 
 pub use ask::Answer;
-pub use sample::{MissingLatencySum, Sample, Span};
+pub use sample::{MissingLatencySum, RecentSample, Sample, Span};
 
 /// By how much a probe's lease outlasts its timeout: a result that comes at the last moment still has to travel.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);

@@ -1,22 +1,27 @@
-//! The rules of sampling: one evaluation for each key and tick, by totals that somebody else counted.
+//! The rules of sampling: one evaluation for each key and tick, by totals that a sampler counted.
 //!
 //! | from | when | to |
 //! | --- | --- | --- |
-//! | closed | a trip rule holds over the totals | open |
+//! | closed | a trip rule holds over the totals of the window, or of its recent part | open |
 //! | open | `retry_at` has come | half-open; this tick's totals are not used |
 //! | half-open | at least `probes` outcomes, successes reach `recovery_rate` | closed |
 //! | half-open | at least `probes` outcomes, successes do not | open, or disabled |
-//! | half-open | fewer | half-open, however long |
+//! | half-open | fewer | half-open, however long; `probes` more calls may be made until the next tick |
+//!
+//! The recent part is judged by itself so that a healthy past does not hide a dead destination until the failures outweigh it.
 
 use core::time::Duration;
 
 use crate::change::{Cause, Step};
+use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record, State};
 use crate::rule::reaches;
 use crate::time::Timestamp;
 use crate::token::Draw;
 use crate::window::Totals;
+
+use super::{Answer, LEASE_MARGIN};
 
 /// The totals of one key at one tick, as a sampler returns them: over the window, or since the circuit's last
 /// transition if that is later; for a half-open circuit, of all attempts started since it turned half-open.
@@ -28,6 +33,52 @@ pub struct Sample {
     pub failures: u64,
     /// The sum of their latencies, if the sampler knows it.
     pub latency_sum: Option<Duration>,
+    /// The part of them that is [recent](Policy::sample_recent); none if the sampler does not tell it apart.
+    pub recent: Option<RecentSample>,
+    /// How many of the latest outcomes are failures, without a success between them; none if the sampler does not tell.
+    pub failure_run: Option<u64>,
+}
+
+/// The totals of one key over the latest few ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecentSample {
+    /// Calls that succeeded.
+    pub successes: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    /// The sum of their latencies, if the sampler knows it.
+    pub latency_sum: Option<Duration>,
+}
+
+impl Sample {
+    /// What the trip rules are applied to, in this order: the whole window, then its recent part.
+    fn judged(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
+        let whole = RecentSample {
+            successes: self.successes,
+            failures: self.failures,
+            latency_sum: self.latency_sum,
+        };
+        let whole = whole.totals(self.failure_run, policy)?;
+        let recent = self.recent.filter(|_| policy.sample_recent().is_some());
+        let recent = recent.map(|recent| recent.totals(None, policy)).transpose()?;
+        Ok([Some(whole), recent].into_iter().flatten())
+    }
+}
+
+impl RecentSample {
+    fn totals(self, failure_run: Option<u64>, policy: &Policy) -> Result<Totals, MissingLatencySum> {
+        let Self { successes, failures, latency_sum } = self;
+        if policy.mean_latency().is_some() && latency_sum.is_none() && (successes > 0 || failures > 0) {
+            return Err(MissingLatencySum);
+        }
+        Ok(Totals {
+            successes,
+            failures,
+            latency_sum: latency_sum.unwrap_or_default(),
+            failure_run: failure_run.unwrap_or_default(),
+            slow: 0,
+        })
+    }
 }
 
 /// Which attempts a circuit's totals are taken over. Times are ages, so that clocks need not agree.
@@ -61,31 +112,51 @@ impl Record {
         now: Timestamp,
     ) -> Result<Option<Step>, MissingLatencySum> {
         let calls = sample.successes.saturating_add(sample.failures);
-        if policy.mean_latency().is_some() && sample.latency_sum.is_none() && calls > 0 {
-            return Err(MissingLatencySum);
-        }
+        let mut judged = sample.judged(policy)?;
         if !self.is_automatic() {
             return Ok(None);
         }
         let noted = self.clone().with_latest_outcomes(self.latest_outcomes_with(sample, now));
         Ok(match self.state {
-            State::Closed => {
-                let totals = Totals {
-                    successes: sample.successes,
-                    failures: sample.failures,
-                    latency_sum: sample.latency_sum.unwrap_or_default(),
-                    ..Totals::default()
-                };
-                noted.judge(&totals, None, policy, draw, now)
-            }
+            State::Closed => judged.find_map(|totals| noted.judge(&totals, None, policy, draw, now)),
             State::Open if self.retry_at.is_some_and(|retry_at| now < retry_at) => None,
             State::Open => Some(self.half_opened(None, draw, now)),
-            State::HalfOpen if calls < u64::from(policy.probes()) => None,
+            State::HalfOpen if calls < u64::from(policy.probes()) => self.with_fresh_probes(draw, now),
             State::HalfOpen if reaches(sample.successes, calls, policy.recovery_rate()) => {
                 Some(self.closed(Cause::RecoveryRateMet, draw, now))
             }
             State::HalfOpen => Some(noted.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
         })
+    }
+
+    /// Answers a check of a circuit that a fleet samples. As [`ask`](Self::ask), but a half-open circuit gives out no more than
+    /// `probes` leases between two ticks: nothing settles them here, so they would follow each other until the tick.
+    pub(crate) fn ask_in_fleet(&self, policy: &Policy, draw: Draw, now: Timestamp) -> Answer {
+        let answer = self.ask(policy, draw, now);
+        match answer {
+            Answer::Probe(_) if policy.is_sampled() && self.probes_are_used_up(policy) => {
+                Answer::Refuse(Refusal::probing(now + LEASE_MARGIN, now))
+            }
+            Answer::Probe(mut step) if policy.is_sampled() => {
+                step.record.probe_successes = step.record.probe_successes.saturating_add(1);
+                Answer::Probe(step)
+            }
+            answer => answer,
+        }
+    }
+
+    /// In sampling, `probe_successes` counts the leases given out since the latest tick.
+    const fn probes_are_used_up(&self, policy: &Policy) -> bool {
+        matches!(self.state, State::HalfOpen) && self.probe_successes >= policy.probes()
+    }
+
+    /// A tick left the circuit half-open: the next few calls may be made. None if none had been made since the tick before.
+    #[must_use]
+    pub fn with_fresh_probes(&self, draw: Draw, now: Timestamp) -> Option<Step> {
+        let under_way = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
+        let is_half_open = self.is_automatic() && self.state == State::HalfOpen;
+        (is_half_open && self.probe_successes > under_way)
+            .then(|| Step::within_epoch(Self { probe_successes: under_way, ..self.clone() }, draw))
     }
 
     /// Which attempts the next tick must be told about, so that nothing counts that came before a transition.

@@ -36,6 +36,7 @@ fn failures_of_two_open_the_circuit_once_and_all_hear_why() {
     fleet.fail(1, 1);
     fleet.pass(ms(1));
     fleet.fail(0, 1);
+    fleet.decide(0);
     fleet.all_read();
     assert!((0..3).all(|n| fleet.status(n) == Status::Open));
     let heard: Vec<_> = fleet.changes.iter().map(|(n, change)| (*n, change.to, change.epoch)).collect();
@@ -80,13 +81,10 @@ fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() 
     }
     assert_eq!(fleet.ask(0), Err(Refusal::Judging));
     fleet.tell(0);
-    assert_eq!(fleet.ask(0), Err(Refusal::Judging), "nobody else has failed: it waits for the others' word");
+    assert_eq!(fleet.ask(0), Err(Refusal::Judging), "it waits for the others' word");
     assert!(fleet.ask(1).is_ok());
-    fleet.pass(ms(900));
-    fleet.tell(1);
-    fleet.pass(ms(200));
-    fleet.tell(0);
-    assert!(fleet.ask(0).is_ok(), "4 of 24 is no reason to open");
+    fleet.decide(0);
+    assert!(matches!(fleet.ask(0), Err(Refusal::OpenHere { .. })), "4 of 24 is no reason to open");
     assert_eq!((fleet.store.record, fleet.changes.len()), (None, 0), "no epoch, no event");
 }
 
@@ -95,12 +93,15 @@ fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.fail(0, 3);
     assert_eq!((fleet.ask(0), fleet.status(0)), (Err(Refusal::Judging), Status::Closed));
-    fleet.pass(ms(999));
+    let began = fleet.now;
+    fleet.pass(ms(599));
     fleet.tell(0);
     assert_eq!(fleet.status(0), Status::Closed);
     fleet.pass(ms(1));
     fleet.tell(0);
     assert_eq!(fleet.status(0), Status::Open);
+    let retry_at = fleet.store.record.as_ref().and_then(|record| record.retry_at);
+    assert_eq!(retry_at, Some(began + secs(30)), "the time that it refused before is part of the cool-off");
 }
 
 #[test]
@@ -114,6 +115,10 @@ fn of_two_that_see_the_trip_one_wins_and_the_other_follows() {
     for (n, permit) in calls.into_iter().enumerate() {
         fleet.pass(ms(1));
         fleet.report(n, permit, &failed());
+        fleet.tell(n);
+    }
+    fleet.pass(WAITS.confirm);
+    for n in 0..2 {
         let delta = fleet.delta(n).unwrap();
         let merged = fleet.store.merge(&delta, fleet.now);
         let told = fleet.step(n, |member, at| member.told(&merged, at));
@@ -135,7 +140,8 @@ fn a_decision_that_waited_too_long_is_not_written() {
     fleet.fail(1, 1);
     let permit = fleet.ask(0).unwrap();
     fleet.pass(ms(1));
-    fleet.report(0, permit, &failed());
+    fleet.settle(0, permit, &failed());
+    fleet.pass(WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
     let told = fleet.step(0, |member, at| member.told(&merged, at));
@@ -160,9 +166,9 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     assert_eq!(fleet.settle(1, probe, &ok()), Settlement::Counted);
     fleet.all_read();
     assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
-    // Whoever first sees it closed starts its own ramp.
+    // They have one ramp.
+    let _in_flight = fleet.ask(2).unwrap();
     for n in 0..3 {
-        let _in_flight = fleet.ask(n).unwrap();
         assert!(matches!(fleet.ask(n), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
     }
 }
@@ -280,6 +286,7 @@ fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
 fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     let mut fleet = Fleet::new(3, &simple());
     // Cut off, with failures that nobody has heard of.
+    fleet.loses_calls = true;
     let cut_off: Vec<_> = (0..2).map(|_| fleet.ask(2).unwrap()).collect();
     for permit in cut_off {
         fleet.report(2, permit, &failed());
@@ -288,6 +295,7 @@ fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
         fleet.pass(ms(1));
         fleet.fail(n, 1);
     }
+    fleet.decide(0);
     fleet.pass(secs(30));
     fleet.read(1);
     let probe = fleet.ask(1).unwrap();
@@ -357,7 +365,7 @@ fn a_store_whose_clock_stepped_back_has_the_record_moved_with_it() {
     fleet.trip();
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 3_600_000_000);
     let refusal = fleet.ask(0).unwrap_err();
-    assert_eq!(refusal.retry_in(), Some(secs(30)), "not an hour and 30 seconds");
+    assert_eq!(refusal.retry_in(), Some(secs(30) - WAITS.confirm), "not an hour more");
     fleet.read(1);
     fleet.pass(secs(30));
     assert!(fleet.ask(1).unwrap().is_probe());
@@ -474,26 +482,8 @@ fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
     fleet.tell(2);
     fleet.pass(ms(1_100));
     fleet.tell(0);
-    assert!(fleet.ask(0).is_ok());
+    assert!(matches!(fleet.ask(0), Err(Refusal::OpenHere { .. })), "it refuses for itself");
     assert_eq!(fleet.store.record, None);
-}
-
-#[test]
-fn who_is_a_little_ahead_of_the_store_knows_its_own_failures_all_the_same() {
-    let mut fleet = Fleet::new(2, &simple().window(secs(60)));
-    fleet.fail(0, 1);
-    fleet.pass(ms(1));
-    let well = fleet.ask(1).unwrap();
-    fleet.settle(1, well, &ok());
-    // The last moment in which the first failure counts in the store. Here it does not any more.
-    fleet.now = breakerbox_core::Timestamp::from_micros((fleet.now.as_micros() / 6_000_000 + 10) * 6_000_000);
-    let calls: Vec<_> = (0..3).map(|_| fleet.ask(0).unwrap()).collect();
-    for permit in calls {
-        fleet.report(0, permit, &failed());
-    }
-    fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 15_000);
-    fleet.tell(0);
-    assert_eq!(fleet.store.record, None, "nobody else has failed: it waits for the others' word");
 }
 
 #[test]

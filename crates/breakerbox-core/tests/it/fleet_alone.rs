@@ -22,6 +22,7 @@ fn alone_each_process_goes_on_from_what_it_knows() {
 fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
     let mut fleet = Fleet::new(3, &simple());
     (0..3).for_each(|n| fleet.members[n].leave());
+    let decided_at = fleet.now;
     fleet.fail(0, 3);
     fleet.pass(secs(1));
     fleet.fail(1, 3);
@@ -30,11 +31,15 @@ fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
         let learnt = fleet.step(n, |member, at| member.rejoin(record, at));
         fleet.took(n, learnt);
     }
+    fleet.all_read();
     let record = fleet.store.record.clone().unwrap();
     assert_eq!(record.status(), Status::Open);
+    assert_eq!(record.retry_at, Some(decided_at + secs(30)), "as the first of them decided");
     for n in 0..3 {
         assert_eq!(fleet.members[n].circuit().record(), record, "{n} agrees");
     }
+    let heard = |n| fleet.changes.iter().filter(|(by, _)| *by == n).count();
+    assert_eq!([0, 1, 2].map(heard), [1, 1, 1], "nobody hears that what is open is open");
 }
 
 #[test]
@@ -99,7 +104,8 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     fleet.fail(1, 1);
     fleet.pass(ms(1));
     let permit = fleet.ask(0).unwrap();
-    fleet.report(0, permit, &failed());
+    fleet.settle(0, permit, &failed());
+    fleet.pass(crate::fleet_rig::WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
     let Tell::Swap(trip) = fleet.step(0, |member, at| member.told(&merged, at)).tell else {
@@ -120,7 +126,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
 }
 
 /// The first member closes the circuit alone, and is back: what it is to propose.
-fn closed_alone() -> (Fleet, Proposal) {
+pub(crate) fn closed_alone() -> (Fleet, Proposal) {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.members[0].leave();
@@ -167,7 +173,9 @@ fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
     let there = there.unwrap();
     let here = fleet.members[0].circuit().record();
     assert!(here.last_success > there.last_success, "what it has seen itself it goes on to know");
-    assert_eq!(here.with_latest_outcomes(there.latest_outcomes()), there);
+    assert!(here.epoch > there.epoch, "epochs only grow");
+    let here = here.with_latest_outcomes(there.latest_outcomes());
+    assert_eq!(Record { epoch: there.epoch, ..here }, there);
     fleet.tell(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
 }
@@ -274,7 +282,14 @@ fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
     assert_eq!(fleet.status(0), Status::Open);
     fleet.step(0, |member, at| member.won(&order, at.policy, at.now));
     assert!(fleet.ask(0).is_ok(), "as the operator said");
+    let alone = fleet.members[0].circuit().epoch();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    assert_eq!(learnt.publish, None);
+    fleet.took(0, learnt);
+    let record = fleet.store.record.clone().unwrap();
+    assert_eq!(record.mode, order.step.record.mode, "the same order");
+    assert!(
+        record.epoch == alone && alone > order.step.record.epoch,
+        "in an epoch that is newer than the trip's"
+    );
 }

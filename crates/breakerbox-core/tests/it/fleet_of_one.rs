@@ -71,6 +71,7 @@ proptest! {
         let consistency = if strictly { Consistency::Strict } else { Consistency::LocalFirst };
         let mut fleet = Fleet::with(1, &policy, consistency);
         fleet.waits = Waits { confirm: Duration::ZERO, ..WAITS };
+        fleet.members[0] = fleet.members[0].clone().exclusive();
         // The second member shares nothing, and is what the first is compared with.
         fleet.members.push(Member::alone(&fleet.policy, fleet.now));
         let mut in_flight: Vec<[Permit; 2]> = Vec::new();

@@ -4,24 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::{
-    Consistency, Delta, Learnt, LeaseAnswer, Member, MemberAnswer, Merged, Moment, Proposal, Reported,
-    SharedWindow, Tell, Waits,
+    Consistency, Delta, GivenPlace, Learnt, LeaseAnswer, Member, MemberAnswer, Merged, Moment, Proposal,
+    RampNews, RampReply, RampRequest, RampStep, RampView, RampWish, Reported, SharedRamp, SharedWindow, Tell,
+    Waits,
 };
 use breakerbox_core::{
-    Change, Decision, Draw, Epoch, Outcome, Permit, Policy, PolicyBuilder, Record, Refusal, Settlement,
-    Status, Timestamp, Totals,
+    Change, Decision, Draw, Epoch, Nonce, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, Record,
+    Refusal, Settlement, Status, Timestamp, Totals,
 };
 
 use crate::rig::{at, failed, ms};
 
 pub(crate) const WAITS: Waits =
-    Waits { swap: Duration::from_millis(500), confirm: Duration::from_millis(1_000) };
+    Waits { swap: Duration::from_millis(500), confirm: Duration::from_millis(600) };
 
 /// What a store does, and no more.
 #[derive(Default, Clone)]
 pub(crate) struct ModelStore {
     pub(crate) record: Option<Record>,
     window: SharedWindow,
+    ramp: Option<SharedRamp>,
 }
 
 impl ModelStore {
@@ -32,6 +34,14 @@ impl ModelStore {
         }
         let totals = self.window.totals(delta.window, now);
         Merged::new(late, totals, self.window.latest_outcomes(), self.record.clone())
+    }
+
+    pub(crate) fn ramp(&mut self, request: &RampRequest, now: Timestamp) -> RampReply {
+        let epoch = self.record.as_ref().map(|record| record.epoch);
+        if epoch != Some(request.epoch) {
+            return RampReply::Late;
+        }
+        RampReply::Done(SharedRamp::apply(&mut self.ramp, request, now))
     }
 
     pub(crate) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
@@ -57,6 +67,8 @@ pub(crate) struct Fleet {
     pub(crate) policy: Policy,
     pub(crate) now: Timestamp,
     pub(crate) waits: Waits,
+    /// Nobody hears who calls for reports.
+    pub(crate) loses_calls: bool,
     /// Who heard of what.
     pub(crate) changes: Vec<(usize, Change)>,
     draws: u128,
@@ -77,6 +89,7 @@ impl Fleet {
             policy,
             now,
             waits: WAITS,
+            loses_calls: false,
             changes: Vec::new(),
             draws: 0,
         };
@@ -134,6 +147,7 @@ impl Fleet {
                 self.ask(n)
             }
             MemberAnswer::LeaseDue => self.take_lease(n),
+            MemberAnswer::PlaceDue(epoch) => self.take_place(n, epoch),
         }
     }
 
@@ -143,6 +157,7 @@ impl Fleet {
         self.took(n, learnt);
         match answer {
             LeaseAnswer::Decided(asked) => decided(asked.decision),
+            LeaseAnswer::PlaceDue(epoch) => self.take_place(n, epoch),
             LeaseAnswer::Swap(proposal) if self.store.swap(&proposal, self.now) => {
                 let (change, permit) = self.step(n, |member, at| member.leased(&proposal, at.policy, at.now));
                 self.changes.extend(change.map(|change| (n, change)));
@@ -155,6 +170,50 @@ impl Fleet {
                 self.read(n);
                 self.ask(n)
             }
+        }
+    }
+
+    /// One request about the ramp, and what its maker makes of the reply; none: it needs no place any more.
+    pub(crate) fn ramp(&mut self, n: usize, wish: RampWish, failures: u32) -> Option<(RampView, RampNews)> {
+        let epoch = wish.epoch;
+        let request = self.step(n, |member, at| member.ramp_request(&"e1".into(), wish, at.policy))?;
+        let RampReply::Done(view) = self.store.ramp(&request, self.now) else {
+            self.read(n);
+            return None;
+        };
+        let refused = (view.taken as usize) < request.take.len();
+        let news = self.step(n, |member, at| member.ramp_replied(epoch, &view, refused, failures, at));
+        Some((view, news))
+    }
+
+    /// Takes a place of the ramp, and every step that is due.
+    pub(crate) fn take_place(&mut self, n: usize, epoch: Epoch) -> Result<Permit, Refusal> {
+        let mut replace = None;
+        loop {
+            let place = Nonce(self.draw().0);
+            let asked =
+                self.ramp(n, RampWish { epoch, replace, take: vec![place], ..RampWish::default() }, 0);
+            let Some((view, RampNews::GoesOn(step))) = asked else { return self.ask(n) };
+            match step {
+                _ if view.taken == 1 => return Ok(Permit::on_ramp(epoch, place, self.now)),
+                Some(step) => replace = Some(step),
+                None => {
+                    let limit = view.state.limit.unwrap_or(0);
+                    return Err(Refusal::Ramping { in_flight: view.in_flight, limit });
+                }
+            }
+        }
+    }
+
+    /// Gives a place back, and takes every step that is due.
+    fn give_place(&mut self, n: usize, (epoch, place): (Epoch, Nonce), kind: OutcomeKind) {
+        let give = vec![GivenPlace { place, succeeded: kind == OutcomeKind::Success }];
+        let mut failures = u32::from(kind == OutcomeKind::Failure);
+        let mut wish = RampWish { epoch, give, ..RampWish::default() };
+        while let Some((view, RampNews::GoesOn(step))) = self.ramp(n, wish, failures) {
+            let Some(step) = step.filter(|_| !view.replaced) else { return };
+            failures = 0;
+            wish = RampWish { epoch, replace: Some::<RampStep>(step), ..RampWish::default() };
         }
     }
 
@@ -176,7 +235,11 @@ impl Fleet {
 
     /// Settles, and tells the store whatever it should hear, at once.
     pub(crate) fn settle(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Settlement {
+        let place = permit.place();
         let Reported { settled, tell } = self.report(n, permit, outcome);
+        if let Some(place) = place {
+            self.give_place(n, place, outcome.kind);
+        }
         self.changes.extend(settled.change.map(|change| (n, change)));
         self.say(n, tell);
         settled.settlement
@@ -185,7 +248,7 @@ impl Fleet {
     pub(crate) fn say(&mut self, n: usize, tell: Tell) {
         match tell {
             Tell::Nothing => {}
-            Tell::Later | Tell::Soon | Tell::In(_) | Tell::Now => self.tell(n),
+            Tell::Later | Tell::Soon | Tell::After(_) | Tell::In(_) | Tell::Now => self.tell(n),
             Tell::One { epoch, outcome } => {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
                 let merged = self.store.merge(&delta, self.now);
@@ -197,7 +260,7 @@ impl Fleet {
         }
     }
 
-    /// Tells the store what there is to tell.
+    /// Tells the store what there is to tell, whether or not it is due.
     pub(crate) fn tell(&mut self, n: usize) {
         if let Some(delta) = self.delta(n) {
             let merged = self.store.merge(&delta, self.now);
@@ -206,8 +269,28 @@ impl Fleet {
     }
 
     pub(crate) fn delta(&mut self, n: usize) -> Option<Delta> {
+        self.step(n, |member, at| member.request_report(at.now));
+        self.delta_due(n)
+    }
+
+    /// What a member has to report as things are.
+    pub(crate) fn delta_due(&mut self, n: usize) -> Option<Delta> {
         let key: Arc<str> = "e1".into();
         self.step(n, |member, at| member.take_delta(&key, at.policy, at.now))
+    }
+
+    /// Reports what a member has to report as things are. Returns whether there was anything.
+    pub(crate) fn tell_due(&mut self, n: usize) -> bool {
+        let Some(delta) = self.delta_due(n) else { return false };
+        let merged = self.store.merge(&delta, self.now);
+        self.hear(n, &merged);
+        true
+    }
+
+    /// The judge gives the others their time, and decides.
+    pub(crate) fn decide(&mut self, n: usize) {
+        self.pass(self.waits.confirm);
+        self.tell(n);
     }
 
     pub(crate) fn hear(&mut self, n: usize, merged: &Merged) {
@@ -215,6 +298,17 @@ impl Fleet {
         self.took(n, told.learnt);
         if let Tell::Swap(proposal) = told.tell {
             self.swap(n, &proposal);
+        }
+        if told.call_for_reports && !self.loses_calls {
+            for other in (0..self.members.len()).filter(|other| *other != n) {
+                let due = self.step(other, |member, at| {
+                    member.hear_call(at.policy, at.now);
+                    member.report_due(at.policy, at.now)
+                });
+                if due == Tell::Now {
+                    self.tell_due(other);
+                }
+            }
         }
     }
 
@@ -237,6 +331,7 @@ impl Fleet {
             self.pass(ms(1));
             self.fail(n, 1);
         }
+        self.decide(0);
         assert_eq!(self.store.record.as_ref().map(Record::status), Some(Status::Open));
         self.all_read();
         self.changes.clear();

@@ -6,8 +6,13 @@
 mod closed;
 mod fleet;
 mod fleet_alone;
+mod fleet_local;
 mod fleet_of_one;
+mod fleet_ramp;
+mod fleet_reports;
+mod fleet_return;
 mod fleet_rig;
+mod fleet_stand_back;
 mod half_open;
 mod hostile;
 mod open;

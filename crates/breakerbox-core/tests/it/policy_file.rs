@@ -34,6 +34,7 @@ fn every_key_is_read() {
         disable_min = "72h"
         cancel_grace = "250ms"
         recovery_rate = 90
+        sample_recent = 5
     "#;
     let policy = toml::from_str::<PolicyBuilder>(text).unwrap().build().unwrap();
     let expected = Policy::builder()
@@ -57,6 +58,7 @@ fn every_key_is_read() {
         .disable_min(secs(72 * 3_600))
         .cancel_grace(ms(250))
         .recovery_rate(90)
+        .sample_recent(5)
         .build()
         .unwrap();
     assert_eq!(policy, expected);
@@ -258,6 +260,7 @@ fn the_documented_defaults_are_the_real_ones() {
         ("disable_min", duration(Some(policy.disable_min()))),
         ("cancel_grace", duration(Some(policy.cancel_grace()))),
         ("recovery_rate", policy.recovery_rate().to_string()),
+        ("sample_recent", number(policy.sample_recent().map(u64::from))),
     ];
     assert_eq!(defaults.len() + 1, POLICY_KEYS.len(), "every key but the preset");
     for (key, value) in defaults {

@@ -187,7 +187,7 @@ fn convoy_half_open_is_limited() {
     rig.now = at(30_000);
     let admitted = (0..100).filter(|_| matches!(rig.ask(), breakerbox_core::Decision::Admitted(_))).count();
     assert_eq!(admitted, 1);
-    let sample = Sample { successes: 0, failures: 1, latency_sum: None };
+    let sample = Sample { successes: 0, failures: 1, latency_sum: None, ..Sample::default() };
     let draw = rig.draw();
     let change = rig.circuit.sample(&sample, &rig.policy, draw, rig.now).unwrap().unwrap();
     assert_eq!(change.cause, Cause::RecoveryRateMissed);

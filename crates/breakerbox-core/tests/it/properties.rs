@@ -210,7 +210,12 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Command::Reset),
     ];
     let sample = (0..20_u64, 0..20_u64).prop_map(|(successes, failures)| {
-        Action::Sample(Sample { successes, failures, latency_sum: Some(secs(successes)) })
+        Action::Sample(Sample {
+            successes,
+            failures,
+            latency_sum: Some(secs(successes)),
+            ..Sample::default()
+        })
     });
     prop_oneof![
         34 => calling(),

@@ -157,7 +157,7 @@ impl Rig {
     }
 
     pub(crate) fn sample(&mut self, successes: u64, failures: u64) -> Option<Change> {
-        let sample = Sample { successes, failures, latency_sum: None };
+        let sample = Sample { successes, failures, latency_sum: None, ..Sample::default() };
         let draw = self.draw();
         self.circuit.sample(&sample, &self.policy, draw, self.now).unwrap()
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Cause, Circuit, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, Sample, Settlement,
-    Span, Status, TripRule,
+    Cause, Circuit, Command, Draw, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, RecentSample,
+    Sample, Settlement, Span, Status, TripRule,
 };
 
 use crate::rig::{Rig, at, ms, secs};
@@ -180,7 +180,7 @@ fn what_must_not_count_leaves_no_trace() {
         assert_eq!(rig.record(), before);
         sampled
     };
-    let good = Sample { successes: 9, failures: 0, latency_sum: None };
+    let good = Sample { successes: 9, failures: 0, latency_sum: None, ..Sample::default() };
     let mut overridden = convoy();
     overridden.obey(Command::ForceClosed);
     assert_eq!(unchanged(&mut overridden, good), Ok(None));
@@ -215,7 +215,7 @@ fn overrides_hold_against_samples() {
 fn mean_latency_needs_latencies() {
     let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
     let draw = rig.draw();
-    let mut sample = Sample { successes: 12, failures: 0, latency_sum: None };
+    let mut sample = Sample { successes: 12, failures: 0, latency_sum: None, ..Sample::default() };
     let refused = rig.circuit.sample(&sample, &rig.policy, draw, rig.now);
     assert_eq!(refused, Err(MissingLatencySum));
     sample.latency_sum = Some(secs(60));
@@ -268,11 +268,55 @@ fn nobody_settles_so_there_is_no_ramp() {
 }
 
 #[test]
+fn a_healthy_past_does_not_hide_a_dead_destination() {
+    let dead = RecentSample { successes: 0, failures: 12, latency_sum: None };
+    let sample = Sample { successes: 500, failures: 12, recent: Some(dead), ..Sample::default() };
+    let mut rig = convoy();
+    let opened = rig.circuit.sample(&sample, &rig.policy, Draw(1), rig.now).unwrap().unwrap();
+    assert_eq!((opened.to, opened.cause), (Status::Open, Cause::Rule(TripRule::FailureRate)));
+    let few = Sample { recent: Some(RecentSample { failures: 9, ..dead }), ..sample };
+    assert_eq!(convoy().circuit.sample(&few, &rig.policy, Draw(1), rig.now), Ok(None), "min_calls is 10");
+    let off = sampled(Policy::builder().preset(Preset::Convoy).sample_recent(None));
+    assert_eq!(convoy().circuit.sample(&sample, &off.policy, Draw(1), rig.now), Ok(None));
+    let unknown = Sample { recent: None, ..sample };
+    assert_eq!(convoy().circuit.sample(&unknown, &rig.policy, Draw(1), rig.now), Ok(None));
+}
+
+#[test]
+fn the_recent_part_needs_latencies_too() {
+    let slow = RecentSample { successes: 10, failures: 0, latency_sum: Some(secs(60)) };
+    let sample =
+        Sample { successes: 100, latency_sum: Some(secs(100)), recent: Some(slow), ..Sample::default() };
+    let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
+    let missing = Sample { recent: Some(RecentSample { latency_sum: None, ..slow }), ..sample };
+    assert_eq!(rig.circuit.sample(&missing, &rig.policy, Draw(1), rig.now), Err(MissingLatencySum));
+    let opened = rig.circuit.sample(&sample, &rig.policy, Draw(1), rig.now).unwrap().unwrap();
+    assert_eq!(opened.cause, Cause::Rule(TripRule::MeanLatency));
+}
+
+#[test]
+fn runs_count_where_the_sampler_returns_them() {
+    let policy = Policy::builder().build_for_sampling_with_runs().unwrap();
+    assert_eq!(policy.consecutive_failures(), Some(5), "the default");
+    assert!(Policy::builder().preset(Preset::Stoplight).build_for_sampling_with_runs().is_ok());
+    let run =
+        |length| Sample { successes: 500, failures: length, failure_run: Some(length), ..Sample::default() };
+    for (length, trips) in [(4, false), (5, true)] {
+        let mut rig = Rig::with_policy(policy.clone());
+        let change = rig.circuit.sample(&run(length), &policy, Draw(1), rig.now).unwrap();
+        assert_eq!(
+            change.map(|change| change.cause),
+            trips.then_some(Cause::Rule(TripRule::ConsecutiveFailures))
+        );
+    }
+}
+
+#[test]
 fn samples_know_neither_order_nor_slowness() {
     let error = |builder: PolicyBuilder| builder.build_for_sampling().unwrap_err().to_string();
     assert_eq!(
         error(Policy::builder().consecutive_failures(3)),
-        "consecutive_failures: has no input in sampling mode; leave it out or turn it \"off\""
+        "consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
     );
     assert_eq!(error(Policy::builder().slow_call(ms(1)).slow_rate(10)).split(':').next(), Some("slow_rate"));
     assert!(Policy::builder().consecutive_failures(None).slow_rate(None).build_for_sampling().is_ok());

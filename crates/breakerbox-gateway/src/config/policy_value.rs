@@ -44,6 +44,7 @@ pub fn policy_value(policy: &Policy, name: &str) -> Option<Value> {
         "disable_min" => span(policy.disable_min()),
         "cancel_grace" => span(policy.cancel_grace()),
         "recovery_rate" => policy.recovery_rate().into(),
+        "sample_recent" => or_off(policy.sample_recent()),
         _ => return None,
     })
 }

@@ -180,7 +180,8 @@ impl Permits {
 
 fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     let reason = match refusal {
-        Refusal::Open { .. } => Reason::Open,
+        // The gateway's store is its own, so no circuit of it is open in one process only.
+        Refusal::Open { .. } | Refusal::OpenHere { .. } => Reason::Open,
         Refusal::Probing { .. } => Reason::Probing,
         Refusal::Ramping { .. } => Reason::Ramping,
         Refusal::StoreLost => Reason::StoreLost,

@@ -10,6 +10,8 @@ mod expiry;
 mod faults;
 mod fleet;
 mod keys;
+mod leaving;
+mod refused_writes;
 mod same_as_memory;
 mod sampler;
 mod samples;

@@ -93,6 +93,33 @@ fn counts(samples: &HashMap<String, Sample>, key: &str) -> Option<(u64, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recent_attempts_and_runs_are_counted_apart() {
+    let attempts = Attempts::new("recent", TimeFormat::Native).await;
+    for (outcome, ago) in
+        [("it's fine", 200), ("failed", 150), ("it's fine", 40), ("failed", 20), ("timed out", 10)]
+    {
+        attempts.add(&["dead", "half-open"], outcome, ago + 1, Some(ago)).await;
+    }
+    attempts.add(&["never well"], "failed", 21, Some(20)).await;
+    let poll = Poll::new(secs(300), vec![Since::started("half-open", secs(100))]).with_recent(secs(30));
+    let counted = PostgresSampler::new(&attempts.server.url(), attempts.table().count_runs()).unwrap();
+    assert!(counted.returns_runs());
+    for (sampler, has_runs) in [(attempts.sampler(), false), (counted, true)] {
+        let samples = sampler.sample(&poll).await.unwrap();
+        let dead = samples["dead"];
+        assert_eq!((dead.successes, dead.failures), (2, 3));
+        let recent = dead.recent.unwrap();
+        assert_eq!((recent.successes, recent.failures), (0, 2));
+        assert_eq!(recent.latency_sum, Some(Duration::from_millis(201)));
+        assert_eq!(dead.failure_run, has_runs.then_some(2));
+        assert_eq!(samples["never well"].failure_run, has_runs.then_some(1));
+        let half_open = samples["half-open"];
+        assert_eq!((half_open.successes, half_open.failures), (1, 2));
+        assert_eq!((half_open.recent, half_open.failure_run), (None, None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_what_the_poll_asks_for_however_times_are_written() {
     for times in [TimeFormat::Native, TimeFormat::UnixSeconds, TimeFormat::UnixMillis, TimeFormat::UnixMicros]
     {
@@ -139,7 +166,7 @@ async fn finds_its_way_by_the_indices() {
     let client = attempts.pool.get().await.unwrap();
     client.batch_execute(&settings).await.unwrap();
     let explain = format!(
-        "PREPARE poll AS {}; EXPLAIN EXECUTE poll (60000000, '{{e1,e2}}', '{{1000000,1000000}}', '{{t,f}}')",
+        "PREPARE poll AS {}; EXPLAIN EXECUTE poll (60000000, '{{e1,e2}}', '{{1000000,1000000}}', '{{t,f}}', 30000000)",
         sampler.query()
     );
     let said = client.simple_query(&explain).await.unwrap();

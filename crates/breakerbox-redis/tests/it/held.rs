@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
-    Term,
+    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Cause, Epoch, Mode, Nonce, Record, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
@@ -92,14 +92,25 @@ impl Store for Fleet {
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         self.next().swap_all(swaps).await
     }
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.next().call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.next().changes()
     }
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.next().list(query).await
     }
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.next().ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.next().lead(name, candidate, ttl).await
+    }
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.next().check_write().await
     }
 }
 

@@ -10,4 +10,6 @@ mod faults;
 mod fleet;
 mod held;
 mod index;
+mod leaving;
+mod refused_writes;
 mod same_as_memory;

@@ -92,3 +92,30 @@ pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
         tokio::time::timeout(PATIENCE, last).await.expect("the last swap is heard");
     }
 }
+
+/// Whoever listens hears which keys reports are called for, however many they are. A call may be lost, so it is repeated.
+pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
+    let unique = unique("called");
+    let keys: Vec<Arc<str>> = (0..1_500).map(|n| format!("{unique} \u{e9} \" {n}").into()).collect();
+    store.call_for_reports(&[]).await.expect("nobody is called, and that is no error");
+    for mut listener in [store.changes(), store.changes()] {
+        let mut unheard: std::collections::HashSet<_> = keys.iter().cloned().collect();
+        let hear_all = async {
+            while !unheard.is_empty() {
+                store.call_for_reports(&keys).await.expect("the store answers");
+                let hear_some = async {
+                    while !unheard.is_empty() {
+                        if let Heard::ReportsWanted { keys } =
+                            listener.next().await.expect("the store is there")
+                        {
+                            keys.iter().for_each(|key| _ = unheard.remove(key));
+                        }
+                    }
+                };
+                // If nothing more comes, something was lost.
+                let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hear_some).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, hear_all).await.expect("all keys are heard");
+    }
+}

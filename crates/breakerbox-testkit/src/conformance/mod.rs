@@ -9,10 +9,14 @@
 //! | `merges` | counts: none lost, none of another epoch |
 //! | `swaps` | one winner, deadlines, whole records |
 //! | `lists` | pages, filters, what is announced |
+//! | `ramps` | places: never more than the limit, none of another epoch |
 //! | `terms` | leaders |
+//! | `checks` | write checks |
 
+mod checks;
 mod lists;
 mod merges;
+mod ramps;
 mod swaps;
 mod terms;
 
@@ -23,8 +27,10 @@ use std::time::{Duration, SystemTime};
 use breakerbox::store::{Store, Swap, Swapped};
 use breakerbox::{Epoch, Mode, Record, State, Status, Timestamp, Version};
 
+pub use self::checks::*;
 pub use self::lists::*;
 pub use self::merges::*;
+pub use self::ramps::*;
 pub use self::swaps::*;
 pub use self::terms::*;
 
@@ -67,9 +73,20 @@ macro_rules! store_conformance {
             circuits_are_found_by_state
             circuits_are_found_by_tenant
             a_swap_is_heard_by_everybody
+            places_are_taken_up_to_the_limit
+            a_place_that_is_given_back_is_free
+            a_limit_is_replaced_by_whoever_saw_the_latest_step
+            a_place_expires
+            a_ramp_that_is_over_is_over_for_everybody
+            a_ramp_belongs_to_an_epoch
+            an_idle_ramp_goes
+            takes_at_once_never_exceed_the_limit
+            a_call_for_reports_is_heard_by_everybody
             of_candidates_at_once_one_leads
             a_leader_prolongs_its_term
             a_term_that_ends_or_is_given_back_is_free
+            a_write_check_changes_nothing
+            a_write_check_answers_with_the_stores_time
         }
     };
     ($make:expr => $($check:ident)*) => {

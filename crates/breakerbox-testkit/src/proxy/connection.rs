@@ -115,7 +115,10 @@ impl Connection {
             loop {
                 let mut piece = Vec::with_capacity(PIECE);
                 match from.read_buf(&mut piece).await {
-                    Ok(1..) => {}
+                    Ok(read @ 1..) => {
+                        let passed = &self.state.passed[usize::from(way == Way::ToClient)];
+                        passed.fetch_add(read as u64, Ordering::Relaxed);
+                    }
                     // That a server is gone is news, and news are lost too.
                     Ok(_) => break,
                     Err(_) if way == Way::ToClient && self.loses(way, &orders.borrow()) => break,

@@ -93,6 +93,8 @@ struct State {
     /// How many connections there were.
     connections: AtomicU64,
     lost_answers: AtomicU64,
+    /// Bytes that arrived: from clients, and from the server.
+    passed: [AtomicU64; 2],
     /// The answer to the next request with these bytes in it is to be lost.
     lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
 }
@@ -151,6 +153,7 @@ impl Proxy {
             orders: watch::Sender::new(orders),
             connections: AtomicU64::new(0),
             lost_answers: AtomicU64::new(0),
+            passed: [AtomicU64::new(0), AtomicU64::new(0)],
             lose_answer_to: std::sync::Mutex::new(None),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&state)));
@@ -228,6 +231,13 @@ impl Proxy {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes came from clients and from the server so far, whatever became of them.
+    #[must_use]
+    pub fn passed_bytes(&self) -> (u64, u64) {
+        let [from_clients, from_server] = &self.state.passed;
+        (from_clients.load(Ordering::Relaxed), from_server.load(Ordering::Relaxed))
     }
 
     fn order(&self, change: impl FnOnce(&mut Orders, u64)) {

@@ -28,7 +28,7 @@ pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()>
 }
 
 /// The processes whose parent this is.
-fn children(parent: u32) -> io::Result<Vec<Pid>> {
+pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     let parent = parent.to_string();
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc")? {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::family::signal_all;
+use super::family::{children, signal_all};
 use super::postgres_files::{Template, USER, run};
 use super::process::{Process, ServerError, free_port, wait_until};
 
@@ -141,15 +141,29 @@ impl PostgresServer {
     /// Where it is, with its password, and the database that it begins with.
     #[must_use]
     pub fn url(&self) -> String {
+        self.url_of(USER)
+    }
+
+    fn url_of(&self, user: &str) -> String {
         let password =
             self.options.password.as_ref().map_or_else(String::new, |password| format!(":{password}"));
-        format!("postgres://{USER}{password}@{}:{}/{USER}", Ipv4Addr::LOCALHOST, self.port)
+        format!("postgres://{user}{password}@{}:{}/{USER}", Ipv4Addr::LOCALHOST, self.port)
     }
 
     /// Its port on the loopback address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The ids of its processes: the server itself, and one for each connection and for each of its own tasks.
+    ///
+    /// # Errors
+    /// If the system does not list them.
+    pub fn processes(&self) -> std::io::Result<Vec<u32>> {
+        let own = self.process.id();
+        let children = children(own)?.into_iter().map(|child| child.as_raw_nonzero().get().unsigned_abs());
+        Ok([own].into_iter().chain(children).collect())
     }
 
     /// Runs SQL in its first database, as the user who may do everything. Returns what `psql` prints: a line for each row, and
@@ -175,6 +189,67 @@ impl PostgresServer {
             Some(password) => self.query(&format!("ALTER USER {USER} PASSWORD '{password}'")).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Creates a user who may connect, and create schemas. Returns that user's URL.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn add_user(&self, user: &str) -> Result<String, ServerError> {
+        let password = self
+            .options
+            .password
+            .as_ref()
+            .map_or_else(String::new, |password| format!(" PASSWORD '{password}'"));
+        self.query(&format!("CREATE ROLE {user} LOGIN{password}"))?;
+        self.query(&format!("GRANT CREATE ON DATABASE {USER} TO {user}"))?;
+        Ok(self.url_of(user))
+    }
+
+    /// Makes every transaction read-only (`default_transaction_read_only`), also in sessions that are open, from their next
+    /// transaction on.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn refuse_writes(&self) -> Result<(), ServerError> {
+        self.set_read_only("on")
+    }
+
+    /// Makes it accept writes again.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn allow_writes(&self) -> Result<(), ServerError> {
+        self.set_read_only("off")
+    }
+
+    fn set_read_only(&self, value: &str) -> Result<(), ServerError> {
+        self.query(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"))?;
+        self.query("SELECT pg_reload_conf()")?;
+        // Sessions are told one after the other. A new one hears it from its parent, which is told first.
+        let told = wait_until(|| match self.query("SHOW default_transaction_read_only") {
+            Ok(is) if is == value => Ok(()),
+            other => Err(format!("default_transaction_read_only: {other:?}")),
+        });
+        told.map_err(|reason| self.process.not_ready(reason))
+    }
+
+    /// Takes the rights to write to all tables of a schema away from a user.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn revoke_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
+        let sql = format!("REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} FROM {user}");
+        self.query(&sql).map(drop)
+    }
+
+    /// Gives them back.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn grant_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
+        let sql = format!("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}");
+        self.query(&sql).map(drop)
     }
 
     /// Ends it as a power cut would, in the middle of whatever it does.

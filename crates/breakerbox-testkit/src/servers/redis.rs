@@ -203,6 +203,25 @@ impl RedisServer {
         Ok(())
     }
 
+    /// Makes it refuse writes and go on answering reads, as a server does whose memory is full and which may evict nothing.
+    /// Does not last over a restart.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn refuse_writes(&self) -> RedisResult<()> {
+        self.query::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
+        // It has always more than one byte in use.
+        self.query(&["CONFIG", "SET", "maxmemory", "1"])
+    }
+
+    /// Makes it accept writes again.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn allow_writes(&self) -> RedisResult<()> {
+        self.query(&["CONFIG", "SET", "maxmemory", "0"])
+    }
+
     /// Makes it a replica, and waits until it has all of its master's data.
     ///
     /// # Errors

@@ -61,6 +61,15 @@ impl RedisSentinel {
         self.port
     }
 
+    /// The port of the master that it names.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn master_port(&self, name: &str) -> ::redis::RedisResult<u16> {
+        let url = format!("redis://127.0.0.1:{}/", self.port);
+        query::<(String, u16)>(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]).map(|(_, port)| port)
+    }
+
     /// How many replicas of a master it knows.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use breakerbox::store::{
-    Answer, Delta, MemorySnapshot, MemoryStore, Merged, Store, StoreError, Swap, Swapped,
+    Answer, Delta, MemorySnapshot, MemoryStore, Merged, RampReply, RampRequest, Store, StoreError, Swap,
+    Swapped,
 };
 use breakerbox::{Mode, OutcomeKind, Record, State};
 
@@ -81,6 +82,10 @@ impl Arbiter {
             _ => {}
         }
         delta
+    }
+
+    pub(super) async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.store.check_write().await
     }
 
     pub(super) async fn read(
@@ -164,6 +169,24 @@ impl Arbiter {
             *record = self.seen_by_readers(key, record.take());
         }
         Ok((answer, won && self.sabotage != Sabotage::ReadsThePast))
+    }
+
+    /// Places of a ramp. What is judged of it is judged at the callers: how many of them call at once.
+    pub(super) async fn ramp(
+        &self,
+        who: Who,
+        request: &RampRequest,
+    ) -> Result<Answer<RampReply>, StoreError> {
+        let mut answer = self.store.ramp(request).await?;
+        if let (Sabotage::EndsRamps, RampReply::Done(view)) = (self.sabotage, &mut answer.value) {
+            view.state.limit = None;
+        }
+        let key = index(&request.key);
+        self.world.note(|| {
+            let (given, wanted) = (request.give.len(), request.take.len());
+            format!("store  e{key} ramp +{wanted} -{given} by {who:?}: {:?}", answer.value)
+        });
+        Ok(answer)
     }
 
     /// Puts something of the epoch before into the new one's window.

@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use breakerbox::{Command, Mode, Nonce, OutcomeKind, Timestamp};
 
+use super::owed::Owed;
+use super::scenario::Scenario;
+use super::watch::{Observed, Ramped, StoreSeen};
+
 /// What must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
@@ -15,7 +19,7 @@ pub enum Invariant {
     OneLease,
     /// No result of a probe is applied but that of the lease which is in the record, by its holder, before it ends.
     NoStaleResult,
-    /// Nothing that was counted is lost while nothing fails.
+    /// Nothing that has to be reported is lost while nothing fails.
     NothingLost,
     /// Nothing is counted twice, whatever fails, and nothing in another epoch than its own.
     NothingDoubled,
@@ -31,6 +35,26 @@ pub enum Invariant {
     OverridesHold,
     /// One worker that can't reach anybody opens no circuit that the others find well.
     OneBrokenOpensNothing,
+    /// Whoever is refused a write says within the bound that the store is lost, and does not take it back meanwhile.
+    StoreLossReported,
+    /// Circuits of endpoints that are well close within the bound, although the store can't write.
+    RecoversWithoutWrites,
+    /// The circuit of an endpoint that is well closes within the bound, although one worker's own network is broken.
+    RecoversBesideBroken,
+    /// A worker whose own network is broken makes few calls that fail.
+    BrokenIsProtected,
+    /// Observers hear of every change of state, and of nothing else.
+    ObserversHear,
+    /// A worker's epoch of a circuit never goes back.
+    EpochsGrow,
+    /// All times in the store are the store's.
+    StoreTimes,
+    /// Nothing is published again that everybody else has left behind.
+    NoStaleRecord,
+    /// After a closing, as many calls are in flight over the whole fleet as the ramp allows.
+    RampIsShared,
+    /// Calls of workers that live for a few calls open a circuit as those of others do.
+    ShortLivedCount,
 }
 
 /// An invariant that did not hold.
@@ -111,6 +135,14 @@ pub struct Tally {
     pub late: u64,
     /// Orders of operators that were done.
     pub orders: u64,
+    /// Writes that the store refused.
+    pub refused_writes: u64,
+    /// Lives that ended in an orderly way.
+    pub exits: u64,
+    /// Calls that were refused by a ramp.
+    pub ramp_refusals: u64,
+    /// Calls that failed only because the worker's own network is broken.
+    pub broken_calls: u64,
 }
 
 impl Tally {
@@ -129,6 +161,10 @@ impl Tally {
         self.publications += more.publications;
         self.late += more.late;
         self.orders += more.orders;
+        self.refused_writes += more.refused_writes;
+        self.exits += more.exits;
+        self.ramp_refusals += more.ramp_refusals;
+        self.broken_calls += more.broken_calls;
     }
 }
 
@@ -143,6 +179,13 @@ pub(super) struct Books {
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
     pub(super) one_is_broken: bool,
+    /// How many calls are too few for the share of one worker to say nothing about an endpoint.
+    pub(super) thin_evidence: u64,
+    /// Whether calls are counted after a closing: only where nothing excuses a worker from the fleet's ramp.
+    pub(super) watches_ramps: bool,
+    /// Since when the store refuses to write.
+    pub(super) no_writes_since: Option<Duration>,
+    pub(super) observed: BTreeMap<(Who, usize), Observed>,
     /// What operators wanted, and where.
     pub(super) orders: HashSet<(usize, usize, Command)>,
 }
@@ -155,6 +198,9 @@ pub(super) struct WorkerBook {
     pub(super) failed_at: Option<Duration>,
     /// When it last began, went on after a pause, or got no answer.
     pub(super) troubled_at: Duration,
+    /// When it last began, or went on after a pause.
+    pub(super) resumed_at: Duration,
+    pub(super) store: StoreSeen,
 }
 
 #[derive(Default)]
@@ -173,6 +219,13 @@ pub(super) struct KeyBook {
     pub(super) counts: BTreeMap<Who, Counted>,
     /// The latest store time that this worker was told about this key.
     pub(super) told_at: BTreeMap<Who, Timestamp>,
+    /// When it closed.
+    pub(super) closings: Vec<Duration>,
+    pub(super) ramped: Ramped,
+    /// Calls of short-lived workers that failed since the store last had another epoch.
+    pub(super) failed_while_closed: u64,
+    /// When so many had failed that it must open.
+    pub(super) enough_failed_at: Option<Duration>,
 }
 
 /// A lease that the store gave.
@@ -201,10 +254,10 @@ pub(super) struct Probe {
 /// What one worker counted for one key, and what the store added of it, by epoch.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// The epoch that it is in; none: somebody has to look.
-    pub(super) epoch: Option<u64>,
     pub(super) counted: BTreeMap<u64, Counts>,
     pub(super) told: BTreeMap<u64, Counts>,
+    /// What it has to report.
+    pub(super) owed: BTreeMap<u64, Owed>,
 }
 
 impl Books {
@@ -220,7 +273,7 @@ impl Books {
 
     pub(super) fn began(&mut self, who: Who, at: Duration) {
         self.workers[who.worker] =
-            WorkerBook { life: who.life, alive: true, failed_at: None, troubled_at: at };
+            WorkerBook { life: who.life, alive: true, troubled_at: at, resumed_at: at, ..Default::default() };
     }
 
     pub(super) fn got_no_answer(&mut self, who: Who, at: Duration) {
@@ -237,23 +290,29 @@ impl Books {
             self.workers[who.worker].failed_at = Some(at);
         }
         self.workers[who.worker].troubled_at = at;
-    }
-
-    /// A worker heard of a change. What epoch it is in now its own record tells: changes may be heard in another order than
-    /// they happened in.
-    pub(super) fn heard(&mut self, who: Who, key: usize) {
-        self.keys[key].counts.entry(who).or_default().epoch = None;
-    }
-
-    /// The epoch that a worker is in; `look` is asked if something changed since it was last known.
-    pub(super) fn epoch_of(&mut self, who: Who, key: usize, look: impl FnOnce() -> u64) -> u64 {
-        *self.keys[key].counts.entry(who).or_default().epoch.get_or_insert_with(look)
+        self.workers[who.worker].resumed_at = at;
     }
 
     /// A caller was told that its outcome counts, in the epoch that it was in before.
-    pub(super) fn counted(&mut self, who: Who, key: usize, epoch: u64, failed: bool) {
-        let counted = self.keys[key].counts.entry(who).or_default().counted.entry(epoch).or_default();
+    pub(super) fn counted(
+        &mut self,
+        (who, key, epoch): (Who, usize, u64),
+        failed: bool,
+        scenario: &Scenario,
+        at: Duration,
+    ) {
+        let counts = self.keys[key].counts.entry(who).or_default();
+        let counted = counts.counted.entry(epoch).or_default();
         counted.add(Counts { successes: u64::from(!failed), failures: u64::from(failed) });
+        let owed = counts.owed.entry(epoch).or_default();
+        owed.count(failed, &scenario.policy, scenario.settings.flush_every, at);
+    }
+
+    /// An outcome that was to be counted was not.
+    pub(super) fn not_counted(&mut self, who: Who, key: usize, epoch: u64, failed: bool) {
+        let counted = self.keys[key].counts.entry(who).or_default().counted.entry(epoch).or_default();
+        let of = if failed { &mut counted.failures } else { &mut counted.successes };
+        *of = of.saturating_sub(1);
     }
 
     /// A caller has a probe's permit. Returns its number.

@@ -10,13 +10,13 @@ const LEASE_MARGIN: Duration = Duration::from_secs(2);
 /// How often a store that is away is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long successes may stay untold.
-const HANDED_IN: Duration = Duration::from_secs(1);
+/// How long a failure may wait for a success before it is reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(1);
 
 /// What workers are built with, and how fast the network is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// How often counts with failures are told.
+    /// How often reports that are due go out.
     pub flush_every: Duration,
     /// How long the store may take to answer.
     pub store_timeout: Duration,
@@ -33,13 +33,12 @@ impl Settings {
     /// | what | how long |
     /// | --- | --- |
     /// | a request that was under way when things went well again is given up | `store_timeout` |
-    /// | then, whichever is longest: what is not closed is read again | `reread_every` |
+    /// | then, whichever is longest: what is not closed is read again, and 1,000 of those that are | `reread_every` |
     /// | a store that was away is tried again, and then all circuits are read again | 2 x 500 ms, and a request |
-    /// | the next call is made, and its success is told; the answer to that is the record | `called_every` and 1 s |
     /// | and the request itself; if it shows that the store has lost something, one more that writes it | 2 x `store_timeout` |
     #[must_use]
-    pub fn agree_within(&self, called_every: Duration) -> Duration {
-        let longest = self.reread_every.max(3 * TRY_AGAIN).max(HANDED_IN + called_every);
+    pub fn agree_within(&self) -> Duration {
+        let longest = self.reread_every.max(3 * TRY_AGAIN);
         3 * self.store_timeout + longest
     }
 
@@ -50,16 +49,24 @@ impl Settings {
         let opens_last = policy.window();
         let lease = policy.probe_timeout() + LEASE_MARGIN;
         let round = called_every + 2 * self.store_timeout + Duration::from_millis(500);
-        opens_last
-            + policy.cool_off_max()
-            + lease
-            + policy.probes() * round
-            + 2 * self.agree_within(called_every)
+        opens_last + policy.cool_off_max() + lease + policy.probes() * round + 2 * self.agree_within()
     }
 
-    /// After how long all that was counted has been told.
+    /// After how long all that has to be reported has been.
     #[must_use]
     pub fn told_within(&self) -> Duration {
-        HANDED_IN + self.flush_every + 2 * self.store_timeout
+        REPORTED_AFTER + self.flush_every + 2 * self.store_timeout
+    }
+
+    /// After how long a circuit is open since a process settled the outcome that is one too many, and then flushed.
+    #[must_use]
+    pub fn opened_within(&self) -> Duration {
+        Duration::from_secs(1) + self.flush_every + 5 * self.store_timeout
+    }
+
+    /// After how long a process knows that a store which answers reads refuses writes, since it first refused one.
+    #[must_use]
+    pub fn reported_within(&self) -> Duration {
+        Duration::from_secs(1) + 3 * self.store_timeout
     }
 }

@@ -4,18 +4,23 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `scenario` | what a seed stands for: who is there, the numbers, what fails when |
+//! | `draws`, `faults`, `plans` | what is drawn for it: numbers, workers, endpoints; faults as they come; scenarios around one fault |
 //! | `worker` | the real library with a clock of its own, hours from the others', and callers, polite and rude |
 //! | `gate` | pauses and kills the tasks of one worker, as SIGSTOP and SIGKILL do |
 //! | `network` | the way to the store: slow, lossy, cut, standing still; what was sent travels on when its sender is dead |
 //! | `arbiter` | the store: a real memory store, every verb of which is judged as it is applied |
-//! | `books`, `judge` | what really happened, and whether it should have |
+//! | `books`, `judge`, `watch` | what really happened, and whether it should have: at the store, in observers, at endpoints |
+//! | `checks` | what must hold at certain times |
 //! | `bounds` | how long things may take once nothing fails any more |
 //! | `run`, `many` | one seed, and many |
 //! | `sabotage` | what can be broken on purpose |
 //!
-//! What fails: requests, answers and pushed changes get lost or late; single workers or all are cut off; workers are paused,
-//! some for longer than a lease, killed, and begin again without memory; the store stands still, is flushed, or fails over
-//! and loses its last writes; operators interfere. Then all is well, and the fleet has to find together.
+//! What fails: requests, answers and pushed changes get lost or late; single workers or all are cut off, from their first
+//! moment on, for a moment between two outages, or for longer than an idle record is kept; workers are paused, some for longer
+//! than a lease, killed, and begin again without memory; some live for one or a few calls; one worker's own network is
+//! broken while endpoints are well or recover; the store stands still, answers reads and refuses writes, is flushed, or fails
+//! over and loses its last writes; operators interfere. Workers are local-first or strict, few or many. Then all is well, and
+//! the fleet has to find together.
 //!
 //! **Invariants**, at every step:
 //!
@@ -23,7 +28,7 @@
 //! | --- | --- | --- |
 //! | [`OneLease`](Invariant::OneLease) | one live lease, and one probe by a lease, for each circuit, as long as the store keeps its writes; none before the cool-off is over; without the store only who lost it probes | a store that hides leases |
 //! | [`NoStaleResult`](Invariant::NoStaleResult) | a result is of the lease in the record, from its holder, in time, and as its caller reported it | a store that lets results in whatever became of their lease |
-//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all that was counted in the last epoch is told | a store that drops merges; the library when it threw away what was counted before it knew the store's time, and when a circuit that was looked at was never visited |
+//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all failures of the last epoch that have to be reported are | a store that drops merges; the library when it threw away what was counted before it knew the store's time |
 //! | [`NothingDoubled`](Invariant::NothingDoubled) | nothing is told that was not counted, in its epoch, once | a store that merges twice, ignores epochs, keeps windows; a network that repeats; the library when it told counts of before a decision made alone |
 //! | [`NoLateSwap`](Invariant::NoLateSwap) | nothing is written after its deadline; the deadline of a trip or a lease is at most `store_timeout` after what it was decided on | a store that ignores deadlines |
 //! | [`CompareAndSwap`](Invariant::CompareAndSwap) | who replaces a record saw it; versions are new, epochs grow; nothing is written again that was not lost | a store that ignores versions; the library when it took estimated times for a clock set back |
@@ -31,6 +36,16 @@
 //! | [`ClosesInTheEnd`](Invariant::ClosesInTheEnd) | once an endpoint is well, its circuit closes within [`closed_within`](Settings::closed_within) | leases that never end |
 //! | [`OverridesHold`](Invariant::OverridesHold) | only operators end what operators said; whoever is in touch obeys within `agree_within` | a store that forgets overrides; the library when it wrote an order twice |
 //! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches nobody opens no circuit that the others find well | successes that nobody hears of; the library, in two ways |
+//! | [`StoreLossReported`](Invariant::StoreLossReported) | who is refused a write reports the store as lost within [`reported_within`](Settings::reported_within), until writes are done again | a store whose check succeeds without a write; the library, when reads counted for writes |
+//! | [`RecoversWithoutWrites`](Invariant::RecoversWithoutWrites) | circuits of endpoints that are well close within a bound, although the store can't write | the same |
+//! | [`RecoversBesideBroken`](Invariant::RecoversBesideBroken) | the circuit of an endpoint that is well closes within a bound, although one worker's network is broken | processes that do not stand back after a failed probe; the library, which had no other |
+//! | [`BrokenIsProtected`](Invariant::BrokenIsProtected) | a worker whose network is broken makes few calls | processes without a circuit of their own; the library, which had no other |
+//! | [`ObserversHear`](Invariant::ObserversHear) | a worker's observer has heard of the state that its circuit is in, and of no change that is none | processes that drop what they decided alone; the library, when publishing had failed once |
+//! | [`EpochsGrow`](Invariant::EpochsGrow) | the epoch of a worker's circuit never goes back | the same |
+//! | [`StoreTimes`](Invariant::StoreTimes) | times in the store are the store's | the library when it decided before it had heard the store's time |
+//! | [`NoStaleRecord`](Invariant::NoStaleRecord) | no record is published again that expired, or that others have left behind, while the store loses nothing | processes that publish what may have expired; the library, which did |
+//! | [`RampIsShared`](Invariant::RampIsShared) | after a closing, at most as many calls are in flight over all workers as one ramp allows, and three by races | a store that says every ramp is over; the library, when each process had a ramp of its own |
+//! | [`ShortLivedCount`](Invariant::ShortLivedCount) | failures of workers that exit after a few calls open the circuit | exits without the last reports; the library, which had no other |
 //!
 //! What is not asked for, because it can't be promised: one probe at most after the store lost writes, or beside workers that
 //! lost the store and go on by themselves. Not simulated: a store whose clock steps, sampling.
@@ -38,13 +53,19 @@
 mod arbiter;
 mod books;
 mod bounds;
+mod checks;
+mod draws;
+mod faults;
 mod gate;
 mod judge;
 mod many;
 mod network;
+mod owed;
+mod plans;
 mod run;
 mod sabotage;
 mod scenario;
+mod watch;
 mod worker;
 mod world;
 

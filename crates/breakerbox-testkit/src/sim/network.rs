@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, Readable, Store, StoreError, Swap,
-    Swapped, Term,
+    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, RampReply, RampRequest, Readable,
+    Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 use rand::rngs::SmallRng;
@@ -28,6 +28,8 @@ pub(super) struct Network {
     ways: Vec<Mutex<Way>>,
     /// Until when the store does nothing.
     stalled_until: Mutex<Duration>,
+    /// Until when it refuses to write.
+    no_writes_until: Mutex<Duration>,
 }
 
 /// One worker's way, through all its lives.
@@ -60,6 +62,7 @@ impl Network {
             arbiter: Arbiter::new(world, sabotage),
             ways: (0..world.scenario.workers.len()).map(way).collect(),
             stalled_until: Mutex::new(Duration::ZERO),
+            no_writes_until: Mutex::new(Duration::ZERO),
             world: Arc::clone(world),
         })
     }
@@ -77,6 +80,34 @@ impl Network {
 
     pub(super) fn stall(&self, until: Duration) {
         *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// From now on the store refuses to write, until then.
+    pub(super) fn refuse_writes(&self, until: Duration) {
+        *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        let since = self.refuses_writes().then(|| self.world.at());
+        self.world.write(|books| books.no_writes_since = since);
+    }
+
+    fn refuses_writes(&self) -> bool {
+        self.world.at() < *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the store writes for this worker now.
+    fn may_write(&self, who: Who, what: &str) -> Result<(), StoreError> {
+        let (refused, at) = (self.refuses_writes(), self.world.at());
+        self.world.write(|books| {
+            books.store_wrote(who, refused, at);
+            if refused {
+                books.tally.refused_writes += 1;
+                books.got_no_answer(who, at);
+            }
+        });
+        if refused {
+            self.world.note(|| format!("store  refuses {who:?} a write: {what}"));
+            return Err(StoreError::Unavailable("no memory is left for writes".into()));
+        }
+        Ok(())
     }
 
     fn way(&self, worker: usize) -> MutexGuard<'_, Way> {
@@ -111,8 +142,8 @@ impl Network {
         }
     }
 
-    /// Everybody hears of a change, sooner or later, or not at all.
-    fn push(self: &Arc<Self>, swap: &Swap) {
+    /// Everybody hears of a change or a call for reports, sooner or later, or not at all.
+    fn push(self: &Arc<Self>, heard: &Heard) {
         let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
         for worker in 0..self.ways.len() {
             let mut way = self.way(worker);
@@ -124,8 +155,7 @@ impl Network {
             way.last_push = at;
             let announcer = Arc::clone(&way.announcer);
             drop(way);
-            let heard = Heard::Changed { key: Arc::clone(&swap.key), record: Arc::new(swap.record.clone()) };
-            let network = Arc::clone(self);
+            let (network, heard) = (Arc::clone(self), heard.clone());
             tokio::spawn(async move {
                 sleep_until(network.world.instant(at)).await;
                 if !network.is_cut(worker, &[Cut::Refuses, Cut::BlackHole, Cut::LosesAnswers]) {
@@ -232,7 +262,10 @@ impl Store for Link {
         let (deltas, who): (Arc<[Delta]>, _) = (deltas.into(), self.who);
         self.pass("merge", move |network| {
             let deltas = Arc::clone(&deltas);
-            async move { network.arbiter.merge(who, &deltas).await.map(readable) }
+            async move {
+                network.may_write(who, "merge")?;
+                network.arbiter.merge(who, &deltas).await.map(readable)
+            }
         })
         .await
     }
@@ -251,12 +284,23 @@ impl Store for Link {
         self.pass("swap", move |network| {
             let swap = Arc::clone(&swap);
             async move {
+                network.may_write(who, "swap")?;
                 let (answer, is_news) = network.arbiter.swap_if(who, &swap).await?;
                 if is_news {
-                    network.push(&swap);
+                    let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
+                    network.push(&Heard::Changed { key, record });
                 }
                 Ok(answer)
             }
+        })
+        .await
+    }
+
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        let keys: Arc<[Arc<str>]> = keys.into();
+        self.pass("call for reports", move |network| {
+            network.push(&Heard::ReportsWanted { keys: Arc::clone(&keys) });
+            async { Ok(()) }
         })
         .await
     }
@@ -269,7 +313,30 @@ impl Store for Link {
         Ok(Page::default())
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        let (request, who) = (Arc::new(request.clone()), self.who);
+        self.pass("ramp", move |network| {
+            let request = Arc::clone(&request);
+            async move {
+                network.may_write(who, "ramp")?;
+                network.arbiter.ramp(who, &request).await
+            }
+        })
+        .await
+    }
+
     async fn lead(&self, _name: &str, _candidate: Nonce, _ttl: Duration) -> Result<Answer<Term>, StoreError> {
         Err(StoreError::Unavailable("nobody leads here".into()))
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        let who = self.who;
+        self.pass("check write", move |network| async move {
+            if network.arbiter.sabotage() != Sabotage::ChecksNothing {
+                network.may_write(who, "check")?;
+            }
+            network.arbiter.check_write().await
+        })
+        .await
     }
 }

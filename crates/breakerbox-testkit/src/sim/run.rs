@@ -1,19 +1,20 @@
-//! One run: the timeline, and what must hold at its end.
+//! One run: the timeline, and what is done at each of its moments.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use breakerbox::Command;
 use breakerbox::store::MemorySnapshot;
-use breakerbox::{Command, Mode, Record, Status};
-use tokio::time::timeout_at;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::{sleep, timeout_at};
 
-use super::books::{Counts, Invariant, Tally, Violation, Who};
+use super::books::{Tally, Violation, Who};
 use super::network::Network;
 use super::sabotage::Sabotage;
-use super::scenario::{Cut, Event, Flavour, Scenario};
-use super::worker::{Worker, epoch_of};
+use super::scenario::{Cut, Event, Scenario, ShortLived};
+use super::worker::{Exit, Worker};
 use super::world::World;
 
 /// After how long operators let go once more.
@@ -21,6 +22,9 @@ const LET_GO_AGAIN: Duration = Duration::from_secs(2);
 
 /// How often it is looked at whether all agree, once they must.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How often it is looked at whether observers and health say what is.
+const WATCH: Duration = Duration::from_millis(250);
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,7 +51,10 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without IO needs nothing from the system");
     runtime.block_on(async {
-        let scenario = Scenario::new(seed);
+        let mut scenario = Scenario::new(seed);
+        if let Some(fault) = sabotage.fault() {
+            scenario.policy = scenario.policy.with_fault(fault);
+        }
         let world = World::new(scenario, traced);
         world.note(|| format!("{:#?}", world.scenario));
         let network = Network::new(&world, sabotage);
@@ -71,6 +78,7 @@ enum Act {
     Start(usize),
     Cut(usize, Option<Cut>),
     Stall(Duration),
+    RefuseWrites(Duration),
     Flush,
     Copy(usize),
     Restore(usize),
@@ -79,14 +87,16 @@ enum Act {
     Heal,
     LetGo,
     Look,
+    Watch,
+    MustHaveRecovered,
     CloseTheBooks,
     End,
 }
 
-struct Run {
-    world: Arc<World>,
-    network: Arc<Network>,
-    workers: Vec<Option<Worker>>,
+pub(super) struct Run {
+    pub(super) world: Arc<World>,
+    pub(super) network: Arc<Network>,
+    pub(super) workers: Vec<Option<Worker>>,
     lives: Vec<u32>,
     copies: Vec<Option<MemorySnapshot>>,
 }
@@ -134,6 +144,10 @@ impl Run {
                         ]);
                     }
                 }
+                Event::NoWrites { lasts } => {
+                    acts.push((at, Act::RefuseWrites(at + lasts)));
+                    acts.push((at + lasts, Act::RefuseWrites(Duration::ZERO)));
+                }
                 Event::Stall { lasts } => acts.push((at, Act::Stall(at + lasts))),
                 Event::Flush => acts.push((at, Act::Flush)),
                 Event::Failover { lost } => {
@@ -152,12 +166,20 @@ impl Run {
         // Twice, since what an operator said just before may come later than this.
         acts.extend([(healed_at, Act::LetGo), (healed_at + LET_GO_AGAIN, Act::LetGo)]);
         // A call that hangs when all is well again has to be given up first.
-        let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within(called_every);
+        let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within();
         let closed_at = healed_at + LET_GO_AGAIN + settings.closed_within(&scenario.policy, called_every);
         let mut look_at = agree_at;
         while look_at < closed_at {
             acts.push((look_at, Act::Look));
             look_at += LOOK;
+        }
+        let mut watch_at = WATCH;
+        while watch_at < closed_at {
+            acts.push((watch_at, Act::Watch));
+            watch_at += WATCH;
+        }
+        if let Some(at) = scenario.must_have_recovered_at() {
+            acts.push((at, Act::MustHaveRecovered));
         }
         acts.push((closed_at, Act::CloseTheBooks));
         acts.push((closed_at + Duration::from_secs(1) + settings.told_within(), Act::End));
@@ -179,6 +201,10 @@ impl Run {
                 self.world.note(|| format!("store  stalls until {until:?}"));
                 self.network.stall(until);
             }
+            Act::RefuseWrites(until) => {
+                self.world.note(|| format!("store  refuses writes until {until:?}"));
+                self.network.refuse_writes(until);
+            }
             Act::Flush => self.network.arbiter.lose(MemorySnapshot::default()).await,
             Act::Copy(copy) => self.copies[copy] = Some(self.network.arbiter.snapshot()),
             Act::Restore(copy) => {
@@ -194,6 +220,8 @@ impl Run {
             Act::Heal => self.heal(),
             Act::LetGo => self.let_go(),
             Act::Look => self.look(false).await,
+            Act::Watch => self.watch(),
+            Act::MustHaveRecovered => self.must_have_recovered(),
             Act::CloseTheBooks => {
                 self.look(true).await;
                 self.world.is_over.store(true, Ordering::Relaxed);
@@ -203,6 +231,13 @@ impl Run {
     }
 
     fn start(&mut self, worker: usize) {
+        if let Some(life) = self.world.scenario.workers[worker].short_lived {
+            if self.lives[worker] == 0 {
+                self.lives[worker] = 1;
+                tokio::spawn(live_again_and_again(Arc::clone(&self.network), worker, life));
+            }
+            return;
+        }
         if self.workers[worker].is_none() {
             self.lives[worker] += 1;
             let who = Who { worker, life: self.lives[worker] };
@@ -244,6 +279,7 @@ impl Run {
             self.start(worker);
         }
         self.network.stall(Duration::ZERO);
+        self.network.refuse_writes(Duration::ZERO);
     }
 
     /// Operators let go.
@@ -254,78 +290,22 @@ impl Run {
             }
         }
     }
-
-    /// Looks whether all agree, and whether all is closed if it must be.
-    async fn look(&self, must_be_closed: bool) {
-        let at = self.world.at();
-        let records = self.network.arbiter.records().await;
-        for worker in self.workers.iter().flatten() {
-            for (key, (circuit, there)) in worker.circuits.iter().zip(&records).enumerate() {
-                let here = circuit.record();
-                let wrong = self.disagrees(key, &here, there.as_ref(), at);
-                if let Some(wrong) = wrong {
-                    let what = format!("{:?}, e{key}: {wrong}", worker.who);
-                    self.world.write(|books| books.violate(Invariant::AllAgree, at, what));
-                }
-                if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
-                    let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
-                    self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
-                }
-            }
-        }
-    }
-
-    fn disagrees(&self, key: usize, here: &Record, there: Option<&Record>, at: Duration) -> Option<String> {
-        let books = self.world.books();
-        let long_ago = at.saturating_sub(books.agree_within);
-        let history = &books.keys[key].history;
-        let known = history.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
-        let has_lived = here.cause.is_some();
-        let has_expired = there.is_none() && here.status() == Status::Closed;
-        if known > 0 && !has_expired && (!has_lived || here.epoch.0 < known) {
-            return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
-        }
-        match there {
-            Some(there) if has_lived && here.epoch > there.epoch => {
-                Some(format!("knows epoch {}, and the store only {}", here.epoch.0, there.epoch.0))
-            }
-            Some(there) if here.epoch == there.epoch && here.status() != there.status() => {
-                Some(format!("is {}, and the store {}", here.status(), there.status()))
-            }
-            None if here.status() != Status::Closed => {
-                Some(format!("is {}, and the store knows nothing", here.status()))
-            }
-            _ => None,
-        }
-    }
-
-    /// All has been told by now.
-    fn audit(&self) {
-        if self.world.scenario.flavour == Flavour::Faulty {
-            return;
-        }
-        let mut wrong = Vec::new();
-        for worker in self.workers.iter().flatten() {
-            for (key, circuit) in worker.circuits.iter().enumerate() {
-                let (who, epoch) = (worker.who, epoch_of(circuit));
-                let books = self.world.books();
-                let book = &books.keys[key];
-                let Some(counts) = book.counts.get(&who).filter(|_| !book.forgotten) else { continue };
-                let of = |epochs: &BTreeMap<u64, Counts>| epochs.get(&epoch).copied().unwrap_or_default();
-                let (counted, told) = (of(&counts.counted), of(&counts.told));
-                if counted != told {
-                    wrong.push(format!(
-                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, told {told:?}"
-                    ));
-                }
-            }
-        }
-        for what in wrong {
-            self.world.write(|books| books.violate(Invariant::NothingLost, self.world.at(), what));
-        }
-    }
 }
 
-fn is_disabled(record: &Record) -> bool {
-    matches!(record.mode, Mode::Disabled(_))
+/// One life after the other.
+async fn live_again_and_again(network: Arc<Network>, worker: usize, life: ShortLived) {
+    let world = Arc::clone(&network.world);
+    let mut chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0x11FE + worker as u64));
+    for number in 1.. {
+        let exit = match network.arbiter.sabotage() {
+            Sabotage::ExitsAtOnce => Exit::AtOnce,
+            _ if chance.random() => Exit::Closes,
+            _ => Exit::Drops,
+        };
+        Worker::start(&network, Who { worker, life: number }).live_and_exit(exit).await;
+        sleep(life.pause.mul_f64(chance.random_range(0.5..1.5))).await;
+        if world.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Ways to break what is simulated on purpose, so that every invariant is seen to fail.
 
+use breakerbox_core::Fault;
+
 /// What is broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -33,11 +35,25 @@ pub enum Sabotage {
     RevivesResults,
     /// Nobody hears of the others' successes: what they count is not added.
     DropsSuccesses,
+    /// The store says that it can write, and can't.
+    ChecksNothing,
+    /// The store says that every ramp is over.
+    EndsRamps,
+    /// Workers that live for a few calls exit without reporting the last ones.
+    ExitsAtOnce,
+    /// A process whose probe failed does not stand back for others.
+    NoStandBack,
+    /// A process with a broken network has no circuit of its own.
+    NoOwnCircuit,
+    /// A process that comes back to the store drops what it decided alone, and tells nobody.
+    DropsProposals,
+    /// A process that was away for long publishes what it knew then.
+    PublishesExpired,
 }
 
 impl Sabotage {
     /// All of them, but the one that breaks nothing.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 20] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
         Self::HidesLeases,
@@ -51,5 +67,23 @@ impl Sabotage {
         Self::ForgetsOverrides,
         Self::RevivesResults,
         Self::DropsSuccesses,
+        Self::ChecksNothing,
+        Self::EndsRamps,
+        Self::ExitsAtOnce,
+        Self::NoStandBack,
+        Self::NoOwnCircuit,
+        Self::DropsProposals,
+        Self::PublishesExpired,
     ];
+
+    /// The fault of the library that it puts back, if it is one.
+    pub(super) const fn fault(self) -> Option<Fault> {
+        match self {
+            Self::NoStandBack => Some(Fault::NoStandBack),
+            Self::NoOwnCircuit => Some(Fault::NoOwnCircuit),
+            Self::DropsProposals => Some(Fault::DropsProposals),
+            Self::PublishesExpired => Some(Fault::PublishesExpired),
+            _ => None,
+        }
+    }
 }

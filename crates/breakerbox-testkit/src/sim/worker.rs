@@ -1,12 +1,13 @@
 //! One worker: the real library with its own clock, and callers who behave as callers do, well or badly.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Breakerbox, Circuit, Command, OutcomeKind, Permit, Settlement};
+use breakerbox::{Attribution, Breakerbox, Circuit, Command, Judgement, OutcomeKind, Permit, Settlement};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::arbiter::{index, name};
@@ -23,6 +24,9 @@ pub(super) struct Worker {
     pub(super) who: Who,
     pub(super) gate: Arc<Gate>,
     pub(super) circuits: Vec<Circuit>,
+    breakers: Breakerbox,
+    /// How many of its callers still call.
+    calling: Arc<Calling>,
     pub(super) paused_at: Option<Duration>,
     world: Arc<World>,
 }
@@ -37,7 +41,7 @@ impl Worker {
         let seed = scenario.seed ^ ((who.worker as u64) << 40) ^ (u64::from(who.life) << 50);
         world.note(|| format!("{who:?} begins"));
         world.write(|books| books.began(who, world.at()));
-        let healthy = Arc::clone(&world);
+        let (healthy, changed) = (Arc::clone(&world), Arc::clone(&world));
         let breakers = Breakerbox::builder()
             .policy(scenario.policy.clone())
             .clock(world.worker_clock(who.worker))
@@ -51,21 +55,55 @@ impl Worker {
                 books.note(|| {
                     format!("{who:?} e{key} is {} in epoch {}", heard.change.to, heard.change.epoch.0)
                 });
-                books.write(|books| books.heard(who, key));
+                books.write(|books| books.observed(who, key, heard, changed.at()));
             })
-            .store_observer(move |health| healthy.note(|| format!("{who:?} store {health}")))
+            .store_observer(move |health| {
+                healthy.note(|| format!("{who:?} store {health}"));
+                healthy.write(|books| books.store_went(who, health, healthy.at()));
+            })
+            .consistency(scenario.consistency)
             .seed(seed)
             .spawner(move |task| spawner.spawn(task))
             .build();
         let circuits = (0..scenario.endpoints.len())
             .map(|endpoint| breakers.circuit(&name(endpoint)).expect("a short key"))
             .collect::<Vec<_>>();
+        let calling = Arc::new(Calling { left: AtomicUsize::new(circuits.len()), ended: Notify::new() });
         for (key, circuit) in circuits.iter().enumerate() {
             let chance = SmallRng::seed_from_u64(seed ^ (0xCA11 + key as u64));
             let caller = Caller { world: Arc::clone(&world), who, key, circuit: circuit.clone(), chance };
-            gate.spawn(Box::pin(caller.keep_calling()));
+            let calling = Arc::clone(&calling);
+            gate.spawn(Box::pin(async move {
+                caller.keep_calling().await;
+                calling.left.fetch_sub(1, Ordering::Relaxed);
+                calling.ended.notify_one();
+            }));
         }
-        Self { who, gate, circuits, paused_at: None, world }
+        Self { who, gate, circuits, breakers, calling, paused_at: None, world }
+    }
+
+    /// Waits until nobody calls any more, and exits.
+    pub(super) async fn live_and_exit(self, exit: Exit) {
+        while self.calling.left.load(Ordering::Relaxed) > 0 {
+            self.calling.ended.notified().await;
+        }
+        let Self { who, gate, world, circuits, breakers, .. } = self;
+        match exit {
+            Exit::Closes => {
+                if let Err(error) = breakers.close().await {
+                    world.note(|| format!("{who:?} closes: {error}"));
+                }
+                gate.kill();
+            }
+            // What it spawns on that occasion ends by itself.
+            Exit::Drops => drop((breakers, circuits)),
+            Exit::AtOnce => gate.kill(),
+        }
+        world.note(|| format!("{who:?} exits: {exit:?}"));
+        world.write(|books| {
+            books.tally.exits += 1;
+            books.workers[who.worker].alive = false;
+        });
     }
 
     /// Does what an operator says, again and again if need be.
@@ -95,6 +133,23 @@ impl Worker {
     }
 }
 
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Exit {
+    /// It closes its registry.
+    Closes,
+    /// It drops all handles, and lives on until the last reports are made.
+    Drops,
+    /// It does nothing of that, for sabotage.
+    AtOnce,
+}
+
+/// The callers of one life of a worker.
+struct Calling {
+    left: AtomicUsize,
+    ended: Notify,
+}
+
 /// The epoch of the store's that a worker's circuit is in: none as long as nothing has happened to it.
 pub(super) fn epoch_of(circuit: &Circuit) -> u64 {
     let record = circuit.record();
@@ -118,33 +173,50 @@ struct Course {
 
 impl Caller {
     async fn keep_calling(mut self) {
-        let every = self.world.scenario.workers[self.who.worker].every[self.key];
-        loop {
+        let plan = &self.world.scenario.workers[self.who.worker];
+        let (every, short_lived) = (plan.every[self.key], plan.short_lived);
+        let quiet = self.world.scenario.quiet.unwrap_or_default();
+        let mut calls = 0;
+        while short_lived.is_none_or(|life| calls < life.calls) {
             let wait = every.mul_f64(self.chance.random_range(0.2..1.8));
             sleep(wait).await;
+            if (quiet.0..quiet.1).contains(&self.world.at()) {
+                sleep(quiet.1.saturating_sub(self.world.at())).await;
+            }
             if self.world.is_over.load(Ordering::Relaxed) {
                 return;
             }
             let circuit = self.circuit.clone();
             self.call(&circuit).await;
+            calls += 1;
         }
     }
 
     async fn call(&mut self, circuit: &Circuit) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
         let asked_at = world.at();
+        let is_short_lived = world.scenario.workers[who.worker].short_lived.is_some();
         let limit = Duration::from_millis(self.chance.random_range(50..1_000));
         let answer = match self.chance.random_range(0..10) {
             0..=6 => circuit.ask_store().await,
-            7 | 8 => circuit.ask(),
+            // Who does not wait for the first reading takes any circuit for closed: nothing for those who call once.
+            7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.ask(),
+            7 | 8 => circuit.ask_store().await,
             _ => circuit.ask_within(limit).await,
         };
         world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
         match answer {
             Ok(permit) if permit.is_probe() => self.probe(permit).await,
             Ok(permit) => self.ordinary(permit, asked_at).await,
-            Err(refusal) => world.note(|| format!("{who:?} e{key}: {}", refusal.name())),
+            Err(refusal) => {
+                world.note(|| format!("{who:?} e{key}: {}", refusal.name()));
+                world.write(|books| books.refused(key, &refusal, world.at()));
+            }
         }
+    }
+
+    fn may_be_rude(&self) -> bool {
+        !self.world.has_healed() && self.world.scenario.flavour.has_rude_callers()
     }
 
     /// How a call would go that is made now.
@@ -154,7 +226,9 @@ impl Caller {
         let behaviour =
             phases.iter().rfind(|phase| phase.from <= at).map_or(Behaviour::Well, |phase| phase.behaviour);
         let quickly = Duration::from_millis(self.chance.random_range(0..30));
-        let is_broken = self.world.scenario.workers[self.who.worker].broken;
+        let is_broken =
+            self.world.scenario.workers[self.who.worker].broken_from.is_some_and(|from| from <= at);
+        self.world.write(|books| books.tally.broken_calls += u64::from(is_broken));
         let (takes, is_well) = match behaviour {
             _ if is_broken => (quickly, false),
             Behaviour::Well => (quickly, true),
@@ -163,7 +237,7 @@ impl Caller {
             Behaviour::Slow(ms) => (Duration::from_millis(self.chance.random_range(ms / 2..=ms)), true),
             Behaviour::Hangs => (Duration::from_secs(3_600), false),
         };
-        let says_nothing = !self.world.has_healed() && self.chance.random_range(0..30) == 0;
+        let says_nothing = self.may_be_rude() && self.chance.random_range(0..30) == 0;
         let kind = match is_well {
             _ if says_nothing => OutcomeKind::Ignored,
             true => OutcomeKind::Success,
@@ -178,7 +252,7 @@ impl Caller {
         let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
         let mut course = self.course();
-        let manners = if world.has_healed() { 0 } else { self.chance.random_range(0..12) };
+        let manners = if self.may_be_rude() { self.chance.random_range(0..12) } else { 0 };
         if manners < 9 {
             if course.takes >= left {
                 course = Course { takes: left, kind: OutcomeKind::Failure };
@@ -202,10 +276,10 @@ impl Caller {
             drop(permit);
             return;
         }
-        let settlement = match course.kind {
-            OutcomeKind::Success => permit.success(),
-            OutcomeKind::Failure => self.fail(permit),
-            OutcomeKind::Ignored => permit.ignored(),
+        let settlement = if world.scenario.is_strict() && manners < 9 {
+            permit.settle_store(self.judgement(course.kind)).await
+        } else {
+            self.settle(permit, course.kind)
         };
         if settlement == Settlement::Late {
             world.note(|| format!("{who:?} e{key}: the probe was late"));
@@ -219,30 +293,86 @@ impl Caller {
         if course.takes >= PATIENCE {
             course = Course { takes: PATIENCE, kind: OutcomeKind::Failure };
         }
+        let began_in = epoch_of(&self.circuit);
+        let is_on_ramp =
+            world.write(|books| books.call_begins(&world.scenario, (who, key, began_in), world.at()));
         sleep(course.takes).await;
-        let epoch = world.write(|books| books.epoch_of(who, key, || epoch_of(&self.circuit)));
+        if is_on_ramp {
+            let succeeded = course.kind == OutcomeKind::Success;
+            world.write(|books| books.call_ended(key, began_in, succeeded));
+        }
+        let epoch = epoch_of(&self.circuit);
         let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
         let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {
             // It can't be known from outside whether it counts.
             if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
-                world.write(|books| books.counted(who, key, epoch, true));
+                let at = world.at();
+                world.write(|books| books.counted((who, key, epoch), true, &world.scenario, at));
             }
             drop(permit);
             return;
         }
-        let settlement = match course.kind {
-            OutcomeKind::Success => permit.success(),
-            OutcomeKind::Failure => self.fail(permit),
-            OutcomeKind::Ignored => permit.ignored(),
-        };
+        let failed = course.kind == OutcomeKind::Failure;
+        if failed && world.scenario.workers[who.worker].short_lived.is_some() {
+            world.write(|books| books.short_lived_failed(&world.scenario, who, key, world.at()));
+        }
+        if world.scenario.is_strict() {
+            self.settle_strictly(permit, course.kind, epoch).await;
+            return;
+        }
+        let settlement = self.settle(permit, course.kind);
         world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", course.kind));
         match settlement {
             Settlement::Counted => {
-                world.write(|books| books.counted(who, key, epoch, course.kind == OutcomeKind::Failure));
+                let at = world.at();
+                world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
             }
             Settlement::Late => world.write(|books| books.tally.late += 1),
             Settlement::Uncounted | Settlement::Unheard => {}
+        }
+    }
+
+    /// Settles, and waits until the store has counted it.
+    async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
+        if counts {
+            // The store may count it before this worker hears of that.
+            let at = world.at();
+            world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
+        }
+        let settlement = permit.settle_store(self.judgement(kind)).await;
+        world.note(|| format!("{who:?} e{key}: {kind:?} {settlement:?}"));
+        match settlement {
+            Settlement::Late => world.write(|books| {
+                books.tally.late += 1;
+                books.not_counted(who, key, epoch, failed);
+            }),
+            Settlement::Uncounted if counts => {
+                world.write(|books| books.not_counted(who, key, epoch, failed));
+            }
+            Settlement::Counted | Settlement::Uncounted | Settlement::Unheard => {}
+        }
+    }
+
+    fn settle(&mut self, permit: Permit<'_>, kind: OutcomeKind) -> Settlement {
+        match kind {
+            OutcomeKind::Success => permit.success(),
+            OutcomeKind::Failure => self.fail(permit),
+            OutcomeKind::Ignored => permit.ignored(),
+        }
+    }
+
+    fn judgement(&mut self, kind: OutcomeKind) -> Judgement {
+        match kind {
+            OutcomeKind::Success => Judgement::SUCCESS,
+            OutcomeKind::Ignored => Judgement::IGNORED,
+            OutcomeKind::Failure if self.chance.random_range(0..10) == 0 => {
+                let wait = Duration::from_millis(self.chance.random_range(0..4_000));
+                Judgement::failure_with_retry_after(wait)
+            }
+            OutcomeKind::Failure => Judgement::FAILURE,
         }
     }
 

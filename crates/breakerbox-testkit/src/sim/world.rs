@@ -12,7 +12,7 @@ use super::books::{Books, Counts, KeyBook, WorkerBook};
 use super::scenario::{Flavour, Scenario};
 
 /// What the store's clock says when a run begins.
-const STORE_BEGINS: Duration = Duration::from_secs(1_700_000_000);
+pub(super) const STORE_BEGINS_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(super) struct World {
     pub(super) scenario: Scenario,
@@ -28,9 +28,11 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(scenario: Scenario, traced: bool) -> Arc<Self> {
         let mut books = Books {
-            agree_within: scenario.settings.agree_within(scenario.called_every()),
+            agree_within: scenario.settings.agree_within(),
             store_timeout: scenario.settings.store_timeout,
             one_is_broken: scenario.flavour == Flavour::OneBroken,
+            thin_evidence: 2 * scenario.policy.min_calls(),
+            watches_ramps: scenario.flavour == Flavour::Crowd,
             ..Books::default()
         };
         let key = || KeyBook { applied: Some(Counts::default()), ..KeyBook::default() };
@@ -61,7 +63,7 @@ impl World {
 
     /// What the store's clock says.
     pub(super) fn store_time(&self) -> Timestamp {
-        Timestamp::ZERO + STORE_BEGINS + self.at()
+        STORE_BEGINS_AT + self.at()
     }
 
     pub(super) fn has_healed(&self) -> bool {

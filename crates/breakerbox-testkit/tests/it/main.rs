@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+mod fleet_local;
+mod fleet_ramp;
+mod fleet_reports;
 mod fleet_rig;
 mod lease_model;
+mod lifecycle;
 mod memory_store;
 mod overload;
 mod proxy;
@@ -15,5 +19,6 @@ mod sampling_rig;
 mod servers;
 mod sim;
 mod store_away;
+mod store_back;
 mod strict;
 mod tickets;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::sampling::News;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+    Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
+    Swap, Swapped, Term,
 };
 use breakerbox::{Attribution, Command, Nonce, OnStoreLoss, Policy, Preset, Record, State, Status, TripRule};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
@@ -220,6 +221,10 @@ impl Store for PausedBeforeSwap {
         self.inner.swap_all(swaps).await
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.inner.call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.inner.changes()
     }
@@ -228,12 +233,20 @@ impl Store for PausedBeforeSwap {
         self.inner.list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.inner.ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         // A paused process prolongs nothing.
         while self.paused.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst) > 0 {
             sleep(ms(10)).await;
         }
         self.inner.lead(name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.inner.check_write().await
     }
 }
 
@@ -384,7 +397,7 @@ async fn keys_that_can_not_be_are_counted_and_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn while_half_open_one_at_a_time_gets_through() {
-    let bench = Bench::new(4);
+    let bench = Bench::with(4, Choices { policy: convoy().probes(3), ..Choices::default() });
     bench.leader().await;
     for agent in &bench.agents {
         assert_eq!(agent.check("e1").await, "free");
@@ -420,6 +433,59 @@ async fn while_half_open_one_at_a_time_gets_through() {
     }
     assert!(taken_at.elapsed() >= secs(12), "probe_timeout and 2 s");
     assert_eq!(bench.status("e1").await, Status::HalfOpen, "no check counts for anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_two_ticks_no_more_than_the_probes_get_through() {
+    let choices = Choices { policy: convoy().probes(3), sample_every: secs(15), ..Choices::default() };
+    let bench = Bench::with(3, choices);
+    bench.leader().await;
+    bench.trip("e1").await;
+    sleep(secs(31)).await;
+    bench.tick().await;
+    assert_eq!(bench.status("e1").await, Status::HalfOpen);
+    for round in 0..3 {
+        // Nothing of this is in the table: neither a missing row nor an empty poll may end the probing for good.
+        let mut calls = 0;
+        for _ in 0..200 {
+            for agent in &bench.agents {
+                if let Ok(checked) = agent.sampling.check("e1").await.unwrap() {
+                    calls += 1;
+                    checked.settle();
+                }
+            }
+            sleep(ms(10)).await;
+        }
+        assert_eq!(calls, 3, "round {round}");
+        assert_eq!(bench.agents[1].check("e1").await, "probing");
+        bench.table.clear();
+        bench.tick().await;
+        sleep(ms(100)).await;
+    }
+    bench.table.fail("e1", 3);
+    bench.tick().await;
+    assert_eq!(bench.status("e1").await, Status::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_dies_is_spared_though_its_past_was_healthy() {
+    for (recent, opens_within) in [(Some(3), secs(15)), (None, secs(250))] {
+        let choices = Choices { policy: convoy().sample_recent(recent), ..Choices::default() };
+        let bench = Bench::with(1, choices);
+        bench.leader().await;
+        for _ in 0..280 {
+            bench.table.succeed("e1", 1);
+            sleep(secs(1)).await;
+        }
+        let died_at = Instant::now();
+        while bench.status("e1").await == Status::Closed {
+            bench.table.fail("e1", 1);
+            sleep(secs(1)).await;
+        }
+        let took = died_at.elapsed();
+        assert!(took <= opens_within, "with {recent:?} ticks: {took:?}");
+        assert!(recent.is_some() || took > secs(100), "the window alone takes long: {took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,6 +103,14 @@ impl Table {
                 sample.successes += u64::from(row.succeeded);
                 sample.failures += u64::from(!row.succeeded);
                 sample.latency_sum = (!without_latency).then_some(Duration::ZERO);
+                let is_half_open = since.is_some_and(|since| since.started);
+                if let Some(recent) = poll.recent.filter(|_| !is_half_open) {
+                    let is_recent = row.finished_at.elapsed() <= recent;
+                    let part = sample.recent.get_or_insert_default();
+                    part.successes += u64::from(is_recent && row.succeeded);
+                    part.failures += u64::from(is_recent && !row.succeeded);
+                    part.latency_sum = sample.latency_sum;
+                }
             }
         }
         totals

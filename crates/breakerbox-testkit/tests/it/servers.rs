@@ -54,6 +54,41 @@ fn a_replica_has_what_its_master_has_and_can_be_promoted() {
 }
 
 #[test]
+fn a_redis_that_refuses_writes_answers_reads() {
+    let server = RedisServer::start().unwrap();
+    server.query::<()>(&["SET", "key", "value"]).unwrap();
+    server.refuse_writes().unwrap();
+    let error = server.query::<()>(&["SET", "key", "other"]).unwrap_err().to_string();
+    assert!(error.contains("OOM"), "{error}");
+    assert_eq!(server.query::<String>(&["GET", "key"]).unwrap(), "value");
+    server.allow_writes().unwrap();
+    server.query::<()>(&["SET", "key", "other"]).unwrap();
+}
+
+#[test]
+fn a_postgres_that_refuses_writes_answers_reads() {
+    let server = PostgresServer::start().unwrap();
+    server.query("CREATE SCHEMA s").unwrap();
+    server.query("CREATE TABLE s.t (n int)").unwrap();
+    server.refuse_writes().unwrap();
+    let error = server.query("INSERT INTO s.t VALUES (1)").unwrap_err().to_string();
+    assert!(error.contains("read-only transaction"), "{error}");
+    assert_eq!(server.query("SELECT count(*) FROM s.t").unwrap(), "0");
+    server.allow_writes().unwrap();
+    server.query("INSERT INTO s.t VALUES (1)").unwrap();
+
+    let url = server.add_user("fleet").unwrap();
+    assert!(url.starts_with("postgres://fleet@"), "{url}");
+    server.query("GRANT ALL ON SCHEMA s TO fleet").unwrap();
+    server.grant_writes("s", "fleet").unwrap();
+    let insert = "SET ROLE fleet; INSERT INTO s.t VALUES (2)";
+    server.query(insert).unwrap();
+    server.revoke_writes("s", "fleet").unwrap();
+    let error = server.query(insert).unwrap_err().to_string();
+    assert!(error.contains("permission denied"), "{error}");
+}
+
+#[test]
 fn a_program_that_is_missing_or_refuses_says_so() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let error = Process::start(&mut Command::new("no-such-server"), "a-package", log.path()).unwrap_err();

@@ -9,7 +9,7 @@ use breakerbox::{
     Attribution, Breakerbox, CallError, Command, Consistency, ObeyError, OnStoreLoss, Refusal, Status,
     StoreHealth,
 };
-use breakerbox_testkit::faults::{Fault, FaultyStore};
+use breakerbox_testkit::faults::{Fault, FaultyStore, REFUSED_WRITE};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{Fleet, Process, ms, simple};
@@ -21,6 +21,10 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
         for process in &fleet.processes {
             process.succeed().await.unwrap();
             process.way.set(fault);
+            // Two in a row are reported, and nobody hears it.
+            process.fail().await;
+            process.fail().await;
+            sleep(ms(150)).await;
         }
         // Whatever is tried, no call waits longer than the store may take.
         for _ in 0..20 {
@@ -215,29 +219,24 @@ async fn dry_run_refuses_nothing_though_the_store_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_who_do_not_wait_do_not_keep_a_store_away() {
+async fn while_the_store_is_lost_no_caller_waits_for_it_or_asks_it() {
     let fleet = Fleet::with(1, &simple(), |builder| builder.consistency(Consistency::Strict));
     let process = &fleet.processes[0];
-    // Between two of the looks that are taken at it anyway.
-    sleep(ms(217)).await;
     process.way.set(Fault::Refuses);
     while process.breakers.store_health() == Some(StoreHealth::Connected) {
         process.fail().await;
     }
     process.way.set(Fault::BlackHole);
-    // The one request that is let through is a caller's, who goes away.
-    let is_let_through = async |n: u32| {
+    let (asked, began) = (process.way.requests(), Instant::now());
+    for n in 0..100 {
         let circuit = process.breakers.circuit(&format!("e{n}")).unwrap();
-        tokio::time::timeout(ms(3), circuit.ask_store()).await.is_err()
-    };
-    let mut asked = 1;
-    while !is_let_through(asked).await {
-        asked += 1;
-        assert!(asked < 1_000, "somebody else was first");
-        sleep(ms(1)).await;
+        let _ = circuit.ask_store().await;
     }
+    assert_eq!((process.way.requests(), began.elapsed()), (asked, Duration::ZERO));
+    sleep(Duration::from_secs(5)).await;
     process.way.set(Fault::None);
-    sleep(ms(600)).await;
+    // The check that is under way may wait for its whole limit.
+    sleep(ms(1_050)).await;
     assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
 }
 
@@ -262,4 +261,74 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
     let counts =
         |process: &Process| (process.breakers.counts().overlaps, process.breakers.counts().late_results);
     assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
+}
+
+/// How the health of a process's store changed.
+fn health_changes(process: &Process) -> Vec<StoreHealth> {
+    process.health.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_circuits_recover() {
+    for consistency in [Consistency::LocalFirst, Consistency::Strict] {
+        let mut fleet = Fleet::new(0, &simple());
+        for n in 0..2 {
+            let settings = |builder: breakerbox::Builder| builder.consistency(consistency);
+            fleet.processes.push(Process::with(n, &fleet.store, &simple(), settings));
+        }
+        fleet.trip().await;
+        let since = Instant::now();
+        fleet.processes.iter().for_each(|process| process.way.set(Fault::RefusesWrites));
+        // There is no traffic at all.
+        let is_lost = |process: &Process| process.breakers.store_health() != Some(StoreHealth::Connected);
+        while !fleet.processes.iter().all(is_lost) {
+            assert!(since.elapsed() < Duration::from_secs(1), "{consistency:?}: it goes unnoticed");
+            sleep(ms(1)).await;
+        }
+        // Reads succeed all the time, and it stays lost. Calls do not wait for it, and probe the destination alone.
+        for _ in 0..120 {
+            for process in &fleet.processes {
+                let began = Instant::now();
+                let _ = process.succeed().await;
+                assert_eq!(began.elapsed(), Duration::ZERO, "{consistency:?}");
+                let changes = health_changes(process);
+                let [StoreHealth::Degraded { error }] = &changes[..] else { panic!("{changes:?}") };
+                assert!(error.contains(REFUSED_WRITE), "{error}");
+            }
+            sleep(ms(500)).await;
+        }
+        assert_eq!(fleet.statuses(), [Status::Closed, Status::Closed], "{consistency:?}");
+        fleet.processes.iter().for_each(|process| process.way.set(Fault::None));
+        let since = Instant::now();
+        while fleet.processes.iter().any(is_lost) {
+            assert!(since.elapsed() < Duration::from_secs(1), "{consistency:?}: it stays away");
+            sleep(ms(1)).await;
+        }
+        // What was decided alone is the store's.
+        sleep(ms(1_500)).await;
+        let stored = fleet.store.read(&["e1".into()]).await.unwrap().all().unwrap().value;
+        assert_eq!(stored[0].as_ref().map(breakerbox::Record::status), Some(Status::Closed));
+        for process in &fleet.processes {
+            assert_eq!(health_changes(process).len(), 2, "{consistency:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_write_that_fails_does_not_lose_the_store() {
+    let fleet = Fleet::with(1, &simple(), |builder| builder.consistency(Consistency::Strict));
+    let process = &fleet.processes[0];
+    for fault in [Fault::RefusesWrites, Fault::Refuses, Fault::LosesAnswers] {
+        for _ in 0..20 {
+            process.way.set(fault);
+            let before = process.way.requests();
+            // Nothing is wrong any more with what is sent after the first request.
+            let heal = async { process.way.set(Fault::None) };
+            let _ = tokio::join!(process.succeed(), heal);
+            assert!(process.way.requests() > before, "{fault:?}: it was tried");
+            // Until it has been checked whether more than that is wrong.
+            sleep(ms(1_000)).await;
+        }
+        assert_eq!(health_changes(process), [], "{fault:?}");
+    }
 }

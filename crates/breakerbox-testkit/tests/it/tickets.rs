@@ -226,7 +226,7 @@ async fn a_place_on_the_ramp_comes_back_when_its_call_is_settled_elsewhere_or_ne
     sleep(ms(2_000)).await;
     drop(places);
     assert_eq!(giver.circuit.totals().failures, 2);
-    assert!(giver.circuit.ask().is_ok(), "no place is lost");
+    assert!(giver.circuit.ask_store().await.is_ok(), "no place is lost");
     assert_eq!(tickets.map(|ticket| ticket.is_probe()), [false; 2]);
 }
 

@@ -27,7 +27,7 @@ mod words;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Delta, Member, MemberAnswer, Reported};
+use breakerbox_core::fleet::{Delta, Member, MemberAnswer, Pending, Reported, Tell};
 use breakerbox_core::{
     self as core, Attribution, Change, Command, Decision, Epoch, Outcome, Policy, Refusal, Status, Timestamp,
     Totals,
@@ -41,12 +41,6 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// How many tries at the shared tally mean that threads are in each other's way.
 const CONTENDED: u32 = 3;
-
-/// After how long, at the latest, a shared circuit's successes are handed in, so that the fleet hears of them.
-pub(crate) const HANDED_IN: Duration = Duration::from_secs(1);
-
-/// In `until`, at ease: nothing is counted aside, because nobody would come for it.
-const RESTS: u64 = 0;
 
 /// One circuit in this process. What every call touches comes first, and together: among a million circuits it is in no
 /// cache, and each line costs.
@@ -77,6 +71,9 @@ impl Cold {
         let Self { circuit, policy, born_at } = self;
         let make = || {
             Box::new(match times.shared {
+                Some(consistency) if times.is_exclusive => {
+                    Member::of_fleet(policy, consistency, *born_at).exclusive()
+                }
                 Some(consistency) => Member::of_fleet(policy, consistency, *born_at),
                 None => Member::alone(policy, *born_at),
             })
@@ -117,6 +114,14 @@ impl Held {
         match self {
             Self::AtEase { .. } => None,
             Self::Decided(permit) => permit.deadline(),
+        }
+    }
+
+    /// Its place in the fleet's ramp, and the epoch of that.
+    pub(crate) fn place(&self) -> Option<(Epoch, core::Nonce)> {
+        match self {
+            Self::AtEase { .. } => None,
+            Self::Decided(permit) => permit.place(),
         }
     }
 
@@ -168,7 +173,7 @@ impl Cell {
     /// Asks the core. Whoever can't wait for a store takes a circuit that nobody has heard of for closed.
     #[cold]
     pub(crate) fn ask(&self, times: &Times, can_wait: bool) -> MemberAnswer {
-        let (answer, here) = self.step_of_call(times, |member, at| {
+        let (answer, here) = self.step(times, |member, at| {
             let answer = if can_wait {
                 member.ask(at.policy, times.draw(), at.there)
             } else {
@@ -214,12 +219,6 @@ impl Cell {
         false
     }
 
-    /// Whether successes may be counted aside as things are.
-    pub(crate) fn counts_aside(&self) -> bool {
-        Gate(self.gate.load(Ordering::Acquire)).way() == Way::AtEase
-            && self.until.load(Ordering::Acquire) != RESTS
-    }
-
     /// Settles a permit by the core.
     #[cold]
     pub(crate) fn settle(
@@ -228,7 +227,7 @@ impl Cell {
         times: &Times,
         outcome: impl FnOnce(Duration) -> Outcome,
     ) -> Reported {
-        self.step_of_call(times, |member, at| {
+        self.step(times, |member, at| {
             let outcome = outcome(at.here.since(held.started_at()));
             member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.there)
         })
@@ -237,7 +236,7 @@ impl Cell {
     /// Settles a permit whose holder went away.
     #[cold]
     pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> Reported {
-        self.step_of_call(times, |member, at| {
+        self.step(times, |member, at| {
             let permit = held.into_permit();
             let outcome = permit.outcome_of_drop(at.policy, at.here);
             member.settle(permit, &outcome, at.policy, times.draw(), at.there)
@@ -254,21 +253,26 @@ impl Cell {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
     }
 
-    /// Whether there is something to tell of a circuit whose record was not read.
+    /// Whether there is something to report of a circuit whose record was not read.
     pub(crate) fn is_unread(&self, times: &Times) -> bool {
         let now = times.there(times.now());
-        let is_unread = |member: &Member| !member.is_known() && member.has_something_to_tell(now);
-        self.lock().circuit.as_deref().is_some_and(is_unread)
+        let cold = self.lock();
+        let is_due = |member: &Member| member.report_due(&cold.policy, now) != Tell::Nothing;
+        cold.circuit.as_deref().is_some_and(|member| !member.is_known() && is_due(member))
     }
 
     pub(crate) fn status(&self) -> Status {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
 
-    /// Whether whatever is called is counted and told, and the answer to that is the record: it is closed, and nobody
-    /// overrides it.
-    pub(crate) fn tells_by_itself(&self) -> bool {
-        self.lock().circuit.as_ref().is_none_or(|member| member.circuit().counts_calls())
+    /// Whether only this process refuses.
+    pub(crate) fn is_open_here(&self) -> bool {
+        self.lock().circuit.as_ref().is_some_and(|member| member.is_open_here())
+    }
+
+    /// Whether it is closed, nobody overrides it, and the store has it so, as far as is known.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
     }
 
     pub(crate) fn record(&self, times: &Times) -> core::Record {
@@ -293,51 +297,42 @@ impl Cell {
         self.publish(&mut cold, here, times);
     }
 
-    /// What there is to tell the store. If there is nothing, the circuit rests: the next call takes the lock, and is noticed.
-    pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> Option<Delta> {
-        let take = |member: &mut Member, at: At<'_>| {
+    /// What there is to report to the store as things are; and if nothing, when there may be.
+    pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, Tell) {
+        self.step(times, |member, at| {
             let delta = member.take_delta(store_key, at.policy, at.there);
-            (delta.is_some() || member.has_something_to_tell(at.there)).then_some(delta)
-        };
-        self.under_lock(times, take, |delta, _| delta.is_none()).flatten()
+            (delta, member.report_due(at.policy, at.there))
+        })
     }
 
-    /// One step of the circuit. If it rests it goes on resting: nobody will see to it that it is visited.
+    /// What is left to do until the store has heard everything that was counted so far.
+    pub(crate) fn pending(&self, times: &Times) -> Pending {
+        self.step(times, |member, at| member.pending(at.there))
+    }
+
+    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
     pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
-        self.under_lock(times, step, |_, rested| rested)
-    }
-
-    /// The same for a caller, who sees to it.
-    fn step_of_call<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
-        self.under_lock(times, step, |_, _| false)
-    }
-
-    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate. `rests` is told
-    /// what came of it and whether the circuit rested before.
-    fn under_lock<R>(
-        &self,
-        times: &Times,
-        step: impl FnOnce(&mut Member, At<'_>) -> R,
-        rests: impl FnOnce(&R, bool) -> bool,
-    ) -> R {
         let mut cold = self.lock();
         let here = times.now();
-        let rested = times.shared.is_some() && self.until.load(Ordering::Relaxed) == RESTS;
         self.hand_in(&mut cold, here, times);
         let (member, policy) = cold.member(times);
         let result = step(member, At { policy, here, there: times.there(here) });
         self.publish(&mut cold, here, times);
-        if rests(&result, rested) && Gate(self.gate.load(Ordering::Relaxed)).way() == Way::AtEase {
-            self.until.store(RESTS, Ordering::Release);
-        }
         result
     }
 
     /// The store's clock says `after` where it said `before`. What was counted by it moves along.
     pub(crate) fn clock_moved(&self, times: &Times, before: Timestamp, after: Timestamp) {
-        if let Some(member) = &mut self.lock().circuit {
+        let mut cold = self.lock();
+        if let Some(member) = &mut cold.circuit {
+            let epoch = member.circuit().epoch();
             member.clock_moved(before, after);
+            if member.circuit().epoch() != epoch {
+                // What was counted aside belongs to the epoch before, and is not handed in for this one.
+                self.publish(&mut cold, times.now(), times);
+            }
         }
+        drop(cold);
         // What is published at the gate goes by the clock as it was.
         self.step(times, |_, _| ());
     }
@@ -357,9 +352,8 @@ impl Cell {
         }
         // They belong to the bucket that was current, which may have ended since.
         let at = match self.until.load(Ordering::Relaxed) {
-            RESTS => here,
             _ if gate.way() != Way::AtEase => here,
-            until => here.min(Timestamp::from_micros(until - 1)),
+            until => here.min(Timestamp::from_micros(until.saturating_sub(1))),
         };
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
         let (member, policy) = cold.member(times);
@@ -381,10 +375,7 @@ impl Cell {
                 let circuit = member.circuit();
                 match circuit.retry_at() {
                     _ if member.is_at_ease(policy, now) => {
-                        let ends_at = times.here(circuit.bucket_ends_at(now));
-                        let until =
-                            if times.shared.is_some() { ends_at.min(here + HANDED_IN) } else { ends_at };
-                        (circuit.epoch(), Way::AtEase, until)
+                        (circuit.epoch(), Way::AtEase, times.here(circuit.bucket_ends_at(now)))
                     }
                     Some(retry_at) if !member.is_strict() => {
                         (circuit.epoch(), Way::Open, times.here(retry_at))

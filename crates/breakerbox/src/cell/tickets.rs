@@ -32,7 +32,7 @@ impl Cell {
     /// Settles a ticket.
     #[cold]
     pub(crate) fn settle_ticket(&self, ticket: &Ticket, outcome: &Outcome, times: &Times) -> Reported {
-        self.step_of_call(times, |member, at| {
+        self.step(times, |member, at| {
             member.settle_ticket(ticket, outcome, at.policy, times.draw(), at.there)
         })
     }
@@ -40,6 +40,8 @@ impl Cell {
     /// Gives back what is held, because its ticket was settled.
     #[cold]
     pub(crate) fn let_go(&self, held: Held, kind: OutcomeKind, times: &Times) {
-        self.step(times, |member, at| member.let_go(held.into_permit(), kind, at.policy, at.there));
+        self.step(times, |member, at| {
+            member.let_go(held.into_permit(), kind, at.policy, times.draw(), at.there);
+        });
     }
 }

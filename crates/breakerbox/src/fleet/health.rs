@@ -1,8 +1,10 @@
-//! Whether the store is there, and what is done while it is away.
+//! Whether the store can be used, and what is done while it can't.
 //!
-//! A small circuit stands before the store: after three failures in a row no request is made but one probe at a time, and
-//! the process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again, at once; until
-//! all have, what `on_store_loss` says to everybody still holds, or each process would probe for itself meanwhile.
+//! A small breaker stands before the store. Twice a second a check writes to it ([`Store::check_write`]), whether or not there is
+//! traffic, because only a write can tell whether writes are accepted. A request that fails is confirmed by further checks soon
+//! after. Three failures in a row lose the store (`standing` counts them); then no request is made but the check, and the
+//! process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again, at once; until all have,
+//! what `on_store_loss` says to everybody still holds, or each process would probe for itself meanwhile.
 
 use std::error::Error;
 use std::fmt;
@@ -10,14 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use breakerbox_core::{Circuit, Decision, Outcome, Permit, Policy, Refusal, Status, Timestamp};
-
+use breakerbox_core::Refusal;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
+use super::standing::{Access, Check, Sent, Standing};
+use super::under_way::TaskRef;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
-use crate::clock::{Clock, Times};
-use crate::store::StoreError;
+use crate::clock::Clock;
+use crate::store::{Answer, Store, StoreError};
 
 /// What a process does while the store is away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,11 +40,11 @@ pub enum OnStoreLoss {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreHealth {
-    /// It answers.
+    /// It answers reads and accepts writes.
     Connected,
-    /// It does not. Circuits are not shared meanwhile.
+    /// It does not answer, or it refuses writes. Circuits are not shared meanwhile.
     Degraded {
-        /// What it said last, or that it said nothing.
+        /// The latest error, with its causes.
         error: String,
     },
 }
@@ -54,53 +58,57 @@ impl fmt::Display for StoreHealth {
     }
 }
 
+#[derive(Default)]
 pub(super) struct Health {
-    policy: Policy,
-    circuit: Mutex<(Circuit, Option<String>)>,
+    standing: Mutex<Standing>,
     /// Some circuits went their own way, though the store was not lost.
     absentees: AtomicBool,
-    /// The store is back, and that should not wait for the next look.
-    is_back: Arc<Notify>,
+    /// A request failed: it is checked soon whether the store is lost.
+    doubt: Arc<Notify>,
 }
 
-/// How often a store that is away is tried again.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How often the store is checked: while it is there, so that a loss is noticed without traffic, and while it is lost.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// How often is looked whether it may be tried again. Others try it too, so the time moves.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long after a failure the store is checked again. Three failures take about a third of a second, so a store that refuses
+/// writes is reported within a second, and a connection that is lost has time to be made again.
+const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
-    pub(super) fn new(store_timeout: Duration) -> Self {
-        let policy = Policy::builder()
-            .failure_rate(None)
-            .consecutive_failures(3)
-            .cool_off(TRY_AGAIN)
-            .cool_off_factor(1.0)
-            .jitter(0)
-            .probes(1)
-            .probe_timeout(store_timeout.max(Duration::from_millis(1)))
-            .ramp_cap(None)
-            .build()
-            .expect("all of these are within their bounds");
-        let circuit = Circuit::new(&policy, Timestamp::ZERO);
-        Self {
-            policy,
-            circuit: Mutex::new((circuit, None)),
-            absentees: AtomicBool::new(false),
-            is_back: Arc::default(),
+    /// Whether the store may be asked.
+    pub(super) fn ask(&self, access: Access) -> Result<Sent, StoreError> {
+        let standing = self.lock();
+        if standing.is_lost() {
+            return Err(StoreError::Unavailable("the store is lost, and checked in the background".into()));
         }
+        Ok(standing.send(access))
     }
 
-    /// Whether the store may be asked.
-    pub(super) fn ask<'h>(&'h self, times: &'h Times) -> Result<Request<'h>, StoreError> {
-        match self.lock().0.ask(&self.policy, times.draw(), times.now()).decision {
-            Decision::Admitted(permit) => Ok(Request { health: self, times, permit: Some(permit) }),
-            Decision::Refused(_) => Err(StoreError::Unavailable("it does not answer".into())),
+    /// Takes note of an answer, or of none. Returns what is new.
+    pub(super) fn settle(&self, sent: Sent, error: Option<&StoreError>) -> Option<StoreHealth> {
+        self.note(|standing| standing.note(sent, failure(error)))
+    }
+
+    fn settle_check(&self, sent: Check, error: Option<&StoreError>) -> Option<StoreHealth> {
+        self.note(|standing| standing.note_check(sent, failure(error)))
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Standing) -> Option<StoreHealth>) -> Option<StoreHealth> {
+        let mut standing = self.lock();
+        let was_in_doubt = standing.is_in_doubt();
+        let news = note(&mut standing);
+        if standing.is_in_doubt() && !was_in_doubt {
+            self.doubt.notify_one();
         }
+        news
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.lock().0.status() != Status::Closed
+        self.lock().is_lost()
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.lock().is_in_doubt()
     }
 
     pub(super) fn note_absentee(&self) {
@@ -108,56 +116,17 @@ impl Health {
     }
 
     pub(super) fn report(&self) -> StoreHealth {
-        let held = self.lock();
-        match held.0.status() {
-            Status::Closed => StoreHealth::Connected,
-            _ => StoreHealth::Degraded { error: held.1.clone().unwrap_or_default() },
-        }
+        self.lock().health()
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Circuit, Option<String>)> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A request to the store. One that nobody waits for any more says nothing about it.
-pub(super) struct Request<'h> {
-    health: &'h Health,
-    times: &'h Times,
-    permit: Option<Permit>,
-}
-
-impl Request<'_> {
-    /// Takes note of an answer, or of none. Returns what is new.
-    pub(super) fn settle(mut self, error: Option<&StoreError>) -> Option<StoreHealth> {
-        let (permit, now) = (self.permit.take()?, self.times.now());
-        let latency = now.since(permit.started_at());
-        let outcome = match error {
-            // It answered, if only nonsense.
-            None | Some(StoreError::Unreadable(_)) => Outcome::success(latency),
-            Some(_) => Outcome::failure(latency),
-        };
-        let mut held = self.health.lock();
-        let was_lost = held.0.status() != Status::Closed;
-        held.0.settle(permit, &outcome, &self.health.policy, self.times.draw(), now);
-        let is_lost = held.0.status() != Status::Closed;
-        held.1 = error.map(with_its_causes).or_else(|| held.1.take()).filter(|_| is_lost);
-        let error = held.1.clone().unwrap_or_default();
-        match (was_lost, is_lost) {
-            (false, true) => Some(StoreHealth::Degraded { error }),
-            (true, false) => Some(StoreHealth::Connected),
-            _ => None,
-        }
-    }
-}
-
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            let (draw, now) = (self.times.draw(), self.times.now());
-            self.health.lock().0.settle(permit, &Outcome::ignored(), &self.health.policy, draw, now);
-        }
-    }
+/// The text of an error that says something about the store. What can't be read is an answer all the same.
+fn failure(error: Option<&StoreError>) -> Option<String> {
+    error.filter(|error| !matches!(error, StoreError::Unreadable(_))).map(with_its_causes)
 }
 
 /// What an error says, and what its causes say.
@@ -166,22 +135,49 @@ fn with_its_causes(error: &StoreError) -> String {
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Tries a store that is away, and brings back whoever went its own way.
+/// Checks the store, and brings back whoever went its own way.
 pub(super) async fn keep_watching(shared: Weak<Shared>) {
     loop {
-        let Some(held) = shared.upgrade() else { return };
+        let Some(held) = TaskRef::of(&shared) else { return };
         let Some(fleet) = &held.fleet else { return };
-        if fleet.health.is_lost() {
-            let _ = held.ask_store(fleet, fleet.store.read(&[])).await;
-        } else if fleet.health.absentees.swap(false, Ordering::Relaxed) {
-            held.rejoin_all(fleet).await;
-        }
-        let wait = if fleet.health.is_lost() { LOOK_AGAIN } else { TRY_AGAIN };
-        let is_back = Arc::clone(&fleet.health.is_back);
+        let (store, limit, doubt) =
+            (fleet.store.current(), fleet.settings.store_timeout, Arc::clone(&fleet.health.doubt));
+        let sent = fleet.health.lock().send_check();
+        let began = Instant::now();
+        let asked_at = held.times.now();
         // Nobody is kept alive by this.
         drop(held);
-        let _ = tokio::time::timeout(wait, is_back.notified()).await;
+        let answer = check(&*store, limit, sent.reads).await;
+
+        let Some(held) = TaskRef::of(&shared) else { return };
+        let Some(fleet) = &held.fleet else { return };
+        if let Ok(answer) = &answer {
+            held.hear_time(fleet, answer.now, asked_at);
+        }
+        if let Some(news) = fleet.health.settle_check(sent, answer.as_ref().err()) {
+            held.store_went(news);
+        }
+        if !fleet.health.is_lost() && fleet.health.absentees.swap(false, Ordering::Relaxed) {
+            held.rejoin_all(fleet).await;
+        }
+        let is_in_doubt = fleet.health.is_in_doubt();
+        drop(held);
+        if is_in_doubt {
+            // A check that waited for its whole limit has waited long enough.
+            tokio::time::sleep(CONFIRM_AFTER.saturating_sub(began.elapsed())).await;
+        } else if timeout(CHECK_EVERY, doubt.notified()).await.is_ok() {
+            tokio::time::sleep(CONFIRM_AFTER).await;
+        }
     }
+}
+
+/// Whether the store accepts writes, and answers reads if that is in doubt.
+async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer<()>, StoreError> {
+    let answer = timeout(limit, store.check_write()).await.unwrap_or(Err(StoreError::TimedOut { limit }))?;
+    if reads {
+        timeout(limit, store.read(&[])).await.unwrap_or(Err(StoreError::TimedOut { limit }))?;
+    }
+    Ok(answer)
 }
 
 impl Shared {
@@ -191,7 +187,6 @@ impl Shared {
         if news == StoreHealth::Connected {
             // All of them join again, in the background.
             fleet.health.note_absentee();
-            fleet.health.is_back.notify_one();
         } else {
             self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
             for cell in self.registry.by_parts().flatten() {

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox_core::fleet::{LeaseAnswer, Proposal};
-use breakerbox_core::{self as core, Asked, Decision, Refusal, Timestamp};
+use breakerbox_core::{self as core, Asked, Decision, Epoch, Refusal, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Fleet;
 use super::swap::Ended;
+use super::under_way::TaskRef;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
@@ -34,7 +35,7 @@ enum Asking {
 
 /// A request that ends when this is dropped.
 pub(super) struct Turn {
-    shared: Arc<Shared>,
+    shared: TaskRef,
     cell: Arc<Cell>,
     /// The place is somebody else's by now.
     is_over: bool,
@@ -87,7 +88,16 @@ pub(super) struct LeaseDue {
     read_at: Timestamp,
 }
 
-/// What came of wanting to probe.
+/// What the store's own record says to an ask.
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
+pub(super) enum Consulted {
+    Decided(Asked),
+    Lease(LeaseDue),
+    /// The circuit ramps in this epoch, and a place is to be taken.
+    Place(Epoch),
+}
+
+/// What came of wanting to probe, or of wanting a place on a ramp.
 pub(crate) enum Lease {
     /// The probe, or a call that needs no lease.
     Permit(core::Permit),
@@ -116,7 +126,7 @@ impl Shared {
             return None;
         }
         asking.insert(address(cell), Asking::UnderWay);
-        Some(Turn { shared: Arc::clone(self), cell: Arc::clone(cell), is_over: false })
+        Some(Turn { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
     /// Takes the lease, and waits for it as long as one request may take, less what was waited already: the request may be
@@ -156,7 +166,7 @@ impl Shared {
     /// Asks for a lease in the background. Says what came of it, within the limit.
     fn ask_aside(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
         let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(self);
+        let shared = self.for_task();
         let asking = async move {
             let Some(fleet) = &shared.fleet else { return };
             let cell = Arc::clone(&turn.cell);
@@ -197,8 +207,10 @@ impl Shared {
         // Before the request: the probe's own deadline must be earlier than the lease's end.
         let started_at = self.times.now();
         match self.consult(fleet, cell).await {
-            Ok(Ok(decided)) => Lease::of(decided, started_at),
-            Ok(Err(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+            Ok(Consulted::Decided(decided)) => Lease::of(decided, started_at),
+            Ok(Consulted::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+            // It closed meanwhile: whoever asks again takes a place.
+            Ok(Consulted::Place(_)) => Lease::AskAgain,
             // It decides alone from now on.
             Err(StoreError::Unreadable(_)) => Lease::AskAgain,
             Err(_) => self.unanswered(fleet, cell),
@@ -210,7 +222,7 @@ impl Shared {
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
-    ) -> Result<Result<Asked, LeaseDue>, StoreError> {
+    ) -> Result<Consulted, StoreError> {
         let key = self.store_key(cell);
         let answer = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
         let record = match answer.value.into_iter().next().transpose() {
@@ -223,8 +235,9 @@ impl Shared {
         let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
         self.took(cell, learnt);
         Ok(match said {
-            LeaseAnswer::Decided(asked) => Ok(asked),
-            LeaseAnswer::Swap(proposal) => Err(LeaseDue { proposal, read_at: answer.now }),
+            LeaseAnswer::Decided(asked) => Consulted::Decided(asked),
+            LeaseAnswer::Swap(proposal) => Consulted::Lease(LeaseDue { proposal, read_at: answer.now }),
+            LeaseAnswer::PlaceDue(epoch) => Consulted::Place(epoch),
         })
     }
 

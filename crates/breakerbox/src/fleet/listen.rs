@@ -1,12 +1,21 @@
-//! Learns what others swapped in: as it happens, and by reading again, now and then, what is not closed. So what was missed
-//! is known after `reread_every` and one request at the latest.
+//! Learns what others swapped in, and when they call for reports: as it happens, and by reading again, now and then, what is not
+//! closed, and in turn [some](CLOSED_AT_ONCE) of what is. So what was missed is known after `reread_every` and one request at
+//! the latest where the circuit is not closed here; where it is, after as many times `reread_every` as there are thousands of
+//! circuits.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use breakerbox_core::fleet::Consistency;
+
+use super::under_way::TaskRef;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::store::{Changes, Heard};
+
+/// How many closed circuits are read again each time: what that costs the store is the same however many there are.
+const CLOSED_AT_ONCE: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
     loop {
@@ -18,13 +27,17 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
         let missed = loop {
             match tokio::time::timeout_at(deadline, changes.next()).await {
                 Ok(Some(Heard::Changed { key, record })) => {
-                    let Some(held) = shared.upgrade() else { return };
+                    let Some(held) = TaskRef::of(&shared) else { return };
                     if let Some(cell) = held.cell_of(&key) {
                         let learnt = held
                             .converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
                         held.took(&cell, learnt);
                         held.waiters.wake_one(&cell);
                     }
+                }
+                Ok(Some(Heard::ReportsWanted { keys })) => {
+                    let Some(held) = shared.upgrade() else { return };
+                    held.report_called(&keys);
                 }
                 Ok(Some(_)) => break true,
                 Ok(None) => {
@@ -35,23 +48,30 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
                 Err(_) => break false,
             }
         };
-        let Some(held) = shared.upgrade() else { return };
+        let Some(held) = TaskRef::of(&shared) else { return };
         let Some(fleet) = &held.fleet else { return };
         held.read_again(fleet, missed).await;
     }
 }
 
 impl Shared {
-    /// Reads what is not closed or overridden, or everything, and learns it.
+    /// Reads what is not closed or overridden, and some of the others, or everything, and learns it.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
-        let mut cells = Vec::new();
+        // Strictly, every ask reads; and an exclusive store is changed by this process alone.
+        let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_alone;
+        let from = fleet.reread_from.load(Ordering::Relaxed);
+        let turn = if rereads { from..from + CLOSED_AT_ONCE } else { 0..0 };
+        let (mut cells, mut closed) = (Vec::new(), 0);
         self.registry.for_each(|cell| {
-            if everything || !cell.tells_by_itself() {
+            let is_closed = cell.is_closed();
+            if everything || !is_closed || turn.contains(&closed) && cell.is_known() {
                 cells.push(Arc::clone(cell));
             }
+            closed += usize::from(is_closed);
         });
+        fleet.reread_from.store(if turn.end < closed { turn.end } else { 0 }, Ordering::Relaxed);
         // Those that could not be read, in whatever state.
-        cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.tells_by_itself()));
+        cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.is_closed()));
         for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
                 return;
@@ -102,7 +122,7 @@ impl Shared {
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
         let Some(turn) = self.turn(cell) else { return };
-        let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+        let (shared, cell) = (self.for_task(), Arc::clone(cell));
         fleet.runtime.spawn(async move {
             let _turn = turn;
             shared.read_one(&cell).await;

@@ -3,51 +3,75 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `queue` | which circuits are to be told about, and when |
-//! | `tell` | tells the store what was counted, and does what comes of it |
+//! | `queue` | which circuits are to be reported, and when |
+//! | `tell` | reports what was counted, where that is due, calls for reports, and does what comes of it |
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
+//! | `ramp`, `ramp_entry` | takes and gives back places on the ramp of a circuit that has just closed |
 //! | `names` | what the store calls circuits |
 //! | `listen` | learns what others swapped in, and reads again what may have been missed |
 //! | `strict` | asks and tells the store at every call, for those who want that |
 //! | `runtime` | where all of this runs |
+//! | `under_way` | which background tasks are under way |
+//! | `flush` | reports everything, and waits for what follows from it |
+//! | `leaving` | the last reports of a process that drops its handles or its runtime |
+//! | `slot` | the store, or the same one opened again for the last reports |
 //! | `unreadable` | circuits whose record can't be read: each goes on alone |
-//! | `health` | whether the store is there; what is done while it is away |
+//! | `standing` | judges by the store's answers whether it can be used |
+//! | `health` | checks the store; what is done while it is away |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
 //! small circuit of its own stands before it, so that an outage costs no waiting.
 
+mod flush;
 mod health;
 mod lease;
+mod leaving;
 mod listen;
 mod names;
 mod queue;
+mod ramp;
+mod ramp_entry;
 mod runtime;
+mod slot;
+mod standing;
 mod strict;
 mod swap;
 mod tell;
+mod under_way;
 mod unreadable;
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_core::fleet::{Consistency, Learnt, Member, Moment, Tell, Waits};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
+pub use self::flush::FlushError;
 use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
+use self::leaving::ShutdownGuard;
+pub(crate) use self::leaving::last_handle;
 use self::names::Names;
 pub use self::names::StoredKeys;
 use self::queue::{News, Queue};
+use self::ramp::Ramps;
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
+use self::slot::StoreSlot;
+use self::standing::Access;
 pub(crate) use self::strict::Settling;
+use self::under_way::UnderWay;
 use self::unreadable::Unread;
 use crate::breakerbox::Shared;
-use crate::cell::{Cell, HANDED_IN};
+use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Answer, Store, StoreError};
@@ -59,11 +83,11 @@ pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How a process shares its circuits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How often counts with failures are told.
+    /// How often reports that are due go out, all together.
     pub(crate) flush_every: Duration,
     /// How long the store may take to answer.
     pub(crate) store_timeout: Duration,
-    /// How often what is not closed is read again.
+    /// How often what is not closed is read again, and some of what is.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
@@ -88,29 +112,45 @@ impl Default for Settings {
 
 /// What a process needs to share its circuits.
 pub(crate) struct Fleet {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: StoreSlot,
     settings: Settings,
     health: Health,
     queue: Queue,
     requests: Requests,
+    ramps: Ramps,
     unread: Unread,
     names: Names,
+    /// From which of the closed circuits on to read again next.
+    reread_from: AtomicUsize,
     /// How many records may be on their way into the store in the background.
     swaps: Semaphore,
+    /// Held while a step of the store's clock is passed on to the circuits, so that no answer is taken in by one that goes by
+    /// the clock before.
+    clock_steps: Mutex<()>,
+    pub(crate) under_way: UnderWay,
+    is_closed: AtomicBool,
+    /// Ends the loops, also when it is dropped.
+    stop: watch::Sender<bool>,
     pub(crate) runtime: Runtime,
 }
 
 impl Fleet {
     pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Runtime) -> Self {
         Self {
-            store,
+            store: StoreSlot::new(store),
             settings,
-            health: Health::new(settings.store_timeout),
+            health: Health::default(),
             queue: Queue::default(),
             requests: Requests::default(),
+            ramps: Ramps::default(),
             unread: Unread::default(),
             names: Names::default(),
+            reread_from: AtomicUsize::new(0),
             swaps: Semaphore::new(SWAPS),
+            clock_steps: Mutex::default(),
+            under_way: UnderWay::default(),
+            is_closed: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
             runtime,
         }
     }
@@ -121,8 +161,8 @@ impl Fleet {
             Consistency::Strict => Duration::ZERO,
             // There is nobody else.
             _ if self.settings.is_alone => Duration::ZERO,
-            // Told after so long, and then on its way.
-            _ => HANDED_IN + self.settings.store_timeout,
+            // Due with the next batch, and then on its way. What is called for does not wait for a batch that is far off.
+            _ => self.settings.flush_every.min(LATER) + self.settings.store_timeout,
         };
         Waits { swap: self.settings.store_timeout, confirm }
     }
@@ -130,18 +170,43 @@ impl Fleet {
     pub(crate) fn health(&self) -> StoreHealth {
         self.health.report()
     }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Ends the loops, and asks the store nothing more.
+    fn stop(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.stop.send_replace(true);
+    }
 }
 
-/// Starts what goes on in the background, until nobody holds the registry any more.
+/// Starts what goes on in the background, until the registry is closed or nobody holds it any more.
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
     let [telling, listening, watching] = loops;
-    fleet.runtime.spawn(tell::keep_telling(telling));
+    let until_stopped = |work| until_stopped(fleet.stop.subscribe(), work);
+    let (guard, telling) = (ShutdownGuard::new(shared), until_stopped(Box::pin(tell::keep_telling(telling))));
+    fleet.runtime.spawn(async move {
+        telling.await;
+        guard.disarm();
+    });
     // From now on, not from when the task first runs.
     let changes = fleet.store.changes();
-    fleet.runtime.spawn(listen::keep_listening(listening, changes));
-    fleet.runtime.spawn(health::keep_watching(watching));
+    fleet.runtime.spawn(until_stopped(Box::pin(listen::keep_listening(listening, changes))));
+    fleet.runtime.spawn(until_stopped(Box::pin(health::keep_watching(watching))));
+}
+
+/// Does this until it is told to stop, or nobody is left to tell.
+async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask) {
+    let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.map(drop) });
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => stopped.as_mut().poll(context).map(drop),
+    })
+    .await;
 }
 
 impl Shared {
@@ -153,42 +218,67 @@ impl Shared {
         step: impl FnOnce(&mut Member, Moment<'_>) -> R,
     ) -> R {
         let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
-        let result = cell.step(&self.times, |member, at| {
-            let draw = self.times.draw();
-            step(member, Moment { policy: at.policy, draw, now: told.unwrap_or(at.there), waits })
+        let (result, due) = cell.step(&self.times, |member, at| {
+            let (draw, now) = (self.times.draw(), told.unwrap_or(at.there));
+            let result = step(member, Moment { policy: at.policy, draw, now, waits });
+            (result, member.report_due(at.policy, now))
         });
-        if cell.counts_aside() {
-            // Somebody must come for it, though nobody calls any more.
-            self.tell_after(cell, News::Good, HANDED_IN);
-        }
+        self.report_when(cell, &due);
         result
     }
 
-    /// Asks the store something: in time, and only while it is there.
+    /// Reads from the store: in time, and only while it can be used.
     pub(crate) async fn ask_store<T>(
         &self,
         fleet: &Fleet,
         request: impl Future<Output = Result<Answer<T>, StoreError>>,
     ) -> Result<Answer<T>, StoreError> {
+        self.request(fleet, Access::Read, request).await
+    }
+
+    /// Writes to the store: in time, and only while it can be used.
+    pub(crate) async fn write_store<T>(
+        &self,
+        fleet: &Fleet,
+        request: impl Future<Output = Result<Answer<T>, StoreError>>,
+    ) -> Result<Answer<T>, StoreError> {
+        self.request(fleet, Access::Write, request).await
+    }
+
+    async fn request<T>(
+        &self,
+        fleet: &Fleet,
+        access: Access,
+        request: impl Future<Output = Result<Answer<T>, StoreError>>,
+    ) -> Result<Answer<T>, StoreError> {
+        if fleet.is_closed() {
+            return Err(StoreError::Unavailable(Box::new(FlushError::Closed)));
+        }
         let limit = fleet.settings.store_timeout;
-        let permit = fleet.health.ask(&self.times)?;
+        let sent = fleet.health.ask(access)?;
         let asked_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
             Err(_) => Err(StoreError::TimedOut { limit }),
         };
         if let Ok(answer) = &answer {
-            let here = self.times.now();
-            let before = self.times.there(here);
-            if self.times.note(answer.now, asked_at) > A_STEP {
-                let after = self.times.there(here);
-                self.registry.for_each(|cell| cell.clock_moved(&self.times, before, after));
-            }
+            self.hear_time(fleet, answer.now, asked_at);
         }
-        if let Some(news) = permit.settle(answer.as_ref().err()) {
+        if let Some(news) = fleet.health.settle(sent, answer.as_ref().err()) {
             self.store_went(news);
         }
         answer
+    }
+
+    /// Takes note of the store's time, which it said in answer to a request that was sent at `asked_at`.
+    fn hear_time(&self, fleet: &Fleet, now: Timestamp, asked_at: Timestamp) {
+        let _steps = fleet.clock_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = self.times.now();
+        let before = self.times.there(here);
+        if self.times.note(now, asked_at) > A_STEP {
+            let after = self.times.there(here);
+            self.registry.for_each(|cell| cell.clock_moved(&self.times, before, after));
+        }
     }
 
     /// Does what follows from a record that was learnt.
@@ -200,6 +290,9 @@ impl Shared {
         if learnt.overlapped {
             self.count_overlap();
         }
+        if learnt.opened_here {
+            self.count_opened_here();
+        }
         if let Some(proposal) = learnt.publish {
             self.swap_later(cell, *proposal);
         }
@@ -207,27 +300,41 @@ impl Shared {
 
     /// Sees to it that the store hears what it should.
     pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
-        let Some(fleet) = &self.fleet else { return };
-        let (news, wait) = match tell {
-            Tell::Swap(proposal) => {
-                self.swap_later(cell, *proposal);
-                (News::Good, HANDED_IN)
-            }
-            // Of a single outcome, which nobody waits for: it was counted here while the store was away.
-            Tell::Now | Tell::One { .. } => (News::Bad, Duration::ZERO),
-            Tell::Soon => (News::Bad, fleet.settings.flush_every),
-            Tell::In(wait) => (News::Bad, wait),
-            Tell::Later | Tell::Nothing => (News::Good, HANDED_IN),
-        };
-        self.tell_after(cell, news, wait);
-    }
-
-    fn tell_after(&self, cell: &Arc<Cell>, news: News, wait: Duration) {
-        if let Some(fleet) = &self.fleet {
-            fleet.queue.push(cell, news, self.times.now() + wait);
+        match tell {
+            Tell::Swap(proposal) => self.swap_later(cell, *proposal),
+            tell => self.report_when(cell, &tell),
         }
     }
+
+    /// Puts a circuit into the queue of those to report. Nothing is put there for a circuit that is well.
+    fn report_when(&self, cell: &Arc<Cell>, tell: &Tell) {
+        let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) else { return };
+        let now = self.times.now();
+        let together = |at: Timestamp| fleet.settings.with_others_at(at);
+        let (news, at) = match tell {
+            Tell::Nothing | Tell::Swap(_) => return,
+            // Of a single outcome, which nobody waits for: it was counted here while the store was away.
+            Tell::Now | Tell::One { .. } => (News::Bad, now),
+            Tell::In(wait) => (News::Bad, now + *wait),
+            Tell::Soon => (News::Bad, together(now)),
+            Tell::After(wait) => (News::Bad, together(now + *wait)),
+            Tell::Later => (News::Good, together(now + LATER)),
+        };
+        fleet.queue.push(cell, news, at);
+    }
 }
+
+impl Settings {
+    /// When the batch goes out that something due at this time belongs to. All reports of a process that are due within
+    /// `flush_every` make one request: a store's work for a request is more than for one more key in it.
+    fn with_others_at(&self, at: Timestamp) -> Timestamp {
+        let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
+        Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))
+    }
+}
+
+/// How long successes of a circuit under suspicion may wait.
+const LATER: Duration = Duration::from_secs(1);
 
 /// How many records are swapped in at once in the background.
 const SWAPS: usize = 64;

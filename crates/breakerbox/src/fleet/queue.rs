@@ -19,7 +19,7 @@ const KEPT: usize = 4;
 pub(super) struct Queue {
     due: Mutex<Due>,
     /// Somebody is due earlier than anybody before.
-    earlier: Notify,
+    earlier: Arc<Notify>,
 }
 
 /// How urgent it is.
@@ -107,9 +107,9 @@ impl Queue {
         self.lock().next()
     }
 
-    /// Waits until somebody is due earlier than was known.
-    pub(super) async fn earlier(&self) {
-        self.earlier.notified().await;
+    /// Notified when somebody is due earlier than was known.
+    pub(super) fn earlier(&self) -> Arc<Notify> {
+        Arc::clone(&self.earlier)
     }
 
     fn lock(&self) -> MutexGuard<'_, Due> {
@@ -127,7 +127,7 @@ mod tests {
     use crate::registry::Kept as _;
 
     fn cell(key: &str) -> Arc<Cell> {
-        let times = Times::new(AnyClock::System, None, Draws::new(Some(1)));
+        let times = Times::new(AnyClock::system(), None, Draws::new(Some(1)));
         Arc::new(Cell::new(key, Arc::default(), &times))
     }
 

@@ -13,6 +13,7 @@ use breakerbox_core::{Epoch, Outcome, Refusal, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::lease::Consulted;
 use super::swap::Ended;
 use super::{Fleet, Lease, OnStoreLoss};
 use crate::breakerbox::Shared;
@@ -60,14 +61,11 @@ impl Shared {
     ) -> Settling {
         match tell {
             Tell::One { epoch, outcome } => {
-                let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+                let (shared, cell) = (self.for_task(), Arc::clone(cell));
                 self.in_background(async move { shared.tell_one(&cell, epoch, &outcome).await })
             }
             Tell::Swap(proposal) => {
-                if !self.is_strict() {
-                    self.tell(cell, Tell::Later);
-                }
-                let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+                let (shared, cell) = (self.for_task(), Arc::clone(cell));
                 self.in_background(async move { shared.swap_result(&cell, &proposal, settlement).await })
             }
             tell => {
@@ -98,7 +96,7 @@ impl Shared {
     async fn tell_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unheard };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
-        let answer = self.ask_store(fleet, fleet.store.merge(std::slice::from_ref(&delta))).await;
+        let answer = self.write_store(fleet, fleet.store.merge(std::slice::from_ref(&delta))).await;
         let Some((now, merged)) = answer.ok().and_then(|mut answer| Some((answer.now, answer.value.pop()?)))
         else {
             self.count_unheard();
@@ -152,10 +150,14 @@ impl Shared {
     ) -> Lease {
         let (started_at, asked_at) = (self.times.now(), Instant::now());
         match tokio::time::timeout(limit, self.consult(fleet, cell)).await {
-            Ok(Ok(Ok(decided))) => Lease::of(decided, started_at),
-            Ok(Ok(Err(_lease_due))) => {
+            Ok(Ok(Consulted::Decided(decided))) => Lease::of(decided, started_at),
+            Ok(Ok(Consulted::Lease(_))) => {
                 self.lease_within(cell, limit.saturating_sub(asked_at.elapsed())).await
             }
+            Ok(Ok(Consulted::Place(epoch))) => match self.on_own_ramp(cell) {
+                Some(lease) => lease,
+                None => self.place_within(fleet, cell, epoch, limit.saturating_sub(asked_at.elapsed())).await,
+            },
             // It decides alone from now on.
             Ok(Err(StoreError::Unreadable(_))) => Lease::AskAgain,
             _ if fleet.health.is_lost() => self.unanswered(fleet, cell),

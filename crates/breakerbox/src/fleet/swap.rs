@@ -1,6 +1,7 @@
 //! Swaps records in. A lost answer is resolved by reading the version, which is random and can't be somebody else's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{Attribution, Change, Command, Record};
@@ -15,6 +16,10 @@ use crate::store::{StoreError, Swap, Swapped};
 
 /// How often a lost answer is looked up.
 const LOOKED_UP: u32 = 3;
+
+/// How long a lost answer waits for a store that is lost, before it is looked up. A lease that was taken unnoticed is nobody's
+/// until it ends.
+const RETURNS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often an operator's order is tried while others change the circuit.
 const TRIED: u32 = 5;
@@ -32,7 +37,7 @@ impl Shared {
     /// Swaps a record in, in the background, and lets everybody know.
     pub(super) fn swap_later(self: &Arc<Self>, cell: &Arc<Cell>, proposal: Proposal) {
         let Some(fleet) = &self.fleet else { return };
-        let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
+        let (shared, cell) = (self.for_task(), Arc::clone(cell));
         fleet.runtime.spawn(async move {
             let Some(fleet) = &shared.fleet else { return };
             // After a flush there may be one for every circuit. Nobody closes this.
@@ -45,7 +50,7 @@ impl Shared {
     /// Does what follows from how a swap ended.
     pub(super) fn take_in(self: &Arc<Self>, cell: &Arc<Cell>, proposal: &Proposal, ended: Ended) {
         match ended {
-            Ended::Won => _ = self.won(cell, proposal),
+            Ended::Won => self.won(cell, proposal),
             Ended::Lost(record) => {
                 if proposal.result_of.is_some() {
                     self.count_late(1);
@@ -66,13 +71,12 @@ impl Shared {
     }
 
     /// A proposal was swapped in: it is known here, and everybody hears.
-    fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) -> Option<Change> {
+    fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
         let change = self.converse(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);
-        if let Some(change) = &change {
-            self.observers.tell(cell.key(), change.clone());
+        if let Some(change) = change {
+            self.observers.tell(cell.key(), change);
         }
-        change
     }
 
     /// It was not: what is there instead is learnt.
@@ -92,7 +96,11 @@ impl Shared {
             not_after: proposal.not_after,
             keep_for: proposal.keep_for,
         };
-        match self.ask_store(fleet, fleet.store.swap_if(&swap)).await {
+        if fleet.health.is_lost() {
+            // Nothing is sent, so there is nothing to look up.
+            return Ended::Unknown;
+        }
+        match self.write_store(fleet, fleet.store.swap_if(&swap)).await {
             Ok(answer) => match answer.value {
                 Swapped::Won => Ended::Won,
                 Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(Box::new(record)),
@@ -107,7 +115,11 @@ impl Shared {
 
     /// Finds out whether a swap took place whose answer was lost.
     async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> Ended {
+        let waits_until = tokio::time::Instant::now() + RETURNS_WITHIN;
         for _ in 0..LOOKED_UP {
+            while fleet.health.is_lost() && tokio::time::Instant::now() < waits_until {
+                tokio::time::sleep(fleet.settings.flush_every).await;
+            }
             let keys = std::slice::from_ref(&swap.key);
             let Ok(answer) = self.ask_store(fleet, fleet.store.read(keys)).await else {
                 tokio::time::sleep(fleet.settings.flush_every).await;
@@ -147,7 +159,10 @@ impl Shared {
             self.took(cell, learnt);
             let Some(proposal) = proposal else { return Ok(None) };
             match self.swap(fleet, cell, &proposal).await {
-                Ended::Won => return Ok(self.won(cell, &proposal)),
+                Ended::Won => {
+                    self.won(cell, &proposal);
+                    return Ok(proposal.step.change);
+                }
                 Ended::Lost(record) => self.lost(cell, *record),
                 Ended::Unknown => return Err(ObeyError::StoreAway),
             }

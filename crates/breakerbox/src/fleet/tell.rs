@@ -1,4 +1,5 @@
-//! Tells the store what was counted, in batches, and does what comes of it.
+//! Reports to the store what was counted, in batches, and does what comes of it. Only circuits whose report is due are here:
+//! one that is well is never looked at.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use breakerbox_core::fleet::{Delta, Tell};
 use tokio::task::yield_now;
 
+use super::under_way::TaskRef;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
@@ -19,7 +21,7 @@ const AT_A_STRETCH: usize = 64;
 
 pub(super) async fn keep_telling(shared: Weak<Shared>) {
     loop {
-        let Some(held) = shared.upgrade() else { return };
+        let Some(held) = TaskRef::of(&shared) else { return };
         let Some(fleet) = &held.fleet else { return };
         let now = held.times.now();
         let cells = fleet.queue.take(now, BATCH);
@@ -30,65 +32,129 @@ pub(super) async fn keep_telling(shared: Weak<Shared>) {
             continue;
         }
         let wait = fleet.queue.next().map_or(NOTHING_TO_DO, |due| due.since(now)).min(NOTHING_TO_DO);
-        let _ = tokio::time::timeout(wait, fleet.queue.earlier()).await;
+        let earlier = fleet.queue.earlier();
+        // Nobody is kept alive by this.
+        drop(held);
+        let _ = tokio::time::timeout(wait, earlier.notified()).await;
     }
 }
 
+/// What came of reporting a circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reply {
+    /// There was nothing to report, or a report was under way.
+    Nothing,
+    /// The store has heard it.
+    Heard {
+        /// After how long to report again, because a trip waits for a confirmation.
+        again_in: Option<Duration>,
+    },
+    /// The store did not answer. The outcomes may be lost.
+    Unheard,
+    /// The store's record can't be read.
+    Unreadable,
+}
+
 impl Shared {
-    /// Tells the store about some circuits.
-    async fn tell_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) {
+    /// Tells the store about some circuits. Returns what came of each, in their order.
+    pub(super) async fn tell_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> Vec<Reply> {
+        let mut replies = vec![Reply::Nothing; cells.len()];
         // Forgotten while a call was under way: what it brought has no epoch before the record is read.
         let unread: Vec<_> = cells.iter().filter(|cell| cell.is_unread(&self.times)).cloned().collect();
-        if !unread.is_empty() {
-            self.read_and_learn(fleet, &unread).await;
+        if !unread.is_empty() && !self.read_and_learn(fleet, &unread).await {
+            for (cell, reply) in cells.iter().zip(&mut replies) {
+                if cell.is_unread(&self.times) {
+                    *reply = Reply::Unheard;
+                }
+            }
         }
         let (told, deltas) = self.deltas_of(cells);
         if deltas.is_empty() {
-            return;
+            return replies;
         }
-        match self.ask_store(fleet, fleet.store.merge(&deltas)).await {
-            Ok(answer) => {
-                for (place, ((cell, delta), merged)) in
-                    told.iter().zip(&deltas).zip(&answer.value).enumerate()
-                {
-                    if place % AT_A_STRETCH == AT_A_STRETCH - 1 {
-                        yield_now().await;
-                    }
-                    let merged = match merged {
-                        Ok(merged) => merged,
-                        Err(unreadable) => {
-                            self.converse(cell, None, |member, at| member.unheard(at.now));
-                            self.can_not_read(fleet, cell, unreadable);
-                            continue;
-                        }
-                    };
-                    if merged.late {
-                        self.count_late(delta.calls());
-                    }
-                    let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
-                    self.took(cell, told.learnt);
-                    // Whether the judging went on or ended, somebody may want to know.
-                    self.waiters.wake_one(cell);
-                    self.tell(cell, told.tell);
-                }
+        let unanswered = Unanswered { shared: self, cells, told: &told };
+        let answer = self.write_store(fleet, fleet.store.merge(&deltas)).await;
+        let Ok(answer) = answer else {
+            told.iter().for_each(|&place| replies[place] = Reply::Unheard);
+            return replies;
+        };
+        unanswered.was_answered();
+        let mut called = Vec::new();
+        for (count, ((&place, delta), merged)) in told.iter().zip(&deltas).zip(&answer.value).enumerate() {
+            if count % AT_A_STRETCH == AT_A_STRETCH - 1 {
+                yield_now().await;
             }
-            Err(_) => {
-                for cell in &told {
-                    self.count_unheard();
+            let cell = &cells[place];
+            let merged = match merged {
+                Ok(merged) => merged,
+                Err(unreadable) => {
                     self.converse(cell, None, |member, at| member.unheard(at.now));
-                    self.waiters.wake_one(cell);
-                    self.tell(cell, Tell::Later);
+                    self.can_not_read(fleet, cell, unreadable);
+                    replies[place] = Reply::Unreadable;
+                    continue;
                 }
+            };
+            if merged.late {
+                self.count_late(delta.calls());
             }
+            let told = self.converse(cell, Some(answer.now), |member, at| member.told(merged, at));
+            self.took(cell, told.learnt);
+            if told.call_for_reports {
+                called.push(Arc::clone(&delta.key));
+            }
+            // Whether the judging went on or ended, somebody may want to know.
+            self.waiters.wake_one(cell);
+            let again_in = if let Tell::In(wait) = told.tell { Some(wait) } else { None };
+            replies[place] = Reply::Heard { again_in };
+            self.tell(cell, told.tell);
         }
+        if !called.is_empty() && !fleet.health.is_lost() {
+            // If nobody hears it, whoever judges calls again: an error changes nothing.
+            let call = fleet.store.call_for_reports(&called);
+            let _ = tokio::time::timeout(fleet.settings.store_timeout, call).await;
+        }
+        replies
     }
 
-    /// What there is to tell. A circuit about which there is nothing rests: whatever happens to it next is noticed.
-    fn deltas_of(&self, cells: &[Arc<Cell>]) -> (Vec<Arc<Cell>>, Vec<Delta>) {
-        let told = |cell: &Arc<Cell>| {
-            let delta = cell.visit(&self.store_key(cell), &self.times)?;
-            Some((Arc::clone(cell), delta))
+    /// What there is to report, and the places of the circuits that it is about. What need not be reported any more is left
+    /// out; what is due later comes again.
+    fn deltas_of(&self, cells: &[Arc<Cell>]) -> (Vec<usize>, Vec<Delta>) {
+        let report = |(place, cell): (usize, &Arc<Cell>)| {
+            let (delta, due) = cell.visit(&self.store_key(cell), &self.times);
+            self.report_when(cell, &due);
+            Some((place, delta?))
         };
-        cells.iter().filter_map(told).unzip()
+        cells.iter().enumerate().filter_map(report).unzip()
+    }
+
+    /// Another process called for reports of these circuits.
+    pub(super) fn report_called(&self, keys: &[Arc<str>]) {
+        for cell in keys.iter().filter_map(|key| self.cell_of(key)) {
+            self.converse(&cell, None, |member, at| member.hear_call(at.policy, at.now));
+        }
+    }
+}
+
+/// A report that nobody has answered, because the store did not or because whoever reported was dropped.
+struct Unanswered<'t> {
+    shared: &'t Arc<Shared>,
+    cells: &'t [Arc<Cell>],
+    told: &'t [usize],
+}
+
+impl Unanswered<'_> {
+    fn was_answered(mut self) {
+        self.told = &[];
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let shared = self.shared;
+        for cell in self.told.iter().map(|&place| &self.cells[place]) {
+            shared.count_unheard();
+            shared.converse(cell, None, |member, at| member.unheard(at.now));
+            shared.waiters.wake_one(cell);
+        }
     }
 }

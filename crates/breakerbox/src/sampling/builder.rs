@@ -85,7 +85,9 @@ impl SamplingBuilder {
     /// # Panics
     /// As [`Builder::build`].
     pub fn build(self) -> Result<Sampling, SamplingError> {
-        let policy = self.policy.build_for_sampling()?;
+        // A process without a sampler judges nothing, so it may have any policy that the leader has.
+        let has_runs = self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs);
+        let policy = build(&self.policy, has_runs)?;
         let mut settings = self.settings;
         for (field, found) in
             [("sample_every", settings.sample_every), ("poll_timeout", settings.poll_timeout)]
@@ -108,7 +110,7 @@ impl SamplingBuilder {
                 "is needed: who leads, and what is open, is kept there; for one process MemoryStore will do";
             return Err(SamplingError::Setting { field: "store", reason });
         }
-        let office = Arc::new(Office::new(settings, policy.window(), self.sampler, self.observers));
+        let office = Arc::new(Office::new(settings, &policy, self.sampler, self.observers));
         Ok(Sampling::start(self.builder.policy(policy).build(), office))
     }
 }
@@ -131,24 +133,35 @@ pub enum SamplingError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// One question is asked for all keys, so that they have one window.
+    /// One query samples all keys, so they share this number.
     #[error(
-        "window: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
+        "{field}: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
     )]
-    Window {
-        /// The window of all keys.
+    OneForAll {
+        /// `window` or `sample_recent`.
+        field: &'static str,
+        /// The value of all keys.
         expected: String,
-        /// The one that was asked for.
+        /// The value that was given.
         found: String,
     },
 }
 
-/// A policy for circuits that are sampled over this window.
-pub(super) fn policy_for(builder: &PolicyBuilder, window: Duration) -> Result<Policy, SamplingError> {
-    let policy = builder.build_for_sampling()?;
-    if policy.window() != window {
-        let (expected, found) = (format_duration(window), format_duration(policy.window()));
-        return Err(SamplingError::Window { expected, found });
+/// A policy for circuits that this process samples.
+pub(super) fn policy_for(builder: &PolicyBuilder, office: &Office) -> Result<Policy, SamplingError> {
+    let policy = build(builder, office.has_runs())?;
+    if policy.window() != office.window {
+        let (expected, found) = (format_duration(office.window), format_duration(policy.window()));
+        return Err(SamplingError::OneForAll { field: "window", expected, found });
+    }
+    // A key may ignore the recent part. It can't have another one.
+    if let Some(found) = policy.sample_recent().filter(|_| policy.sample_recent() != office.recent_ticks) {
+        let expected = office.recent_ticks.map_or_else(|| "off".to_owned(), |ticks| ticks.to_string());
+        return Err(SamplingError::OneForAll { field: "sample_recent", expected, found: found.to_string() });
     }
     Ok(policy)
+}
+
+fn build(builder: &PolicyBuilder, has_runs: bool) -> Result<Policy, PolicyError> {
+    if has_runs { builder.build_for_sampling_with_runs() } else { builder.build_for_sampling() }
 }

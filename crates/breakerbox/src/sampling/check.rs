@@ -82,6 +82,8 @@ impl Circuit {
                         self.shared.read_one(cell).await;
                         continue;
                     }
+                    // Sampled circuits have no ramp: nobody tells how calls ended.
+                    MemberAnswer::PlaceDue(_) => Ok(None),
                     MemberAnswer::LeaseDue => {
                         match self.shared.take_lease(cell, asked_at.elapsed()).await {
                             Lease::Permit(permit) => Ok(Some(Box::new(permit))),

@@ -58,7 +58,7 @@ impl Sampling {
     /// # Errors
     /// If the policy can't be, or has another window than sampling began with.
     pub fn set_policy(&self, policy: &PolicyBuilder) -> Result<(), SamplingError> {
-        self.0.breakers.set_policy(policy_for(policy, self.0.office.window)?);
+        self.0.breakers.set_policy(policy_for(policy, &self.0.office)?);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Sampling {
         tenant: &str,
         policy: Option<&PolicyBuilder>,
     ) -> Result<(), SamplingError> {
-        let policy = policy.map(|policy| policy_for(policy, self.0.office.window)).transpose()?;
+        let policy = policy.map(|policy| policy_for(policy, &self.0.office)).transpose()?;
         Ok(self.0.breakers.set_tenant_policy(tenant, policy)?)
     }
 
@@ -80,7 +80,7 @@ impl Sampling {
     /// # Errors
     /// As [`set_policy`](Self::set_policy), and if there can be no such key.
     pub fn set_key_policy(&self, key: &str, policy: Option<&PolicyBuilder>) -> Result<(), SamplingError> {
-        let policy = policy.map(|policy| policy_for(policy, self.0.office.window)).transpose()?;
+        let policy = policy.map(|policy| policy_for(policy, &self.0.office)).transpose()?;
         Ok(self.0.breakers.set_key_policy(key, policy)?)
     }
 

@@ -64,6 +64,8 @@ impl Known {
                         self.records.insert(key, (*record).clone());
                     }
                 }
+                // A sampled circuit's outcomes are counted elsewhere: there is nothing to report.
+                Poll::Ready(Some(Heard::ReportsWanted { .. })) => {}
                 Poll::Ready(Some(_)) => self.is_whole = false,
                 Poll::Ready(None) => {
                     self.is_whole = false;

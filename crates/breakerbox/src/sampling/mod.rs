@@ -21,7 +21,7 @@
 //! impl Sampler for Attempts {
 //!     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
 //!         // One question for all keys: what finished within `poll.window`, except for those in `poll.since`.
-//!         Ok(HashMap::from([("acme".into(), Sample { successes: 9, failures: 1, latency_sum: None })]))
+//!         Ok(HashMap::from([("acme".into(), Sample { successes: 9, failures: 1, ..Sample::default() })]))
 //!     }
 //! }
 //!

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use breakerbox_core::{Nonce, Timestamp};
+use breakerbox_core::{Nonce, Policy, Timestamp};
 use tokio::sync::Notify;
 
 use super::builder::{Observer, Settings};
@@ -29,6 +29,8 @@ pub(super) struct Office {
     pub(super) settings: Settings,
     /// The window of all keys.
     pub(super) window: Duration,
+    /// How many of the latest ticks are judged by themselves, for all keys.
+    pub(super) recent_ticks: Option<u32>,
     pub(super) sampler: Option<Arc<dyn Sampler>>,
     observers: Vec<Observer>,
     /// By what the store tells this process from others.
@@ -81,13 +83,14 @@ pub(super) enum Stood {
 impl Office {
     pub(super) fn new(
         settings: Settings,
-        window: Duration,
+        policy: &Policy,
         sampler: Option<Arc<dyn Sampler>>,
         observers: Vec<Observer>,
     ) -> Self {
         Self {
             settings,
-            window,
+            window: policy.window(),
+            recent_ticks: policy.sample_recent(),
             sampler,
             observers,
             candidate: OnceLock::new(),
@@ -95,6 +98,17 @@ impl Office {
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
+    }
+
+    /// Whether there may be runs of failures to judge: a process without a sampler leaves that to those that have one.
+    pub(super) fn has_runs(&self) -> bool {
+        self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs)
+    }
+
+    /// How far back the recent part of the window goes; none if it is not shorter than the window.
+    pub(super) fn recent(&self) -> Option<Duration> {
+        let recent = self.settings.sample_every.saturating_mul(self.recent_ticks?);
+        (recent < self.window).then_some(recent)
     }
 
     /// The name of the office in the store.
@@ -109,7 +123,7 @@ impl Office {
     /// Stands for leader, or prolongs the term.
     pub(super) async fn stand(&self, shared: &Shared, fleet: &Fleet) -> Stood {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), self.settings.term);
-        let answer = shared.ask_store(fleet, request).await;
+        let answer = shared.write_store(fleet, request).await;
         let Ok(answer) = answer else {
             let now = shared.times.there(shared.times.now());
             if self.lock().term.is_some_and(|term| now > term.not_after()) {
@@ -141,7 +155,7 @@ impl Office {
     pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
         // If this fails, the term ends by itself.
-        let _ = shared.ask_store(fleet, request).await;
+        let _ = shared.write_store(fleet, request).await;
         self.end_term(shared);
     }
 

@@ -17,6 +17,11 @@ pub trait Sampler: Send + Sync + 'static {
     /// # Errors
     /// If they can't be had. Nothing changes then, and the reason is [reported](super::Report).
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError>;
+
+    /// Whether its samples have [runs of failures](Sample::failure_run). The rule `consecutive_failures` needs them.
+    fn returns_runs(&self) -> bool {
+        false
+    }
 }
 
 /// A sampler that several registries of this process share.
@@ -24,6 +29,10 @@ pub trait Sampler: Send + Sync + 'static {
 impl<S: Sampler + ?Sized> Sampler for Arc<S> {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         (**self).sample(poll).await
+    }
+
+    fn returns_runs(&self) -> bool {
+        (**self).returns_runs()
     }
 }
 
@@ -36,6 +45,9 @@ pub struct Poll {
     /// except of these keys, of which fewer count. There are few: keys with a transition inside the window, and those that
     /// are half-open. A key is here once.
     pub since: Vec<Since>,
+    /// Attempts of closed circuits that finished within this time are also counted apart, as [`Sample::recent`]. A sampler
+    /// that does not is judged by the window alone, and a destination that was healthy for most of it is spared later.
+    pub recent: Option<Duration>,
 }
 
 /// A key of which fewer attempts count than of the others.
@@ -55,7 +67,14 @@ impl Poll {
     /// A question, for whoever tries a sampler.
     #[must_use]
     pub const fn new(window: Duration, since: Vec<Since>) -> Self {
-        Self { window, since }
+        Self { window, since, recent: None }
+    }
+
+    /// The same question, and what finished within this time counted apart.
+    #[must_use]
+    pub const fn with_recent(mut self, recent: Duration) -> Self {
+        self.recent = Some(recent);
+        self
     }
 }
 

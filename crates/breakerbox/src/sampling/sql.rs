@@ -46,6 +46,7 @@ pub struct SqlTable {
     started_at: String,
     finished_at: String,
     times: TimeFormat,
+    runs: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,7 +87,9 @@ pub enum LatencyUnit {
 }
 
 /// A query of your own, for tables that a [`SqlTable`] can't describe. It has one row for each key, with the columns `key` (text),
-/// `successes`, `failures` (whole numbers) and, if latencies are known, `latency_sum_us` (microseconds).
+/// `successes`, `failures` (whole numbers) and, if latencies are known, `latency_sum_us` (microseconds). Of closed circuits it may
+/// also have `recent_successes`, `recent_failures` and `recent_latency_sum_us`, over the recent part of the window, and
+/// `failure_run`: how many of the latest attempts failed, without a success between them.
 ///
 /// | Postgres | SQLite | what it is |
 /// | --- | --- | --- |
@@ -94,8 +97,9 @@ pub enum LatencyUnit {
 /// | `$2::text[]` | `temp.breakerbox_since.key` | the keys of which fewer attempts count |
 /// | `$3::bigint[]` | `temp.breakerbox_since.age` | their ages, in microseconds |
 /// | `$4::bool[]` | `temp.breakerbox_since.started` | whether it is attempts that started since |
+/// | `$5::bigint` | `?2` | how far back the recent part goes, in microseconds |
 ///
-/// In SQLite the last three are the columns of a temporary table, one row for each such key.
+/// In SQLite the middle three are the columns of a temporary table, one row for each such key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SqlQuery(pub String);
 
@@ -154,6 +158,7 @@ impl SqlTable {
             started_at: "started_at".to_owned(),
             finished_at: "finished_at".to_owned(),
             times: TimeFormat::default(),
+            runs: false,
         }
     }
 
@@ -200,6 +205,14 @@ impl SqlTable {
         self.times = format;
         self
     }
+
+    /// Counts how many of the latest attempts of each key failed, without a success between them: the rule
+    /// `consecutive_failures` needs it. The database has to sort the window's attempts by key for it. Attempts that finished at
+    /// the same time as the latest success are not in the run.
+    pub const fn count_runs(mut self) -> Self {
+        self.runs = true;
+        self
+    }
 }
 
 impl SqlSource {
@@ -214,6 +227,15 @@ impl SqlSource {
             Self::Table(table) => table.query(dialect),
         }
     }
+
+    /// Whether its rows have a column `failure_run`.
+    #[must_use]
+    pub fn returns_runs(&self) -> bool {
+        match self {
+            Self::Query(SqlQuery(text)) => text.contains("failure_run"),
+            Self::Table(table) => table.runs,
+        }
+    }
 }
 
 impl SqlTable {
@@ -222,7 +244,14 @@ impl SqlTable {
         let key = format!("CAST(a.{} AS text)", name("key_column", &self.key)?);
         let started_at = format!("a.{}", name("started_at_column", &self.started_at)?);
         let finished_at = format!("a.{}", name("finished_at_column", &self.finished_at)?);
-        let totals = self.totals(dialect)?;
+        let (good, bad) = self.outcomes(dialect)?;
+        let recent = if dialect == Dialect::Postgres { "$5::bigint" } else { "?2" };
+        let recently = format!("{finished_at} >= {}", self.ago(dialect, recent));
+        let totals = self.totals("", None, &good, &bad)?;
+        let recent_totals = self.totals("recent_", Some(&recently), &good, &bad)?;
+        // Of a half-open circuit nothing is counted apart.
+        let nothing =
+            vec!["NULL"; 2 + usize::from(self.latency.is_some()) + usize::from(self.runs)].join(", ");
         let since = match dialect {
             Dialect::Postgres => {
                 "SELECT s.key, s.age, s.started\n    \
@@ -237,33 +266,45 @@ impl SqlTable {
         // A key's index can only be used from within: by each key in turn.
         let half_open = match dialect {
             Dialect::Postgres => format!(
-                "SELECT s.key, h.*\nFROM since AS s\nCROSS JOIN LATERAL (\n    SELECT {totals}\n    FROM {table} AS a\n    \
+                "SELECT s.key, h.*, {nothing}\nFROM since AS s\nCROSS JOIN LATERAL (\n    SELECT {totals}\n    FROM {table} AS a\n    \
                  WHERE {key} = s.key AND {started_at} >= {since_then} AND {finished_at} IS NOT NULL\n) AS h\n\
                  WHERE s.started"
             ),
             Dialect::Sqlite => format!(
-                "SELECT s.key, {totals}\nFROM since AS s\nCROSS JOIN {table} AS a\n\
+                "SELECT s.key, {totals}, {nothing}\nFROM since AS s\nCROSS JOIN {table} AS a\n\
                  WHERE s.started AND a.{} = s.key AND {started_at} >= {since_then} AND {finished_at} IS NOT NULL\n\
                  GROUP BY s.key",
                 name("key_column", &self.key)?
             ),
         };
-        Ok(format!(
-            "WITH since AS {kept} (\n    {since}\n)\n\
-             SELECT {key} AS key, {totals}\n\
-             FROM {table} AS a\n\
+        let finished = format!(
+            "{table} AS a\n\
              LEFT JOIN since AS s ON s.key = {key}\n\
              WHERE {finished_at} >= {window_began} AND {key} IS NOT NULL\n  \
-             AND (s.key IS NULL OR (NOT s.started AND {finished_at} >= {since_then}))\n\
+             AND (s.key IS NULL OR (NOT s.started AND {finished_at} >= {since_then}))"
+        );
+        let (finished, run) = if self.runs {
+            let last = format!("max({finished_at}) FILTER (WHERE {good}) OVER (PARTITION BY {key})");
+            let rows = format!("(\nSELECT a.*, {last} AS breakerbox_last_success\nFROM {finished}\n) AS a");
+            let after =
+                format!("(a.breakerbox_last_success IS NULL OR {finished_at} > a.breakerbox_last_success)");
+            (rows, format!(",\n    count(*) FILTER (WHERE ({bad}) AND {after}) AS failure_run"))
+        } else {
+            (finished, String::new())
+        };
+        Ok(format!(
+            "WITH since AS {kept} (\n    {since}\n)\n\
+             SELECT {key} AS key, {totals},\n    {recent_totals}{run}\n\
+             FROM {finished}\n\
              GROUP BY {key}\n\
              UNION ALL\n\
              {half_open}"
         ))
     }
 
-    /// The sums of each group.
-    fn totals(&self, dialect: Dialect) -> Result<String, SqlError> {
-        let (good, bad) = match &self.outcome {
+    /// What is true of a good attempt, and of a bad one.
+    fn outcomes(&self, dialect: Dialect) -> Result<(String, String), SqlError> {
+        Ok(match &self.outcome {
             Outcome::Succeeded(column) => {
                 let column = name("success_column", column)?;
                 match dialect {
@@ -276,9 +317,15 @@ impl SqlTable {
                 let says = |words| Ok(format!("CAST(a.{column} AS text) IN ({})", literals(words)?));
                 (says(good)?, says(bad)?)
             }
-        };
+        })
+    }
+
+    /// The sums of each group, of all its attempts or of some.
+    fn totals(&self, prefix: &str, only: Option<&str>, good: &str, bad: &str) -> Result<String, SqlError> {
+        let and = only.map(|only| format!(" AND {only}")).unwrap_or_default();
         let mut totals = format!(
-            "count(*) FILTER (WHERE {good}) AS successes,\n    count(*) FILTER (WHERE {bad}) AS failures"
+            "count(*) FILTER (WHERE ({good}){and}) AS {prefix}successes,\n    \
+             count(*) FILTER (WHERE ({bad}){and}) AS {prefix}failures"
         );
         if let Some((column, unit)) = &self.latency {
             let column = name("latency_column", column)?;
@@ -288,9 +335,10 @@ impl SqlTable {
                 LatencyUnit::Micros => 1,
             };
             // Somebody's clock may have gone back in the middle of an attempt.
-            let sum =
-                format!("sum(a.{column} * {micros}) FILTER (WHERE (({good}) OR ({bad})) AND a.{column} > 0)");
-            let _ = write!(totals, ",\n    CAST(round(coalesce({sum}, 0)) AS bigint) AS latency_sum_us");
+            let counts = format!("(({good}) OR ({bad})) AND a.{column} > 0{and}");
+            let sum = format!("sum(a.{column} * {micros}) FILTER (WHERE {counts})");
+            let _ =
+                write!(totals, ",\n    CAST(round(coalesce({sum}, 0)) AS bigint) AS {prefix}latency_sum_us");
         }
         Ok(totals)
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_core::Sample;
+use breakerbox_core::{RecentSample, Sample};
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 
 use super::sampler::{Poll, SampleError, Sampler, Since};
@@ -39,6 +39,7 @@ pub struct SqliteSampler {
 struct File {
     path: PathBuf,
     query: String,
+    returns_runs: bool,
     /// Held by whoever asks, so that no two polls are under way at once. None: it is opened when it is first needed, and again
     /// after an error.
     connection: Mutex<Option<Connection>>,
@@ -57,9 +58,10 @@ impl SqliteSampler {
     /// # Errors
     /// Names the part of the table's description that can't be.
     pub fn new(path: impl AsRef<Path>, source: impl Into<SqlSource>) -> Result<Self, SqlError> {
-        let query = source.into().text(Dialect::Sqlite)?;
+        let source = source.into();
+        let (query, returns_runs) = (source.text(Dialect::Sqlite)?, source.returns_runs());
         let path = path.as_ref().to_owned();
-        Ok(Self { file: Arc::new(File { path, query, connection: Mutex::default() }) })
+        Ok(Self { file: Arc::new(File { path, query, returns_runs, connection: Mutex::default() }) })
     }
 
     /// The query that it asks, for those who want to see how it is planned.
@@ -72,22 +74,21 @@ impl SqliteSampler {
 #[async_trait]
 impl Sampler for SqliteSampler {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
-        let (window, since) = (micros(poll.window), poll.since.clone());
+        let poll = poll.clone();
         let (file, asking) = (Arc::clone(&self.file), Arc::new(Asking::default()));
         // If this is dropped, because the time is over, the query ends too.
         let _ended = Ended(Arc::clone(&asking));
-        let answer = tokio::task::spawn_blocking(move || file.ask(&asking, window, &since));
+        let answer = tokio::task::spawn_blocking(move || file.ask(&asking, &poll));
         answer.await.map_err(SampleError::failed)?
+    }
+
+    fn returns_runs(&self) -> bool {
+        self.file.returns_runs
     }
 }
 
 impl File {
-    fn ask(
-        &self,
-        asking: &Asking,
-        window: i64,
-        since: &[Since],
-    ) -> Result<HashMap<String, Sample>, SampleError> {
+    fn ask(&self, asking: &Asking, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let mut held = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match held.take() {
             Some(connection) => connection,
@@ -98,7 +99,7 @@ impl File {
         if asking.over.load(Ordering::SeqCst) {
             return Err(SampleError::failed("nobody waits for the answer any more"));
         }
-        let samples = self.read(&connection, window, since);
+        let samples = self.read(&connection, poll);
         asking.set(None);
         if samples.is_ok() {
             *held = Some(connection);
@@ -113,13 +114,8 @@ impl File {
         Ok(connection)
     }
 
-    fn read(
-        &self,
-        connection: &Connection,
-        window: i64,
-        since: &[Since],
-    ) -> Result<HashMap<String, Sample>, SampleError> {
-        write_since(connection, since).map_err(SampleError::failed)?;
+    fn read(&self, connection: &Connection, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
+        write_since(connection, &poll.since).map_err(SampleError::failed)?;
         let mut statement = connection.prepare(&self.query).map_err(SampleError::failed)?;
         let column = |name: &'static str| {
             let missing =
@@ -127,25 +123,44 @@ impl File {
             statement.column_index(name).map_err(missing)
         };
         let (key, successes, failures) = (column("key")?, column("successes")?, column("failures")?);
-        let latency_sum = column("latency_sum_us").ok();
+        let optional = |name| statement.column_index(name).ok();
+        let latency_sum = optional("latency_sum_us");
+        let recent = optional("recent_successes").zip(optional("recent_failures"));
+        let (recent_latency, run) = (optional("recent_latency_sum_us"), optional("failure_run"));
         let mut samples = HashMap::new();
-        // A query of the user's own need not ask for the window.
-        if statement.parameter_count() > 0 {
-            statement.raw_bind_parameter(1, window).map_err(SampleError::failed)?;
+        // A query of the user's own need not use them.
+        let ages = [poll.window, poll.recent.unwrap_or_default()];
+        for (place, age) in (1..=statement.parameter_count()).zip(ages) {
+            statement.raw_bind_parameter(place, micros(age)).map_err(SampleError::failed)?;
         }
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(SampleError::failed)? {
             let number = |field, column| count(field, row.get(column));
+            // Half-open circuits have neither a recent part nor a run.
+            let known = |field, column: Option<usize>| -> Result<Option<i64>, SampleError> {
+                let value = column.map(|column| row.get(column).map_err(|error| unreadable(field, &error)));
+                Ok(value.transpose()?.flatten())
+            };
+            let latency = |field, column| {
+                let sum = known(field, column)?;
+                Ok(sum.map(|sum| Duration::from_micros(u64::try_from(sum).unwrap_or(0))))
+            };
+            let recent = match recent.filter(|_| poll.recent.is_some()) {
+                Some((successes, failures)) if known("recent_successes", Some(successes))?.is_some() => {
+                    Some(RecentSample {
+                        successes: number("recent_successes", successes)?,
+                        failures: number("recent_failures", failures)?,
+                        latency_sum: latency("recent_latency_sum_us", recent_latency)?,
+                    })
+                }
+                _ => None,
+            };
             let sample = Sample {
                 successes: number("successes", successes)?,
                 failures: number("failures", failures)?,
-                latency_sum: match latency_sum {
-                    Some(column) => row
-                        .get::<_, Option<i64>>(column)
-                        .map_err(|error| unreadable("latency_sum_us", &error))?
-                        .map(|sum| Duration::from_micros(u64::try_from(sum).unwrap_or(0))),
-                    None => None,
-                },
+                latency_sum: latency("latency_sum_us", latency_sum)?,
+                recent,
+                failure_run: known("failure_run", run)?.map(|run| u64::try_from(run).unwrap_or(0)),
             };
             let key: String = row.get(key).map_err(|error| unreadable("key", &error))?;
             samples.insert(key, sample);

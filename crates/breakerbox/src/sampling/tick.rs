@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{
-    LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
+    Draw, LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
 };
 use tokio::time::Instant;
 
@@ -71,14 +71,18 @@ impl<'t> Tick<'t> {
         let ticked = Ticked { circuits: known.len(), ..Ticked::default() };
         let mut tick = Self { leader, term, known, latest, ticked };
         let samples = tick.poll().await?;
-        if !samples.is_empty() {
+        let used_up =
+            tick.known.iter().any(|(_, record)| record.with_fresh_probes(Draw(0), term.now).is_some());
+        // An empty poll decides nothing, but the next few calls of a half-open circuit may be made.
+        if !samples.is_empty() || used_up {
             // The term again: whether it still lasts, and what time it is.
             let term = leader.stand().await.ok_or(Undone::Interrupted)?;
             if !term.continues(tick.term) {
                 return Err(Undone::Interrupted);
             }
             tick.term = term;
-            let mut decided = tick.judge(samples).await?;
+            let mut decided =
+                if samples.is_empty() { tick.renew_probes() } else { tick.judge(samples).await? };
             for _ in 0..TRIED {
                 decided = tick.swap(decided).await;
             }
@@ -104,7 +108,8 @@ impl<'t> Tick<'t> {
             };
             Some(Since { key: Arc::clone(key), age, started })
         };
-        let poll = Poll { window: office.window, since: self.known.iter().filter_map(since).collect() };
+        let since = self.known.iter().filter_map(since).collect();
+        let poll = Poll { window: office.window, since, recent: office.recent() };
         let polled_at = Instant::now();
         let limit = office.settings.poll_timeout;
         // In a task of its own, so that one that panics takes nobody with it.
@@ -155,6 +160,17 @@ impl<'t> Tick<'t> {
         Ok(decided)
     }
 
+    /// Lets half-open circuits have their next few calls.
+    fn renew_probes(&self) -> Vec<Decided> {
+        let renewed = |(key, record): (&Arc<str>, &Record)| {
+            let step = record.with_fresh_probes(self.shared().times.draw(), self.term.now)?;
+            let keep_for = step.record.keep_for(&self.shared().policy_of(key));
+            let (key, expected) = (Arc::clone(key), Some(record.version));
+            Some(Decided { key, sample: Sample::default(), expected, step, keep_for })
+        };
+        self.known.iter().filter_map(renewed).collect()
+    }
+
     fn judge_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
         let policy = self.shared().policy_of(key);
         let record = self.known.get(key);
@@ -175,7 +191,7 @@ impl<'t> Tick<'t> {
         while !decided.is_empty() {
             let some = decided.split_off(decided.len().saturating_sub(SWAPPED_AT_ONCE));
             let swaps: Vec<_> = some.iter().map(|decided| self.swap_of(decided)).collect();
-            let Ok(answer) = shared.ask_store(fleet, fleet.store.swap_all(&swaps)).await else {
+            let Ok(answer) = shared.write_store(fleet, fleet.store.swap_all(&swaps)).await else {
                 self.ticked.not_changed += some.len();
                 continue;
             };

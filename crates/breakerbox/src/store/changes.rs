@@ -21,6 +21,12 @@ pub enum Heard {
         /// The record.
         record: Arc<Record>,
     },
+    /// A process [calls for reports](super::Store::call_for_reports) of these keys: whoever has counted something for one of
+    /// them reports it now.
+    ReportsWanted {
+        /// The keys, at least one.
+        keys: Arc<[Arc<str>]>,
+    },
     /// Some changes were missed. Read what matters again.
     Missed,
 }

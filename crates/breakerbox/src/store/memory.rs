@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_core::fleet::SharedWindow;
+use breakerbox_core::fleet::{SharedRamp, SharedWindow};
 use breakerbox_core::{Epoch, LatestOutcomes, Nonce, Record, Timestamp};
 
 use super::changes::{Announcer, Changes, Heard};
 use super::{
-    Answer, Cursor, Delta, ListQuery, Merged, Page, Readable, Store, StoreError, Swap, Swapped, Term,
+    Answer, Cursor, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
+    Swap, Swapped, Term,
 };
 use crate::clock::{Clock, WallClock};
+use crate::tokio_clock::{TokioClock, is_paused};
 
 /// How many expired circuits one step clears away at the most.
 const CLEARED_AT_ONCE: usize = 16;
@@ -22,7 +24,7 @@ const CLEARED_AT_ONCE: usize = 16;
 /// In the index: whatever the state.
 const ANY: &str = "";
 
-/// A store in this process's memory.
+/// A store in this process's memory. A clone is a handle to the same store.
 ///
 /// ```
 /// use breakerbox::store::{MemoryStore, Store};
@@ -34,7 +36,10 @@ const ANY: &str = "";
 /// # Ok::<(), breakerbox::store::StoreError>(())
 /// # }).unwrap();
 /// ```
-pub struct MemoryStore {
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
     clock: Box<dyn Clock>,
     circuits: Mutex<Circuits>,
     announcer: Announcer,
@@ -58,6 +63,8 @@ struct Circuits {
 struct Entry {
     record: Option<Record>,
     window: SharedWindow,
+    /// None until somebody asks for a place.
+    ramp: Option<Box<SharedRamp>>,
     /// When it may be dropped; none: never.
     expires_at: Option<Timestamp>,
 }
@@ -69,16 +76,18 @@ impl Entry {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store with the time of this machine; or with [tokio's](crate::TokioClock), if that stands still, as in a test
+    /// that is paused.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(WallClock)
+        if is_paused() { Self::with_clock(TokioClock::new()) } else { Self::with_clock(WallClock) }
     }
 
     /// An empty store with another clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { clock: Box::new(clock), circuits: Mutex::default(), announcer: Announcer::new() }
+        let (clock, circuits, announcer) = (Box::new(clock), Mutex::default(), Announcer::new());
+        Self(Arc::new(Inner { clock, circuits, announcer }))
     }
 
     /// How many circuits have counts or a record.
@@ -110,15 +119,15 @@ impl MemoryStore {
         let swapped = circuits.swap_if(swap, now);
         if swapped == Swapped::Won {
             let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-            self.announcer.announce(Heard::Changed { key, record });
+            self.0.announcer.announce(Heard::Changed { key, record });
         }
         swapped
     }
 
     /// All circuits, and the time, under the lock.
     fn lock(&self) -> (MutexGuard<'_, Circuits>, Timestamp) {
-        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
+        let mut circuits = self.0.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.0.clock.now();
         circuits.clear_expired(now);
         (circuits, now)
     }
@@ -188,9 +197,22 @@ impl Circuits {
         let entry = self.touch(&swap.key, swap.keep_for, now);
         if entry.epoch() != swap.record.epoch {
             entry.window = SharedWindow::default();
+            entry.ramp = None;
         }
         entry.record = Some(swap.record.clone());
         Swapped::Won
+    }
+
+    fn ramp(&mut self, request: &RampRequest, now: Timestamp) -> RampReply {
+        let entry = self.entries.get_mut(&request.key);
+        let Some(entry) = entry.filter(|entry| entry.record.is_some() && entry.epoch() == request.epoch)
+        else {
+            return RampReply::Late;
+        };
+        let mut known = entry.ramp.take().map(|ramp| *ramp);
+        let view = SharedRamp::apply(&mut known, request, now);
+        entry.ramp = known.map(Box::new);
+        RampReply::Done(view)
     }
 
     fn reindex(&mut self, key: &Arc<str>, before: Option<&Record>, after: Option<&Record>) {
@@ -259,16 +281,33 @@ impl Store for MemoryStore {
         Ok(Answer { now, value: swaps.iter().map(|swap| Ok(self.swap(&mut circuits, swap, now))).collect() })
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        if !keys.is_empty() {
+            self.0.announcer.announce(Heard::ReportsWanted { keys: keys.into() });
+        }
+        Ok(())
+    }
+
     fn changes(&self) -> Changes {
-        self.announcer.listen()
+        self.0.announcer.listen()
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         Ok(self.lock().0.list(query))
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        let (mut circuits, now) = self.lock();
+        Ok(Answer { now, value: circuits.ramp(request, now) })
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         let (mut circuits, now) = self.lock();
         Ok(Answer { now, value: circuits.lead(name, candidate, ttl, now) })
+    }
+
+    /// Memory always takes writes.
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        Ok(Answer { now: self.lock().1, value: () })
     }
 }

@@ -7,8 +7,11 @@
 //! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; nothing is written after its deadline; a new epoch begins with an empty window |
 //! | [`swap_all`](Store::swap_all) | the same for many keys | each stands for itself |
 //! | [`changes`](Store::changes) | tells of records that were swapped in | what is missed is said to be missed |
+//! | [`call_for_reports`](Store::call_for_reports) | sends every listener a message with keys | nothing is stored; a message may be lost |
 //! | [`list`](Store::list) | pages through circuits | a page costs the same however many there are |
+//! | [`ramp`](Store::ramp) | takes places of a circuit's ramp and gives them back | never more places than the limit; places expire; another epoch is late |
 //! | [`lead`](Store::lead) | gives out a leader's term | one leader at a time |
+//! | [`check_write`](Store::check_write) | writes something that is no circuit | fails whenever the other verbs could not write |
 //!
 //! Why this is free of races: counts can be added in any order and are tied to an epoch, and a record is swapped by its
 //! version. Of two workers that see a circuit trip at once, one wins and the other reads the winner's record. A worker that
@@ -30,7 +33,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-pub use breakerbox_core::fleet::{BucketDelta, Delta, Merged};
+pub use breakerbox_core::fleet::{
+    BucketDelta, Delta, GivenPlace, Merged, RampReply, RampRequest, RampState, RampStep, RampView,
+};
 use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 
 pub use self::changes::{Announcer, Changes, Heard};
@@ -78,8 +83,15 @@ pub trait Store: Send + Sync + 'static {
         Ok(Answer { now: self.read(&[]).await?.now, value })
     }
 
-    /// What is swapped in from now on, by anybody.
+    /// What is swapped in from now on, by anybody, and which keys reports are called for.
     fn changes(&self) -> Changes;
+
+    /// Asks every process that listens to [`changes`](Self::changes) to report what it has counted for these keys, with
+    /// [`Heard::ReportsWanted`]. Stores nothing. A message may be lost: callers repeat it as long as they need reports.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Some listeners may have heard it.
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError>;
 
     /// A page of circuits that have a record, in an order of the store's own that is the same on every page. A page may be
     /// short, or empty, and not the last.
@@ -88,11 +100,39 @@ pub trait Store: Send + Sync + 'static {
     /// If the store can't be reached or answers nonsense.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
+    /// Gives places of a circuit's ramp back, replaces its limit and takes places, in one atomic step. The limit is replaced if the
+    /// ramp is still at the expected step; a place is taken if fewer are taken than the limit says, all by the store's time. A
+    /// ramp that the store has nothing of begins as the request says. If the record has another epoch than the request,
+    /// nothing is done.
+    ///
+    /// # Errors
+    /// If the store can't be reached or answers nonsense. Places may have been taken: give them back, or leave them to expire.
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError>;
+
     /// Takes or prolongs a leader's term. A `ttl` of zero gives one's own term back.
     ///
     /// # Errors
     /// If the store can't be reached or answers nonsense. Whoever can't tell does not lead.
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError>;
+
+    /// Checks that the store accepts writes, by writing something small that is not part of any circuit. A store that
+    /// answers reads and refuses writes (memory full, read-only, rights revoked) can't be used for deciding, and this is how
+    /// a process finds out: it calls this twice a second, whether or not there is traffic.
+    ///
+    /// The write takes the same way as those of the other verbs and needs the same rights. It changes no record, no count and
+    /// no term, and nobody hears of it. Where circuits are spread over several servers, each of them is written to. A store
+    /// that forwards to another one forwards this too.
+    ///
+    /// # Errors
+    /// If the store can't be reached, or would refuse the writes of other verbs. The error says why.
+    async fn check_write(&self) -> Result<Answer<()>, StoreError>;
+
+    /// The same store with connections of its own, which belong to the tokio runtime that this is called in. A process that
+    /// drops its last handle, or shuts its runtime down, makes its last reports with it: the connections of `self` are of no
+    /// use then. None, as by default: `self` works in every runtime, or can't be opened again.
+    fn reopen(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
 }
 
 /// A store that several registries of this process share.
@@ -114,6 +154,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).swap_all(swaps).await
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        (**self).call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         (**self).changes()
     }
@@ -122,8 +166,20 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        (**self).ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         (**self).lead(name, candidate, ttl).await
+    }
+
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        (**self).check_write().await
+    }
+
+    fn reopen(&self) -> Option<Arc<dyn Store>> {
+        (**self).reopen()
     }
 }
 

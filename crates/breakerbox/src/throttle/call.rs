@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::future::Future;
 
-use breakerbox_core::throttle::{Priority, Shed};
+use breakerbox_core::throttle::{Priority, Shed, Verdict};
 
 use super::classify::Classify;
 use super::handle::Throttle;
@@ -52,10 +52,12 @@ impl<C> Throttle<C> {
     where
         C: Classify<T, E>,
     {
-        self.call_classified(priority, self.classifier(), call).await
+        self.call_classified(priority, |result| self.classifier().verdict(result), call).await
     }
 
-    /// Makes a call whose result this classifier judges instead of the throttle's.
+    /// Makes a call whose result this function judges instead of the throttle's classifier; as
+    /// [`Circuit::call_classified`](crate::Circuit::call_classified). A ready classifier is passed as
+    /// `|result| ready.verdict(result)`.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, Verdict};
@@ -66,7 +68,7 @@ impl<C> Throttle<C> {
     ///     Ok(429 | 503) => Verdict::Reject,
     ///     _ => Verdict::Accept,
     /// };
-    /// let answer = throttle.call_classified(Priority::LOW, &classify, async { Ok(200) }).await;
+    /// let answer = throttle.call_classified(Priority::LOW, classify, async { Ok(200) }).await;
     /// assert_eq!(answer, Ok(200));
     /// # });
     /// ```
@@ -76,12 +78,12 @@ impl<C> Throttle<C> {
     pub async fn call_classified<T, E>(
         &self,
         priority: Priority,
-        classify: &impl Classify<T, E>,
+        classify: impl FnOnce(&Result<T, E>) -> Verdict,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
         let pass = self.ask(priority).map_err(CallError::Shed)?;
         let result = call.await;
-        pass.settle(classify.verdict(&result));
+        pass.settle(classify(&result));
         result.map_err(CallError::Failed)
     }
 

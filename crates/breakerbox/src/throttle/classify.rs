@@ -14,7 +14,7 @@ use super::signs::{capacity, chain};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",
-    note = "for one call, use `call_classified` with a function `Fn(&Result<{T}, {E}>) -> Verdict`",
+    note = "for one call, use `call_classified` with a function `FnOnce(&Result<{T}, {E}>) -> Verdict`",
     note = "for all calls of a throttle, give its builder one with `.classify(..)`; a layer or middleware, with `.classify_by(..)`",
     note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
 )]

@@ -5,11 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use breakerbox_core::Draw;
-use breakerbox_core::throttle::{self as core, Levels, Priority, Shed, ThrottlePolicy, Verdict};
+use breakerbox_core::throttle::{
+    self as core, Levels, Priority, Shed, ThrottlePolicy, ThrottleSnapshot, Verdict,
+};
 
 use super::classify::Overload;
 use super::context::context_priority;
 use super::keyed::Throttles;
+use super::observe::{Shown, ThrottleChange, ThrottleObservers};
 use super::pass::Pass;
 use crate::clock::{AnyClock, Clock};
 use crate::registry::{Kept, TenantLimit};
@@ -25,12 +28,15 @@ pub struct Throttle<C = Overload> {
 pub(super) struct Cell {
     key: Box<str>,
     throttle: core::Throttle,
+    /// The state that observers know.
+    shown: Shown,
 }
 
 /// What the throttles of all keys share.
 pub(super) struct Means<C> {
     pub(super) clock: AnyClock,
     pub(super) classify: C,
+    pub(super) observers: ThrottleObservers,
 }
 
 impl<C> Throttle<C> {
@@ -61,7 +67,10 @@ impl<C> Throttle<C> {
         let priority = context_priority().unwrap_or(priority);
         // The core looks at the upper bits.
         let draw = || Draw(u128::from(rand::random::<u64>()) << 64);
-        cell.throttle.ask_with(priority, draw, self.means.clock.now()).map(Some)
+        let asked = cell.throttle.ask_with(priority, draw, self.means.clock.now()).map(Some);
+        // The state changes only while somebody asks.
+        self.means.observers.look(&cell.key, &cell.throttle, &cell.shown);
+        asked
     }
 
     #[inline]
@@ -84,6 +93,23 @@ impl<C> Throttle<C> {
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.cell.is_some()
+    }
+
+    /// What it does and has done: state, rate, and calls that were admitted, accepted, rejected and shed. It costs a few loads.
+    /// None if there is no throttle behind this handle.
+    ///
+    /// ```
+    /// use breakerbox::throttle::{Priority, Throttle, ThrottleState};
+    ///
+    /// let throttle = Throttle::default();
+    /// throttle.ask(Priority::HIGH).expect("nothing was rejected yet").accept();
+    /// let snapshot = throttle.snapshot().expect("one throttle always has room");
+    /// assert_eq!((snapshot.admitted, snapshot.shed_in_total()), (1, 0));
+    /// assert_eq!(snapshot.state, Some(ThrottleState::Calm));
+    /// ```
+    #[must_use]
+    pub fn snapshot(&self) -> Option<ThrottleSnapshot> {
+        self.cell.as_ref().map(|cell| cell.throttle.snapshot())
     }
 
     /// Whether it sheds nothing now. With [`Strategy::Sre`](super::Strategy::Sre) always false: it decides anew for each call.
@@ -137,7 +163,7 @@ impl<C> fmt::Debug for Throttle<C> {
 
 impl Cell {
     pub(super) fn new(key: &str, policy: &ThrottlePolicy) -> Self {
-        Self { key: key.into(), throttle: core::Throttle::new(policy) }
+        Self { key: key.into(), throttle: core::Throttle::new(policy), shown: Shown::default() }
     }
 }
 
@@ -160,15 +186,17 @@ pub struct Builder<C = Overload> {
     clock: AnyClock,
     classify: C,
     of_tenant: Option<TenantLimit>,
+    observers: ThrottleObservers,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         Self {
             policy: ThrottlePolicy::default(),
-            clock: AnyClock::System,
+            clock: AnyClock::system(),
             classify: Overload::default(),
             of_tenant: None,
+            observers: ThrottleObservers::default(),
         }
     }
 }
@@ -188,7 +216,20 @@ impl<C> Builder<C> {
 
     /// Who says what a result means. Without this: [`Overload`].
     pub fn classify<D>(self, classify: D) -> Builder<D> {
-        Builder { policy: self.policy, clock: self.clock, classify, of_tenant: self.of_tenant }
+        let Self { policy, clock, of_tenant, observers, .. } = self;
+        Builder { policy, clock, classify, of_tenant, observers }
+    }
+
+    /// A function that is called when a throttle begins to shed, when it ends, and when it begins or ends to probe; in the
+    /// thread that asked. It should be quick. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no states, and tells
+    /// of nothing.
+    pub fn observer(mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
+    fn means(self) -> Means<C> {
+        Means { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
     /// Where there is one throttle for each key: what one tenant may have of them, as for
@@ -202,13 +243,13 @@ impl<C> Builder<C> {
     #[must_use]
     pub fn build(self) -> Throttle<C> {
         let cell = Arc::new(Cell::new("", &self.policy));
-        Throttle::of(Some(cell), Arc::new(Means { clock: self.clock, classify: self.classify }))
+        Throttle::of(Some(cell), Arc::new(self.means()))
     }
 
     /// A throttle for each key, at most so many at a time.
     #[must_use]
     pub fn build_keyed(self, max: usize) -> Throttles<C> {
-        let means = Means { clock: self.clock, classify: self.classify };
-        Throttles::new(self.policy, means, max, self.of_tenant)
+        let (policy, of_tenant) = (self.policy.clone(), self.of_tenant);
+        Throttles::new(policy, self.means(), max, of_tenant)
     }
 }

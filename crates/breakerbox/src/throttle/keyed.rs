@@ -67,6 +67,32 @@ impl<C> Throttles<C> {
         Ok(Throttle::of(cell, Arc::clone(means)))
     }
 
+    /// The throttle of this key, if there is one. Looking makes none.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<Throttle<C>> {
+        let cell = self.0.registry.find(key)?;
+        Some(Throttle::of(Some(cell), Arc::clone(&self.0.means)))
+    }
+
+    /// Shows every throttle there is, one after the other, such as for its [snapshot](Throttle::snapshot). What comes or goes
+    /// meanwhile may be missed.
+    ///
+    /// ```
+    /// use breakerbox::throttle::{Priority, Throttle};
+    ///
+    /// let throttles = Throttle::builder().build_keyed(10_000);
+    /// throttles.throttle("https://api.example.com/orders")?.ask(Priority::HIGH)?.accept();
+    /// let mut admitted = 0;
+    /// throttles.for_each(|throttle| admitted += throttle.snapshot().map_or(0, |snapshot| snapshot.admitted));
+    /// assert_eq!(admitted, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_each(&self, mut visit: impl FnMut(&Throttle<C>)) {
+        for cell in self.0.registry.by_parts().flatten() {
+            visit(&Throttle::of(Some(cell), Arc::clone(&self.0.means)));
+        }
+    }
+
     /// How many throttles there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -21,6 +21,7 @@
 //! | [`Pass`], [`Shed`] | the two answers to an ask |
 //! | [`Classify`], [`Overload`], [`Rejected`] | who says what a result means for the destination's capacity |
 //! | [`with_priority`] | a priority for everything that a task does |
+//! | [`ThrottleSnapshot`], [`ThrottleChange`] | what a throttle shows of itself, and what its observers hear |
 //! | [`ThrottlePolicy`] | the numbers |
 //!
 //! The core decides what is shed; here it gets a clock, random bits, and somebody to say what became of a call. What is
@@ -34,12 +35,13 @@ mod classify;
 mod context;
 mod handle;
 mod keyed;
+mod observe;
 mod pass;
 mod signs;
 
 pub use breakerbox_core::throttle::{
     Levels, NoLevels, Priority, PriorityError, Reason, Shed, Strategy, ThrottlePolicy, ThrottlePolicyBuilder,
-    ThrottlePolicyError, Verdict,
+    ThrottlePolicyError, ThrottleSnapshot, ThrottleState, Verdict,
 };
 pub use call::CallError;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
@@ -50,6 +52,7 @@ pub use classify::{Classify, Overload, Rejected};
 pub use context::{context_priority, with_priority, with_priority_blocking};
 pub use handle::{Builder, Throttle};
 pub use keyed::{DEFAULT_MAX_THROTTLES, Throttles};
+pub use observe::ThrottleChange;
 pub use pass::Pass;
 #[cfg(feature = "http")]
 pub(crate) use signs::{chain, was_never_sent};

@@ -16,6 +16,7 @@ mod observers;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 mod overload;
 mod owned_permits;
+mod paused_time;
 mod policies;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 mod receiver;

@@ -164,3 +164,11 @@ async fn a_store_that_is_restored_has_forgotten_what_came_since() {
     store.restore(MemorySnapshot::default());
     assert!(store.is_empty());
 }
+
+#[tokio::test]
+async fn a_clone_is_the_same_store() {
+    let (store, _) = store();
+    let clone = store.clone();
+    failures(&clone, delta("e1", secs(0))).await;
+    assert_eq!((store.len(), clone.len()), (1, 1));
+}

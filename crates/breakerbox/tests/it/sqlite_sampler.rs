@@ -33,14 +33,21 @@ impl Attempts {
         Self { folder, connection, times }
     }
 
-    fn sampler(&self) -> SqliteSampler {
-        let table = SqlTable::new(TABLE)
+    fn table(&self) -> SqlTable {
+        SqlTable::new(TABLE)
             .key_column("Key?")
             .outcome_column("how it went", &["it's fine"], &["failed", "timed out"])
             .latency_column("ms", LatencyUnit::Millis)
             .started_at_column("from")
             .finished_at_column("to")
-            .times(self.times);
+            .times(self.times)
+    }
+
+    fn sampler(&self) -> SqliteSampler {
+        self.sampler_of(self.table())
+    }
+
+    fn sampler_of(&self, table: SqlTable) -> SqliteSampler {
         SqliteSampler::new(self.folder.path().join("attempts.db"), table).unwrap()
     }
 
@@ -73,6 +80,39 @@ fn secs(seconds: u64) -> Duration {
 
 fn counts(samples: &HashMap<String, Sample>, key: &str) -> Option<(u64, u64)> {
     samples.get(key).map(|sample| (sample.successes, sample.failures))
+}
+
+#[tokio::test]
+async fn recent_attempts_and_runs_are_counted_apart() {
+    for times in [TimeFormat::Native, TimeFormat::UnixMicros] {
+        let attempts = Attempts::new(times);
+        for (outcome, ago) in
+            [("it's fine", 200), ("failed", 150), ("it's fine", 40), ("failed", 20), ("timed out", 10)]
+        {
+            attempts.add("dead", outcome, ago + 1, Some(ago));
+            attempts.add("half-open", outcome, ago + 1, Some(ago));
+        }
+        attempts.add("never well", "failed", 21, Some(20));
+        let poll = Poll::new(secs(300), vec![Since::started("half-open", secs(100))]).with_recent(secs(30));
+        let plain = attempts.sampler();
+        let counted = attempts.sampler_of(attempts.table().count_runs());
+        assert_eq!((plain.returns_runs(), counted.returns_runs()), (false, true));
+        for (sampler, has_runs) in [(plain, false), (counted, true)] {
+            let samples = sampler.sample(&poll).await.unwrap();
+            let dead = samples["dead"];
+            assert_eq!((dead.successes, dead.failures), (2, 3));
+            let recent = dead.recent.unwrap();
+            assert_eq!((recent.successes, recent.failures), (0, 2));
+            assert_eq!(recent.latency_sum, Some(Duration::from_millis(201)));
+            assert_eq!(dead.failure_run, has_runs.then_some(2));
+            assert_eq!(samples["never well"].failure_run, has_runs.then_some(1));
+            let half_open = samples["half-open"];
+            assert_eq!((half_open.successes, half_open.failures), (1, 2));
+            assert_eq!((half_open.recent, half_open.failure_run), (None, None));
+        }
+        let unasked = attempts.sampler().sample(&Poll::new(secs(300), Vec::new())).await.unwrap();
+        assert_eq!(unasked["dead"].recent, None);
+    }
 }
 
 #[tokio::test]
@@ -126,7 +166,7 @@ async fn finds_its_way_by_the_indices() {
         .connection
         .prepare(&format!("EXPLAIN QUERY PLAN {}", attempts.sampler().query()))
         .unwrap()
-        .query_map([60_000_000], |row| row.get(3))
+        .query_map([60_000_000, 30_000_000], |row| row.get(3))
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
@@ -178,7 +218,8 @@ async fn a_query_of_ones_own_gets_the_same_question() {
     let text = "SELECT key, age AS successes, ?1 AS failures FROM temp.breakerbox_since WHERE started";
     let sampler = SqliteSampler::new(&path, SqlQuery(text.into())).unwrap();
     let samples = sampler.sample(&Poll::new(secs(60), vec![Since::started("e1", secs(7))])).await.unwrap();
-    let expected = Sample { successes: 7_000_000, failures: 60_000_000, latency_sum: None };
+    let expected =
+        Sample { successes: 7_000_000, failures: 60_000_000, latency_sum: None, ..Sample::default() };
     assert_eq!(samples, HashMap::from([("e1".to_owned(), expected)]));
 }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use breakerbox::throttle::{
-    CallError, Levels, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, Verdict,
-    context_priority, with_priority, with_priority_blocking,
+    CallError, Levels, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, ThrottleState,
+    Verdict, context_priority, with_priority, with_priority_blocking,
 };
 use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
 
@@ -379,4 +379,82 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
     };
     assert_eq!(overload.of(&shed), Verdict::Neither);
     assert_eq!(overload.of(&CallError::Failed(KeyError::NoHost)), Verdict::Neither);
+}
+
+#[tokio::test]
+async fn a_snapshot_shows_what_was_shed_and_an_observer_hears_when_it_begins_and_ends() {
+    use std::sync::{Arc, Mutex};
+    let (clock, heard) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+    let news = Arc::clone(&heard);
+    let throttles = Throttle::builder()
+        .clock(clock.clone())
+        .classify(classify as Classifier)
+        .observer(|_| panic!("an observer that panics keeps nobody from hearing"))
+        .observer(move |change| news.lock().unwrap().push(change.clone()))
+        .build_keyed(10);
+    let throttle = throttles.throttle("e1").unwrap();
+    assert_eq!(calls(&throttle, &clock, 100, Ok("fine")).await, 0);
+    let calm = throttle.snapshot().unwrap();
+    assert_eq!((calm.state, calm.rate), (Some(ThrottleState::Calm), None));
+    assert_eq!((calm.admitted, calm.accepted, calm.rejected), (100, 100, Some(0)));
+    assert!(heard.lock().unwrap().is_empty());
+
+    let shed = calls(&throttle, &clock, 200, Err(Trouble::Full)).await;
+    let busy = throttle.snapshot().unwrap();
+    assert_ne!(busy.state, Some(ThrottleState::Calm));
+    assert!(busy.rate.is_some_and(|rate| rate > 0.0), "{busy:?}");
+    assert_eq!(busy.admitted, 300 - u64::from(shed));
+    let (low, higher) = busy.shed.split_last().unwrap();
+    assert_eq!(
+        (*low, busy.shed_in_total()),
+        (u64::from(shed), u64::from(shed)),
+        "all calls were of the lowest"
+    );
+    assert_eq!(higher.iter().sum::<u64>(), 0);
+    let first = heard.lock().unwrap()[0].clone();
+    assert_eq!((first.key.as_deref(), first.from), (Some("e1"), ThrottleState::Calm));
+
+    for _ in 0..50 {
+        calls(&throttle, &clock, 100, Ok("fine")).await;
+    }
+    assert_eq!(throttle.snapshot().unwrap().state, Some(ThrottleState::Calm));
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.last().unwrap().to, ThrottleState::Calm);
+    assert!(heard.windows(2).all(|pair| pair[0].to == pair[1].from), "{heard:?}");
+    let (mut seen, mut keys) = (0, Vec::new());
+    throttles.for_each(|throttle| {
+        seen += throttle.snapshot().unwrap().admitted;
+        keys.push(throttle.key().unwrap().to_owned());
+    });
+    assert_eq!(
+        (seen, keys),
+        (throttles.find("e1").unwrap().snapshot().unwrap().admitted, vec!["e1".to_owned()])
+    );
+    assert!(throttles.find("e2").is_none());
+}
+
+#[tokio::test]
+async fn the_published_formula_counts_sheds_and_has_no_state() {
+    let clock = ManualClock::new();
+    let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
+    let builder = Throttle::builder().policy(policy).clock(clock.clone()).classify(classify as Classifier);
+    let throttle = builder.observer(|change| panic!("{change:?}")).build();
+    let shed = calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    let snapshot = throttle.snapshot().unwrap();
+    assert_eq!((snapshot.state, snapshot.rate, snapshot.rejected), (None, None, None));
+    assert!(shed > 0);
+    assert_eq!((snapshot.admitted, snapshot.shed_in_total()), (u64::from(500 - shed), u64::from(shed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_paused_time_a_throttle_needs_no_clock() {
+    let throttle = Throttle::builder().classify(classify as Classifier).build();
+    let mut shed = 0;
+    for n in 0..300 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let answer = if n < 100 { Ok("fine") } else { Err(Trouble::Full) };
+        let result = throttle.call(Priority::LOW, async { answer }).await;
+        shed += u32::from(result.is_err_and(|error| error.is_local()));
+    }
+    assert!(shed > 0, "with real time no time would have passed");
 }

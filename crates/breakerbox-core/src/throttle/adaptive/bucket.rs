@@ -103,6 +103,11 @@ impl Bucket {
         Err(Short { rate, retry_in })
     }
 
+    /// How many calls a second it lets through.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate.load()
+    }
+
     fn set(&self, rate: f64, depth: f64) {
         self.rate.store(rate);
         self.depth.store(depth);

@@ -24,7 +24,7 @@ use estimate::{Estimate, Mode, Seen};
 use super::priority::Levels;
 use super::shared::Ordering::{Acquire, Relaxed, Release};
 use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
-use super::{Reason, Shed, Verdict};
+use super::{Reason, Shed, ThrottleState, Verdict};
 use crate::time::Timestamp;
 
 /// A look takes place when the time, in microseconds and without this many of its low bits, has changed: each 16 ms.
@@ -136,6 +136,24 @@ impl Adaptive {
     /// Whether it sends everything, as far as the latest look knows.
     pub(super) fn is_calm(&self) -> bool {
         mode(self.state.load(Relaxed)) == Mode::Calm
+    }
+
+    pub(super) fn state(&self) -> ThrottleState {
+        match mode(self.state.load(Relaxed)) {
+            Mode::Calm => ThrottleState::Calm,
+            Mode::Shedding => ThrottleState::Shedding,
+            Mode::Probing => ThrottleState::Probing,
+        }
+    }
+
+    /// How many calls a second are let through; none if all are.
+    pub(super) fn rate(&self) -> Option<f64> {
+        (!self.is_calm()).then(|| self.bucket.rate())
+    }
+
+    /// How many calls were asked for, accepted and rejected.
+    pub(super) fn totals(&self) -> [u64; 3] {
+        [&self.calls.asked, &self.calls.accepted, &self.rejected].map(|counter| counter.load(Relaxed))
     }
 
     pub(super) fn accepted(&self) -> u64 {

@@ -114,6 +114,8 @@ names! {
     cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
     /// In sampling mode: the percentage of successes that closes a half-open circuit.
     recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
+    /// In sampling mode: how many of the latest ticks are judged by themselves, 1 to 1,000, or `off`.
+    sample_recent { value_type = Option<Value>, example = 3 }
 }
 
 impl FromIterator<ExplainedValue> for NamesView {
@@ -158,6 +160,7 @@ mod tests {
             let (min, max) = (*bounds.start(), *bounds.end());
             let thousands = |number: u64| match number {
                 0..1_000 => number.to_string(),
+                1_000 => "1,000".to_owned(),
                 1_000_000 => "1,000,000".to_owned(),
                 _ => "1,000,000,000".to_owned(),
             };

@@ -18,8 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::Clock;
 use breakerbox::store::{
-    Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, Readable, Store, StoreError, Swap, Swapped,
-    Term,
+    Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
 };
 use breakerbox_core::{Draw, Nonce, Record, Timestamp, Version};
 use futures_util::FutureExt;
@@ -259,6 +259,10 @@ impl Store for SqliteCircuits {
         Ok(answer)
     }
 
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.0.memory.call_for_reports(keys).await
+    }
+
     fn changes(&self) -> Changes {
         self.0.memory.changes()
     }
@@ -267,7 +271,17 @@ impl Store for SqliteCircuits {
         self.0.memory.list(query).await
     }
 
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.0.memory.ramp(request).await
+    }
+
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
         self.0.memory.lead(name, candidate, ttl).await
+    }
+
+    /// Writes go to memory first and are never refused there. A full disk does not make this fail, because it does not make a
+    /// swap fail either.
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.0.memory.check_write().await
     }
 }

@@ -93,6 +93,8 @@ impl SampleFields {
             successes: self.successes.ok_or_else(|| missing("successes"))?,
             failures: self.failures.ok_or_else(|| missing("failures"))?,
             latency_sum: self.latency_sum_ms.map(std::time::Duration::from_millis),
+            // A file has the totals of each tick, and nothing apart.
+            ..Sample::default()
         })
     }
 }

@@ -2,7 +2,7 @@
 -- (none holds NUL, and a database may have another encoding than UTF-8), and bytes sort the same everywhere.
 
 -- One row for each circuit that has a record. Written by swaps alone, so it changes as rarely as circuits do.
-CREATE TABLE breakerbox.circuits (
+CREATE TABLE IF NOT EXISTS breakerbox.circuits (
     key        bytea   PRIMARY KEY,
     -- The token of the latest write; null: somebody claimed the key for a swap that has not won.
     version    bytea,
@@ -14,7 +14,7 @@ CREATE TABLE breakerbox.circuits (
     expires_at bigint  NOT NULL DEFAULT 0
 ) WITH (fillfactor = 80);
 
-CREATE INDEX circuits_by_status ON breakerbox.circuits (status, key) WHERE version IS NOT NULL;
+CREATE INDEX IF NOT EXISTS circuits_by_status ON breakerbox.circuits (status, key) WHERE version IS NOT NULL;
 
 -- One row for each window: the counts of a circuit in one epoch. A new epoch is a new row, so counts of an old one can't
 -- get into it, whoever adds them and whenever.
@@ -24,7 +24,7 @@ CREATE INDEX circuits_by_status ON breakerbox.circuits (status, key) WHERE versi
 --
 -- Half of each page is left free, and nothing that a merge changes is in an index: an update stays in its page, and what it
 -- leaves behind is cleared by the next one, without vacuum.
-CREATE UNLOGGED TABLE breakerbox.counts (
+CREATE UNLOGGED TABLE IF NOT EXISTS breakerbox.counts (
     key           bytea    NOT NULL,
     epoch         bigint   NOT NULL,
     merged_at     bigint   NOT NULL,
@@ -46,7 +46,7 @@ CREATE UNLOGGED TABLE breakerbox.counts (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 -- One row for each office that has a leader.
-CREATE TABLE breakerbox.leases (
+CREATE TABLE IF NOT EXISTS breakerbox.leases (
     name    bytea  PRIMARY KEY,
     holder  bytea  NOT NULL,
     ends_at bigint NOT NULL

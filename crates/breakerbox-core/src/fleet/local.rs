@@ -1,0 +1,205 @@
+//! The process-local circuit: a small circuit over this process's own outcomes, beside the shared one.
+//!
+//! Where the rules of the policy hold over this process's own outcomes and not over the fleet's, only this process refuses,
+//! with a cool-off and probes of its own. Without it, a process with a broken network would send every call into failure,
+//! since the others' successes keep the shared circuit closed.
+//!
+//! An ask passes the shared circuit first. What that admits as an ordinary call, the local circuit may refuse or make its
+//! probe. A local probe is an ordinary call for the fleet and is counted as any other. There is no local circuit until the
+//! first local trip; until then the shared circuit's window, which holds this process's own outcomes, is judged.
+//!
+//! It is never stored, notified or counted towards disabling, and ends with the epoch of the shared circuit. It has no ramp:
+//! the destination serves the other processes all the time, so it need not be spared. It is absent with an exclusive store,
+//! and while the store is lost, when the shared circuit itself goes by this process's outcomes alone.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use super::answers::Moment;
+use super::link::Link;
+use super::member::{Member, refused};
+use crate::change::Step;
+use crate::circuit::{Asked, Circuit};
+use crate::fault::Fault;
+use crate::outcome::{Outcome, OutcomeKind};
+use crate::permit::{Decision, LocalProbe, Permit, PermitKind, Refusal};
+use crate::policy::Policy;
+use crate::record::Status;
+use crate::rule::TripRule;
+use crate::time::Timestamp;
+use crate::token::Draw;
+use crate::transitions::Answer;
+use crate::window::Totals;
+
+/// The circuit that only this process has. Policies passed to it are [for one process](Policy::for_one_process).
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct LocalCircuit(Circuit);
+
+impl LocalCircuit {
+    fn new(policy: &Policy, now: Timestamp) -> Self {
+        Self(Circuit::new(policy, now))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.status() != Status::Closed
+    }
+
+    /// Whether nothing would be lost with it: it is closed, and its trips are forgiven.
+    pub(super) fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.0.is_forgettable(policy, now)
+    }
+
+    /// Opens, if a rule holds over these totals.
+    fn trip(
+        &mut self,
+        totals: &Totals,
+        retry_after: Option<Duration>,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) -> bool {
+        let step = self.0.record().judge(totals, retry_after, policy, draw, now);
+        step.and_then(|step| self.0.apply(step, policy, now)).is_some()
+    }
+
+    /// The refusal of an ask, if there is one. Takes nothing.
+    fn refusal(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Option<Refusal> {
+        let mut record = self.0.record();
+        if let Some(rebased) = record.rebased(draw, now) {
+            self.0.apply(Step { record: rebased.clone(), change: None }, policy, now);
+            record = rebased;
+        }
+        match record.ask(policy, draw, now) {
+            Answer::Refuse(refusal) => Some(Refusal::open_here(refusal.retry_at().unwrap_or(now), now)),
+            Answer::Admit | Answer::Probe(_) => None,
+        }
+    }
+
+    /// The probe, if the next call is to be one.
+    fn take_probe(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Option<LocalProbe> {
+        match self.0.ask(policy, draw, now).decision {
+            Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
+                Some(LocalProbe { epoch, nonce })
+            }
+            _ => None,
+        }
+    }
+
+    fn settle(
+        &mut self,
+        probe: Option<LocalProbe>,
+        outcome: &Outcome,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) {
+        if let Some(LocalProbe { epoch, nonce }) = probe {
+            let permit = Permit::new(epoch, PermitKind::Probe { nonce, deadline: now }, now);
+            // Observers hear nothing of local changes.
+            let _ = self.0.settle(permit, outcome, policy, draw, now);
+        } else if outcome.kind != OutcomeKind::Ignored && !self.is_open() {
+            // A call from before the circuit closed says nothing about the time after.
+            if now.back_by(outcome.latency) >= self.0.record().changed_at {
+                self.0.put_in_window(outcome, policy, now);
+            }
+        }
+    }
+}
+
+impl Link {
+    pub(super) fn is_open_here(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.is_open())
+    }
+}
+
+impl Member {
+    /// Whether only this process refuses: its own outcomes are bad, and the fleet's are not.
+    #[must_use]
+    pub fn is_open_here(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_open_here())
+    }
+
+    /// Admits an ordinary call, unless the local circuit or the ramp refuses.
+    pub(super) fn admit_here(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Asked {
+        let Some(local) = self.link.as_mut().and_then(|link| link.local.as_mut()) else {
+            return self.admit(policy, now);
+        };
+        let own_policy = policy.for_one_process();
+        // Before a place on the ramp is taken: a refusal then has nothing to give back.
+        if let Some(refusal) = local.refusal(&own_policy, draw, now) {
+            return refused(refusal);
+        }
+        let mut asked = self.admit(policy, now);
+        if let (Decision::Admitted(permit), Some(local)) =
+            (&mut asked.decision, self.link.as_mut().and_then(|link| link.local.as_mut()))
+        {
+            permit.local_probe = local.take_probe(&own_policy, draw, now);
+        }
+        asked
+    }
+
+    /// Takes the outcome of a call to the local circuit, if there is one.
+    pub(super) fn settle_here(
+        &mut self,
+        probe: Option<LocalProbe>,
+        outcome: &Outcome,
+        policy: &Policy,
+        draw: Draw,
+        now: Timestamp,
+    ) {
+        let Some(link) = &mut self.link else { return };
+        if let Some(local) = &mut link.local {
+            local.settle(probe, outcome, &policy.for_one_process(), draw, now);
+        }
+        link.local.take_if(|local| local.is_forgettable(policy, now));
+    }
+
+    /// Takes successes that were counted aside to the local circuit, if there is one.
+    pub(super) fn count_aside_here(
+        &mut self,
+        successes: u32,
+        latency_sum: Duration,
+        policy: &Policy,
+        now: Timestamp,
+    ) {
+        if let Some(local) = self.link.as_mut().and_then(|link| link.local.as_mut()) {
+            local.0.count_aside(successes, latency_sum, policy, now);
+        }
+    }
+
+    /// Whether a rule holds over this process's own outcomes, and it does not refuse by itself yet.
+    pub(super) fn is_broken_here(&self, policy: &Policy, now: Timestamp) -> bool {
+        !policy.has_fault(Fault::NoOwnCircuit)
+            && self.own_totals(now).is_some_and(|totals| TripRule::first_broken(policy, &totals).is_some())
+    }
+
+    /// The fleet's rules do not hold: opens the circuit for this process alone, if they hold over its own outcomes.
+    pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: Moment<'_>) -> bool {
+        let Moment { policy, draw, now, .. } = at;
+        if !self.is_broken_here(policy, now) {
+            return false;
+        }
+        let Some((totals, link)) = self.own_totals(now).zip(self.link.as_mut()) else { return false };
+        if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
+            // The store has not heard of everything, and may come to think so too.
+            return false;
+        }
+        let own_policy = policy.for_one_process();
+        let local = link.local.get_or_insert_with(|| Box::new(LocalCircuit::new(&own_policy, now)));
+        local.trip(&totals, retry_after, &own_policy, draw, now)
+    }
+
+    /// What this process counted since the local circuit last changed. None if there is nothing to judge: the local circuit
+    /// is open, or there can be none.
+    fn own_totals(&self, now: Timestamp) -> Option<Totals> {
+        let link = self.link.as_ref().filter(|link| !link.is_exclusive && !link.alone)?;
+        if !self.circuit.counts_calls() {
+            return None;
+        }
+        match &link.local {
+            None => Some(self.circuit.totals(now)),
+            Some(local) if local.is_open() => None,
+            Some(local) => Some(local.0.totals(now)),
+        }
+    }
+}

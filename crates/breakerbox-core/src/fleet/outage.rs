@@ -1,0 +1,247 @@
+//! What a member decides while the store is away, and what becomes of it when the store is back.
+//!
+//! Two questions are kept apart: whether the store is away, and whether the store has the state that this process is in. What the
+//! store does not have is a proposal, and stays one however often the store comes and goes, until it is swapped in or loses:
+//!
+//! | the store has | then |
+//! | --- | --- |
+//! | the record that was last seen in it, or an older one | the proposal is swapped in over that |
+//! | another record, of a newer epoch than the proposal | that record counts, in its epoch |
+//! | another record, of an older epoch than the proposal | that record counts, in a new epoch, which is swapped in, but not over the live lease of a probe |
+//! | none, and the proposal is so old that a closed record would have expired since | the proposal is dropped |
+//!
+//! So epochs only grow: in the store, at this process, and for its observers, who hear of every state that replaces another.
+
+use alloc::boxed::Box;
+use core::mem::discriminant;
+
+use super::answers::{Learnt, Moment, Proposal, is_of_another_probe};
+use super::link::Seen;
+use super::member::Member;
+use crate::change::{Cause, Change, Step};
+use crate::circuit::Circuit;
+use crate::fault::Fault;
+use crate::policy::Policy;
+use crate::record::{Mode, Record, Status};
+use crate::time::Timestamp;
+use crate::token::{Epoch, Version};
+
+impl Member {
+    /// Whether the store has, as far as is known, the state that this process is in. If not, it is a proposal.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        let Some(link) = &self.link else { return true };
+        match link.seen.filter(|seen| seen.version.is_some()) {
+            Some(seen) => seen.epoch == self.circuit.epoch(),
+            None => self.circuit.is_pristine(),
+        }
+    }
+
+    /// Whether whatever is called is counted and told to the store, and the answer to that is the record. All other circuits
+    /// must be read now and then.
+    #[must_use]
+    pub fn tells_by_itself(&self) -> bool {
+        self.circuit.counts_calls()
+            && self.is_published()
+            && self.link.as_ref().is_none_or(|link| !link.alone)
+    }
+
+    /// The store is away: from now on this process decides for itself, starting from what it knows.
+    pub fn leave(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.alone = true;
+            link.judging = None;
+            link.local = None;
+        }
+    }
+
+    /// The store is back, with this record. What was decided alone is proposed if the store has not moved on; otherwise the
+    /// store's record counts, in a new epoch if its own is older than what was decided alone.
+    pub fn rejoin(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
+        let Some(link) = &mut self.link else { return Learnt::default() };
+        let was_alone = core::mem::take(&mut link.alone);
+        let is_as_seen = link.seen == Some(Seen::of(record.as_ref()));
+        if let Some(record) = record.clone().filter(|_| was_alone && is_as_seen)
+            && (self.is_published() || at.policy.has_fault(Fault::DropsProposals))
+        {
+            // A lease that was taken alone within the epoch is not the store's, and ends here.
+            self.circuit.apply(Step { record, change: None }, at.policy, at.now);
+        }
+        self.learn(record, at)
+    }
+
+    /// The store answers, and this process is in a state that the store did not have when it was last seen.
+    pub(super) fn reconcile(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
+        let Moment { policy, now, .. } = at;
+        let Some(link) = &mut self.link else { return Learnt::default() };
+        let there = Seen::of(record.as_ref());
+        let seen = *link.seen.get_or_insert(Seen::of(None));
+        if there != seen && there.epoch >= seen.epoch {
+            return match record {
+                Some(record) if self.is_in_epoch_of_record(&record) => self.follow(record, at),
+                Some(record) => self.adopt(record, at),
+                None => self.forget(at),
+            };
+        }
+        if record.is_none() && self.may_have_expired(policy, now) {
+            return self.forget(at);
+        }
+        if record.is_some_and(|record| record.lease.is_some_and(|lease| lease.is_live(now))) {
+            // Somebody is probing. What comes of that counts, or the lease ends.
+            return Learnt::default();
+        }
+        self.publish(there.version, at)
+    }
+
+    /// Whether this record is of the life that this process is in. Two processes that decide alone may call different lives by
+    /// the same epoch.
+    pub(super) fn is_in_epoch_of_record(&self, record: &Record) -> bool {
+        record.epoch == self.circuit.epoch() && !self.differs_from(record)
+    }
+
+    /// Whether the state or the mode is another. Who switched a circuit off after too many trips, and how many, is no matter.
+    fn differs_from(&self, record: &Record) -> bool {
+        let own = self.circuit.record();
+        own.status() != record.status() || discriminant(&own.mode) != discriminant(&record.mode)
+    }
+
+    /// Takes over a write within the epoch.
+    pub(super) fn follow(&mut self, record: Record, at: Moment<'_>) -> Learnt {
+        if let Some(link) = &mut self.link {
+            link.note_seen(Seen::of(Some(&record)), at.now);
+        }
+        self.circuit.apply(Step { record, change: None }, at.policy, at.now);
+        Learnt::default()
+    }
+
+    /// Makes the store's record this process's own. If what was decided alone is newer, the record counts in an epoch that is
+    /// newer still, and that is to be swapped in.
+    pub(super) fn adopt(&mut self, record: Record, at: Moment<'_>) -> Learnt {
+        let Moment { policy, now, .. } = at;
+        let there = Seen::of(Some(&record));
+        let own_lease = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
+        let overlapped =
+            own_lease.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
+        let is_older = !self.circuit.is_pristine() && record.epoch <= self.circuit.epoch();
+        let is_leased = record.lease.is_some_and(|lease| lease.is_live(now));
+        let record = if is_older { self.in_new_epoch(record, now) } else { record };
+        let change = self.change_to(&record);
+        if let Some(link) = &mut self.link {
+            link.note_seen(there, now);
+            link.begin_epoch();
+        }
+        let known = self.circuit.latest_outcomes().until(now).last_success;
+        self.circuit =
+            Circuit::from_record(record, policy, now).joining_ramp(policy, now).with_success_at(known);
+        // Who probes counts on the epoch that its lease is of: nobody else writes while the lease lives.
+        let publish = (is_older && !is_leased).then(|| self.proposal(there.version, at));
+        Learnt { change, publish, overlapped, ..Learnt::default() }
+    }
+
+    /// A record of the store's that is older than what was decided here, in an epoch that is newer; in the present one, if this
+    /// process has done so with that change before.
+    fn in_new_epoch(&self, record: Record, now: Timestamp) -> Record {
+        let own = self.circuit.epoch();
+        let is_there = !self.differs_from(&record) && self.is_at_change_of(&record);
+        Record { epoch: if is_there { own } else { record.epoch.max(own).next(now) }, ..record }
+    }
+
+    /// Whether this record and the one that this process has came of the same change.
+    fn is_at_change_of(&self, record: &Record) -> bool {
+        let own = self.circuit.record();
+        (&own.cause, own.changed_at) == (&record.cause, record.changed_at)
+    }
+
+    /// A proposal of before was swapped in, and this process has decided something alone since. That stays, and is proposed in
+    /// its turn. But what an operator said holds.
+    pub(super) fn won_an_older(
+        &mut self,
+        record: &Record,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Change> {
+        if !matches!(record.cause, Some(Cause::Command { .. })) {
+            return None;
+        }
+        let record = self.in_new_epoch(record.clone(), now);
+        let change = self.change_to(&record);
+        if let Some(link) = &mut self.link {
+            link.begin_epoch();
+        }
+        self.circuit.apply(Step { record, change: change.clone() }, policy, now);
+        change
+    }
+
+    /// What observers hear when this record replaces the state that this process is in: nothing, unless the state or the mode is
+    /// another, an operator said something, or the circuit opened again. If the state is the same, what lay between was missed,
+    /// and the change comes from the state that its cause leaves.
+    fn change_to(&self, record: &Record) -> Option<Change> {
+        let (own, from) = (self.circuit.record(), self.circuit.status());
+        let change = Change::to(record, from)?;
+        let differs = self.differs_from(record);
+        if !differs && (self.is_at_change_of(record) || self.circuit.is_pristine()) {
+            return None;
+        }
+        let is_order = matches!(record.cause, Some(Cause::Command { .. }));
+        let has_opened_again = change.to != Status::Closed && record.trips > own.trips;
+        if !differs && !is_order && !has_opened_again {
+            return None;
+        }
+        let left = if change.to == from { change.cause.leaves() } else { None };
+        Some(Change { from: left.unwrap_or(from), ..change })
+    }
+
+    /// Whether the store, if it has no record, may have let go of it in good order since this state was last known to count:
+    /// others closed the circuit, and a closed record was kept for as long as it had to be. Only operators end an override.
+    pub(super) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
+        if self.circuit.may_have_expired(policy, now) {
+            return true;
+        }
+        let record = self.circuit.record();
+        let seen_at = self.link.as_ref().map_or(record.changed_at, |link| link.seen_at);
+        let counted_at = if self.is_published() { seen_at } else { record.changed_at };
+        record.is_automatic()
+            && !policy.has_fault(Fault::PublishesExpired)
+            && now.since(counted_at) >= Record::closed_kept_for(policy)
+    }
+
+    /// The store let go of a record that nobody needed any more.
+    pub(super) fn forget(&mut self, at: Moment<'_>) -> Learnt {
+        let Moment { policy, now, .. } = at;
+        let from = self.circuit.status();
+        let known = self.circuit.latest_outcomes().until(now).last_success;
+        // Epochs only grow, also over a time that nobody remembers.
+        let Epoch(last) = self.circuit.epoch();
+        let born_at = now.max(Timestamp::from_micros(last.saturating_add(1)));
+        if let Some(link) = &mut self.link {
+            link.note_seen(Seen::of(None), now);
+            link.begin_epoch();
+        }
+        self.circuit = Circuit::new(policy, born_at).with_success_at(known);
+        let change = (from != Status::Closed).then(|| Change {
+            from,
+            to: Status::Closed,
+            at: now,
+            // Not that of the new life, which begins now: another process may still publish what it decided alone before.
+            epoch: Epoch(last.saturating_add(1)),
+            cause: Cause::Expired,
+            retry_at: None,
+            trips: 0,
+            last_success: known,
+            failing_since: None,
+            evidence: None,
+            mode: Mode::Automatic,
+        });
+        Learnt { change, ..Learnt::default() }
+    }
+
+    /// What this process knows, for a store that does not.
+    pub(super) fn publish(&self, there: Option<Version>, at: Moment<'_>) -> Learnt {
+        Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
+    }
+
+    fn proposal(&self, there: Option<Version>, at: Moment<'_>) -> Box<Proposal> {
+        let step = Step::within_epoch(self.circuit.record(), at.draw);
+        Box::new(Proposal::new(there, step, at.swap_by(), at.policy))
+    }
+}

@@ -1,0 +1,53 @@
+//! Standing back: a process whose probe failed lets the others probe first in the next half-open.
+//!
+//! A process with a broken network of its own may ask more often than all others. Without this it would win a lease in every
+//! half-open, and keep a healthy destination shut for the whole fleet. A process that asks alone is only delayed.
+//!
+//! It never applies to an exclusive store, nor while the store is lost: then there are no others.
+
+use core::time::Duration;
+
+use crate::permit::Refusal;
+use crate::record::{Record, State};
+use crate::time::Timestamp;
+
+/// How large a part of the last cool-off a process stands back for.
+const PART: u32 = 10;
+
+/// The longest time that a process stands back.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// The memory of this process's latest failed probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct StandBack {
+    /// When the failed probe opened the circuit. Names the cool-off and the half-open after it: both keep this time.
+    opened_at: Timestamp,
+    /// For how long to stand back.
+    delay: Duration,
+}
+
+impl StandBack {
+    /// The memory of a probe that failed and led to this record. None if the record has no cool-off.
+    pub(super) fn after(failed: &Record) -> Option<Self> {
+        let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
+        Some(Self { opened_at, delay: (retry_at.since(opened_at) / PART).min(LONGEST) })
+    }
+
+    /// The refusal of an ask that this record would give the probe to. None if this process need not stand back (any more).
+    pub(super) fn refusal(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
+        if record.opened_at != Some(self.opened_at) {
+            return None;
+        }
+        let half_open_from = match record.state {
+            State::Closed => return None,
+            State::Open => record.retry_at?,
+            State::HalfOpen => record.changed_at,
+        };
+        let until = half_open_from + self.delay;
+        let refusal = match record.state {
+            State::HalfOpen => Refusal::probing(until, now),
+            _ => Refusal::open(until, now),
+        };
+        (now < until).then_some(refusal)
+    }
+}

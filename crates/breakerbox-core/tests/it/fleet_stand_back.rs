@@ -1,0 +1,133 @@
+//! A process whose probe failed lets the others probe first, and keeps nobody waiting for longer than it says.
+
+use std::time::Duration;
+
+use breakerbox_core::fleet::Consistency;
+use breakerbox_core::{Record, Refusal, Status};
+
+use crate::fleet_rig::Fleet;
+use crate::rig::{failed, ms, ok, secs, simple};
+
+const BOTH: [Consistency; 2] = [Consistency::LocalFirst, Consistency::Strict];
+
+/// A fleet whose circuit is open because the probe of the first process failed. The circuit cools off for this long.
+fn reopened(consistency: Consistency, cool_off: Duration) -> Fleet {
+    let policy = simple().probes(3).cool_off(cool_off).cool_off_factor(1.0);
+    let mut fleet = Fleet::with(3, &policy, consistency);
+    fleet.trip();
+    fleet.pass(cool_off);
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &failed());
+    fleet.all_read();
+    assert_eq!(fleet.status(1), Status::Open);
+    fleet
+}
+
+#[test]
+fn a_broken_process_that_asks_most_often_keeps_nobody_from_recovering() {
+    for consistency in BOTH {
+        for cool_off in [secs(1), secs(30)] {
+            let mut fleet = reopened(consistency, cool_off);
+            let deadline = fleet.now + cool_off + secs(2);
+            let mut broken_probes = 0;
+            while fleet.store.record.as_ref().map(Record::status) != Some(Status::Closed) {
+                assert!(fleet.now < deadline, "{consistency:?}, {cool_off:?}: {broken_probes} failed probes");
+                fleet.pass(ms(1));
+                if let Ok(permit) = fleet.ask(0) {
+                    broken_probes += 1;
+                    fleet.settle(0, permit, &failed());
+                }
+                // The others ask every 20 ms, one after the other.
+                let tick = fleet.now.as_micros() / 1_000;
+                if tick.is_multiple_of(10)
+                    && let n = if tick.is_multiple_of(20) { 1 } else { 2 }
+                    && let Ok(permit) = fleet.ask(n)
+                {
+                    fleet.settle(n, permit, &ok());
+                }
+            }
+            assert_eq!(broken_probes, 0, "{consistency:?}, {cool_off:?}");
+        }
+    }
+}
+
+#[test]
+fn it_stands_back_for_a_tenth_of_the_cool_off_and_two_seconds_at_most() {
+    for consistency in BOTH {
+        for (cool_off, delay) in
+            [(secs(1), ms(100)), (secs(10), secs(1)), (secs(20), secs(2)), (secs(600), secs(2))]
+        {
+            let mut fleet = reopened(consistency, cool_off);
+            let may_ask_at = fleet.now + cool_off + delay;
+            fleet.pass(cool_off);
+            let Err(Refusal::Open { retry_at, retry_in }) = fleet.ask(0) else {
+                panic!("{consistency:?}, {cool_off:?}")
+            };
+            assert_eq!((retry_at, retry_in), (may_ask_at, delay));
+            fleet.pass(retry_in - ms(1));
+            assert!(fleet.ask(0).is_err(), "{consistency:?}, {cool_off:?}");
+            fleet.pass(ms(1));
+            // Nobody else asked, so all probes are its own, one directly after the other.
+            for _ in 0..3 {
+                let probe = fleet.ask(0).unwrap();
+                assert!(probe.is_probe());
+                fleet.settle(0, probe, &ok());
+            }
+            assert_eq!(fleet.status(0), Status::Closed, "{consistency:?}, {cool_off:?}");
+        }
+    }
+}
+
+#[test]
+fn it_stands_back_between_the_others_probes_too() {
+    for consistency in BOTH {
+        let mut fleet = reopened(consistency, secs(10));
+        fleet.pass(secs(12));
+        // Somebody else turned it half-open long after the cool-off, and has probed once.
+        let probe = fleet.ask(1).unwrap();
+        fleet.settle(1, probe, &ok());
+        fleet.read(0);
+        let Err(Refusal::Probing { retry_in, .. }) = fleet.ask(0) else { panic!("{consistency:?}") };
+        assert_eq!(retry_in, secs(1), "{consistency:?}");
+        fleet.pass(retry_in);
+        assert!(fleet.ask(0).unwrap().is_probe(), "{consistency:?}: nobody else came");
+    }
+}
+
+#[test]
+fn only_the_process_whose_probe_failed_last_stands_back() {
+    for consistency in BOTH {
+        let mut fleet = reopened(consistency, secs(10));
+        fleet.pass(secs(10));
+        let probe = fleet.ask(1).unwrap();
+        fleet.settle(1, probe, &failed());
+        fleet.all_read();
+        fleet.pass(secs(10));
+        assert!(fleet.ask(1).is_err(), "{consistency:?}");
+        assert!(fleet.ask(0).unwrap().is_probe(), "{consistency:?}");
+    }
+}
+
+#[test]
+fn nobody_stands_back_where_there_are_no_others() {
+    // Nobody else uses the store.
+    let policy = simple().cool_off(secs(10)).cool_off_factor(1.0);
+    let mut fleet = Fleet::new(2, &policy);
+    fleet.members[0] = fleet.members[0].clone().exclusive();
+    fleet.trip();
+    fleet.pass(secs(10));
+    let probe = fleet.ask(0).unwrap();
+    fleet.settle(0, probe, &failed());
+    fleet.pass(secs(10));
+    assert!(fleet.ask(0).unwrap().is_probe());
+
+    // The store is lost before the next half-open, or was when the probe failed.
+    let mut fleet = reopened(Consistency::LocalFirst, secs(10));
+    fleet.members[0].leave();
+    for _ in 0..2 {
+        fleet.pass(secs(10));
+        let probe = fleet.ask(0).unwrap();
+        assert!(probe.is_probe());
+        fleet.settle(0, probe, &failed());
+    }
+}

@@ -1,0 +1,105 @@
+//! `ramp`: places of a circuit's ramp. One round trip: all statements are sent together, as one transaction.
+
+use breakerbox::store::{Answer, RampReply, RampRequest, RampState, RampView, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::bigint::{count, counted, epoch, micros, time, timed};
+use crate::record::{self, column};
+use crate::verbs::{Verbs, now_in};
+
+impl Verbs {
+    pub(crate) async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        let asked = Asked::new(request)?;
+        let row = self.within(self.ramp_once(&asked)).await?;
+        let value = if column(&row, "late")? { RampReply::Late } else { RampReply::Done(view(&row)?) };
+        Ok(Answer { now: now_in(&row)?, value })
+    }
+
+    /// The second statement begins when the first has the lock, so that it sees what it changes.
+    async fn ramp_once(&self, asked: &Asked) -> Result<Row, StoreError> {
+        let loan = self.database.lend().await?;
+        let answer = async {
+            let claim = loan.prepare_cached(&self.statements.claim_ramp).await?;
+            let ramp = loan.prepare_cached(&self.statements.ramp).await?;
+            let of_key: [&(dyn ToSql + Sync); 1] = [&asked.key];
+            let (begun, claimed, row, committed) = tokio::join!(
+                biased;
+                loan.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
+                loan.execute(&claim, &of_key),
+                async { loan.query_one(&ramp, &asked.parameters()).await },
+                loan.batch_execute("COMMIT"),
+            );
+            begun?;
+            // The first that failed says why; the others only say that it did.
+            let row = claimed.and(row)?;
+            committed.map(|()| row)
+        };
+        let answer = answer.await;
+        loan.settle(answer)
+    }
+}
+
+/// A request as the server takes it.
+struct Asked {
+    key: Vec<u8>,
+    epoch: i64,
+    first_limit: i64,
+    place_for: i64,
+    begun_at: i64,
+    given: Vec<Vec<u8>>,
+    succeeded: Vec<bool>,
+    expected: Option<i64>,
+    next_limit: i64,
+    take: Vec<Vec<u8>>,
+    keep_for: i64,
+}
+
+impl Asked {
+    fn new(request: &RampRequest) -> Result<Self, StoreError> {
+        Ok(Self {
+            key: record::key(&request.key)?.to_vec(),
+            epoch: epoch(request.epoch),
+            first_limit: request.first_limit.into(),
+            place_for: micros(request.place_for),
+            begun_at: time(request.begun_at),
+            given: request.give.iter().map(|given| given.place.0.to_be_bytes().to_vec()).collect(),
+            succeeded: request.give.iter().map(|given| given.succeeded).collect(),
+            expected: request.replace.map(|step| count(step.expected)),
+            next_limit: request.replace.and_then(|step| step.limit).unwrap_or(0).into(),
+            take: request.take.iter().map(|place| place.0.to_be_bytes().to_vec()).collect(),
+            keep_for: micros(request.keep_for),
+        })
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 11] {
+        [
+            &self.key,
+            &self.epoch,
+            &self.first_limit,
+            &self.place_for,
+            &self.begun_at,
+            &self.given,
+            &self.succeeded,
+            &self.expected,
+            &self.next_limit,
+            &self.take,
+            &self.keep_for,
+        ]
+    }
+}
+
+fn view(row: &Row) -> Result<RampView, StoreError> {
+    let small = |name| {
+        let number = column::<i64>(row, name)?;
+        Ok::<_, StoreError>(u32::try_from(counted(number)).unwrap_or(u32::MAX))
+    };
+    let state = RampState {
+        step: counted(column(row, "step")?),
+        limit: Some(small("call_limit")?).filter(|limit| *limit > 0),
+        successes: small("successes")?,
+        refused_at: timed(column(row, "refused_at")?),
+    };
+    let replaced = column(row, "replaced")?;
+    Ok(RampView { state, in_flight: small("in_flight")?, taken: small("taken")?, replaced })
+}

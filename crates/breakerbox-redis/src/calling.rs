@@ -1,0 +1,71 @@
+//! `call_for_reports`: a message to every process that listens, on the channels of changes.
+//!
+//! The text is `reports:` and the keys as a JSON array. A message about a change begins with the length of a key, so neither
+//! is taken for the other. Nothing is stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use breakerbox::store::{Heard, StoreError};
+
+use crate::layout::Bucket;
+use crate::store::RedisStore;
+use crate::wire::Call;
+
+/// What such a message begins with.
+const PREFIX: &str = "reports:";
+
+/// How many keys one message has at the most, so that no message is too large for a server's output buffers.
+const MAX_KEYS: usize = 1_000;
+
+pub(crate) async fn call_for_reports(store: &RedisStore, keys: &[Arc<str>]) -> Result<(), StoreError> {
+    // One server has one channel; a cluster has one for each bucket, at the node that has the bucket.
+    let mut by_bucket: BTreeMap<Bucket, Vec<&Arc<str>>> = BTreeMap::new();
+    for key in keys {
+        let bucket = if store.wire.is_one() { Bucket(0) } else { Bucket::of(key) };
+        by_bucket.entry(bucket).or_default().push(key);
+    }
+    let mut calls = Vec::new();
+    for (bucket, keys) in by_bucket {
+        for keys in keys.chunks(MAX_KEYS) {
+            let command = if store.wire.is_one() {
+                redis::cmd("PUBLISH").arg(store.layout.changes()).arg(write(keys)?).take()
+            } else {
+                redis::cmd("SPUBLISH").arg(store.layout.changes_in(bucket)).arg(write(keys)?).take()
+            };
+            calls.push(Call::plain(bucket, command));
+        }
+    }
+    if !calls.is_empty() {
+        store.exchange(&calls, store.deadline()).await?;
+    }
+    Ok(())
+}
+
+fn write(keys: &[&Arc<str>]) -> Result<String, StoreError> {
+    let keys: Vec<&str> = keys.iter().map(|key| &***key).collect();
+    let keys = serde_json::to_string(&keys).map_err(|error| StoreError::Unavailable(error.into()))?;
+    Ok(format!("{PREFIX}{keys}"))
+}
+
+/// Reads a message of this kind; none if it is another.
+pub(crate) fn read(text: &str) -> Option<Heard> {
+    let keys: Vec<String> = serde_json::from_str(text.strip_prefix(PREFIX)?).ok()?;
+    (!keys.is_empty())
+        .then(|| Heard::ReportsWanted { keys: keys.into_iter().map(|key| Arc::from(&*key)).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_heard_and_nothing_else() {
+        let keys: [Arc<str>; 2] = ["a key: \u{e9} \"quoted\"".into(), "b".into()];
+        let text = write(&keys.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(read(&text), Some(Heard::ReportsWanted { keys: keys.into() }));
+        for other in ["", "reports:", "reports:[]", "reports:{}", "9:a key{}"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

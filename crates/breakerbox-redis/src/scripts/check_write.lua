@@ -1,0 +1,16 @@
+-- check_write: writes a key that is no part of a circuit, with the commands that the other scripts write with. So whatever
+-- keeps them from writing (no memory, a replica, rights) makes this fail too.
+--
+-- KEYS   the key
+-- ARGV   how long the key may stay (ms)
+-- answer the time (us)
+
+local key, keep_for = KEYS[1], tonumber(ARGV[1])
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local text = string.format('%.0f', now)
+redis.call('HSET', key, 'checked_at', text)
+redis.call('PEXPIREAT', key, string.format('%.0f', math.floor(now / 1000) + keep_for))
+return { text }

@@ -1,0 +1,155 @@
+//! What must hold at certain times: while things fail, once nothing fails any more, and at the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use breakerbox::{Mode, OnStoreLoss, Record, Status, Timestamp};
+
+use super::books::{Counts, Invariant};
+use super::run::Run;
+use super::scenario::Flavour;
+use super::worker::epoch_of;
+
+impl Run {
+    /// Looks whether all agree, and whether all is closed if it must be.
+    pub(super) async fn look(&self, must_be_closed: bool) {
+        let at = self.world.at();
+        let records = self.network.arbiter.records().await;
+        // A worker that makes half of all calls, and only fails, may open the circuit again at any time.
+        let must_be_closed = must_be_closed && self.world.scenario.flavour != Flavour::BrokenProber;
+        for (key, there) in records.iter().enumerate().filter(|_| must_be_closed) {
+            if let Some(there) =
+                there.as_ref().filter(|there| there.status() != Status::Closed && !is_disabled(there))
+            {
+                let what = format!("e{key} is well, and its circuit {there:?}");
+                self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
+            }
+        }
+        for worker in self.workers.iter().flatten() {
+            for (key, (circuit, there)) in worker.circuits.iter().zip(&records).enumerate() {
+                let here = circuit.record();
+                let wrong = self.disagrees(key, &here, there.as_ref(), at);
+                if let Some(wrong) = wrong {
+                    let what = format!("{:?}, e{key}: {wrong}", worker.who);
+                    self.world.write(|books| books.violate(Invariant::AllAgree, at, what));
+                }
+                if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
+                    let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
+                    self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
+                }
+            }
+        }
+    }
+
+    fn disagrees(&self, key: usize, here: &Record, there: Option<&Record>, at: Duration) -> Option<String> {
+        let books = self.world.books();
+        let long_ago = at.saturating_sub(books.agree_within);
+        let history = &books.keys[key].history;
+        let known = history.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
+        let has_lived = here.cause.is_some();
+        let has_expired = there.is_none() && here.status() == Status::Closed;
+        if known > 0 && !has_expired && (!has_lived || here.epoch.0 < known) {
+            return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
+        }
+        match there {
+            // Nobody writes over the lease of another's probe, though it would be the same state in a newer epoch.
+            Some(there) if is_same_half_open(here, there, self.world.store_time()) => None,
+            Some(there) if has_lived && here.epoch > there.epoch => {
+                Some(format!("knows epoch {}, and the store only {}", here.epoch.0, there.epoch.0))
+            }
+            Some(there) if here.epoch == there.epoch && here.status() != there.status() => {
+                Some(format!("is {}, and the store {}", here.status(), there.status()))
+            }
+            None if here.status() != Status::Closed => {
+                Some(format!("is {}, and the store knows nothing", here.status()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks whether observers and health say what is.
+    pub(super) fn watch(&self) {
+        let at = self.world.at();
+        let within = self.world.scenario.settings.reported_within();
+        for worker in self.workers.iter().flatten().filter(|worker| !worker.gate.is_paused()) {
+            for (key, circuit) in worker.circuits.iter().enumerate() {
+                let here = circuit.record();
+                self.world.write(|books| books.compare_observed(worker.who, key, &here, at));
+            }
+            self.world.write(|books| books.check_reported(worker.who, within, at));
+        }
+    }
+
+    /// The endpoint has been well for long enough for all who can close its circuit to have closed it.
+    pub(super) fn must_have_recovered(&self) {
+        let (at, scenario) = (self.world.at(), &self.world.scenario);
+        if matches!(scenario.flavour, Flavour::BrokenProber | Flavour::OneBroken) {
+            let well_at = scenario.well_at();
+            let (closed, failed) = {
+                let books = self.world.books();
+                (books.keys[0].closings.iter().any(|closed| *closed > well_at), books.tally.broken_calls)
+            };
+            if !closed && scenario.flavour == Flavour::BrokenProber {
+                let what = format!("e0 is well since {well_at:?} for all but one");
+                self.world.write(|books| books.violate(Invariant::RecoversBesideBroken, at, what));
+            }
+            let most = scenario.failing_calls_of_broken();
+            if failed > most {
+                let what = format!("a worker without a network made {failed} calls, and {most} are enough");
+                self.world.write(|books| books.violate(Invariant::BrokenIsProtected, at, what));
+            }
+            return;
+        }
+        for worker in self.workers.iter().flatten() {
+            let decides_alone = scenario.workers[worker.who.worker].on_loss == OnStoreLoss::Local;
+            for (key, circuit) in worker.circuits.iter().enumerate().filter(|_| decides_alone) {
+                let here = circuit.record();
+                if here.status() != Status::Closed {
+                    let what = format!("{:?}, e{key} is well, and its circuit {here:?}", worker.who);
+                    self.world.write(|books| books.violate(Invariant::RecoversWithoutWrites, at, what));
+                }
+            }
+        }
+    }
+
+    /// All that has to be reported has been by now: strictly all that was counted.
+    pub(super) fn audit(&self) {
+        if self.world.scenario.flavour.has_faults() {
+            return;
+        }
+        let mut wrong = Vec::new();
+        for worker in self.workers.iter().flatten() {
+            for (key, circuit) in worker.circuits.iter().enumerate() {
+                let (who, epoch) = (worker.who, epoch_of(circuit));
+                let books = self.world.books();
+                let book = &books.keys[key];
+                let Some(counts) = book.counts.get(&who).filter(|_| !book.forgotten) else { continue };
+                let of = |epochs: &BTreeMap<u64, Counts>| epochs.get(&epoch).copied().unwrap_or_default();
+                let (counted, told) = (of(&counts.counted), of(&counts.told));
+                let owed = counts.owed.get(&epoch).copied().unwrap_or_default();
+                let scenario = &self.world.scenario;
+                let owed = owed.failures(&scenario.policy, scenario.settings.flush_every, self.world.at());
+                let is_lost = if scenario.is_strict() { counted != told } else { told.failures < owed };
+                if is_lost {
+                    wrong.push(format!(
+                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, owes {owed} failures, told {told:?}"
+                    ));
+                }
+            }
+        }
+        for what in wrong {
+            self.world.write(|books| books.violate(Invariant::NothingLost, self.world.at(), what));
+        }
+    }
+}
+
+fn is_disabled(record: &Record) -> bool {
+    matches!(record.mode, Mode::Disabled(_))
+}
+
+/// Whether a worker has the store's half-open state in an epoch of its own, while somebody probes.
+fn is_same_half_open(here: &Record, there: &Record, now: Timestamp) -> bool {
+    here.lease == there.lease
+        && there.lease.is_some_and(|lease| lease.is_live(now))
+        && (here.state, here.changed_at) == (there.state, there.changed_at)
+}

@@ -1,0 +1,187 @@
+//! What is watched while a run goes on, beside the store's verbs: what observers hear, what health says, how many calls are in
+//! flight at an endpoint, and how many fail.
+
+use std::time::Duration;
+
+use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, StoreHealth};
+
+use super::books::{Books, Invariant, Who};
+use super::scenario::Scenario;
+
+/// How many calls more than the ramp's limit may be in flight: those that were admitted at the same moment elsewhere.
+const RACES: u64 = 3;
+
+/// What one worker's observer heard of one circuit.
+#[derive(Clone, Default)]
+pub(super) struct Observed {
+    status: Option<Status>,
+    mode: Option<Mode>,
+    /// The latest epoch that it heard of.
+    heard_epoch: u64,
+    /// The highest epoch that the worker's own record had.
+    epoch: u64,
+}
+
+/// Calls at one endpoint since its circuit last closed.
+#[derive(Default)]
+pub(super) struct Ramped {
+    /// The epoch that began then; none: it is not closed, or nothing limits it.
+    epoch: Option<u64>,
+    in_flight: u64,
+    successes: u64,
+    /// When it closed, or when somebody was last refused by its ramp.
+    refused_at: Duration,
+}
+
+/// How the store is for one worker.
+#[derive(Clone, Copy, Default)]
+pub(super) struct StoreSeen {
+    /// Since when it refuses to write; none if the last write was done.
+    pub(super) refused_since: Option<Duration>,
+    /// Whether health says that it is there.
+    pub(super) is_lost: bool,
+}
+
+impl Books {
+    /// A worker's observer heard of a change.
+    pub(super) fn observed(&mut self, who: Who, key: usize, heard: &CircuitChange, at: Duration) {
+        let change = &heard.change;
+        let is_order = matches!(change.cause, Cause::Command { .. });
+        let observed = self.observed.entry((who, key)).or_default();
+        let mode_before = observed.mode.replace(change.mode.clone()).unwrap_or(Mode::Automatic);
+        if change.from == change.to && !is_order && mode_before == change.mode {
+            let what = format!("{who:?}, e{key} heard that {} is {} now", change.from, change.to);
+            self.violate(Invariant::ObserversHear, at, what);
+        }
+        let observed = self.observed.entry((who, key)).or_default();
+        let before = std::mem::replace(&mut observed.heard_epoch, change.epoch.0);
+        observed.status = Some(change.to);
+        if change.epoch.0 <= before {
+            let what = format!("{who:?}, e{key} heard of epoch {}, and before of {before}", change.epoch.0);
+            self.violate(Invariant::EpochsGrow, at, what);
+        }
+    }
+
+    /// This is what a worker's circuit is in now: its observer must have heard of it.
+    pub(super) fn compare_observed(&mut self, who: Who, key: usize, here: &Record, at: Duration) {
+        let observed = self.observed.entry((who, key)).or_default();
+        let heard = observed.status.unwrap_or(Status::Closed);
+        let epoch = here.cause.as_ref().map_or(0, |_| here.epoch.0);
+        // A half-open record is left in its epoch, for whoever holds its lease: nobody else may write meanwhile.
+        let may_be_older = here.state == State::HalfOpen;
+        let before = if may_be_older { epoch } else { observed.epoch };
+        observed.epoch = before.max(epoch);
+        if heard != here.status() {
+            let what =
+                format!("{who:?}, e{key} is {}, and the last that was heard is {heard}", here.status());
+            self.violate(Invariant::ObserversHear, at, what);
+        }
+        if epoch != 0 && epoch < before {
+            let what = format!("{who:?}, e{key} went back from epoch {before} to {epoch}");
+            self.violate(Invariant::EpochsGrow, at, what);
+        }
+    }
+
+    /// A worker's health says this.
+    pub(super) fn store_went(&mut self, who: Who, health: &StoreHealth, at: Duration) {
+        let worker = &mut self.workers[who.worker];
+        if worker.life != who.life {
+            return;
+        }
+        worker.store.is_lost = *health != StoreHealth::Connected;
+        let refuses = self.no_writes_since.is_some_and(|since| at > since + self.store_timeout * 2);
+        if refuses && *health == StoreHealth::Connected {
+            let what = format!("{who:?} takes the store for well, which refuses writes");
+            self.violate(Invariant::StoreLossReported, at, what);
+        }
+    }
+
+    /// The store wrote, or refused to.
+    pub(super) fn store_wrote(&mut self, who: Who, refused: bool, at: Duration) {
+        let worker = &mut self.workers[who.worker];
+        if worker.life == who.life {
+            worker.store.refused_since = refused.then(|| worker.store.refused_since.unwrap_or(at));
+        }
+    }
+
+    /// Whoever was refused a write long ago must have said so by now.
+    pub(super) fn check_reported(&mut self, who: Who, within: Duration, at: Duration) {
+        let worker = &self.workers[who.worker];
+        let quiet_since = worker.store.refused_since.map(|since| since.max(worker.resumed_at));
+        if quiet_since.is_some_and(|since| at > since + within) && !worker.store.is_lost {
+            let what =
+                format!("{who:?} says nothing, and the store refuses its writes since {quiet_since:?}");
+            self.violate(Invariant::StoreLossReported, at, what);
+        }
+    }
+
+    /// The store has another record: the ramp begins, or is none.
+    pub(super) fn ramp_begins(&mut self, key: usize, record: &Record, at: Duration) {
+        let limited = record.state == State::Closed
+            && record.cause == Some(Cause::ProbesSucceeded)
+            && self.watches_ramps;
+        self.keys[key].ramped =
+            Ramped { epoch: limited.then_some(record.epoch.0), refused_at: at, ..Ramped::default() };
+    }
+
+    /// A call begins that is no probe, of a worker in this epoch. Returns whether it counts on the ramp.
+    pub(super) fn call_begins(&mut self, scenario: &Scenario, call: (Who, usize, u64), at: Duration) -> bool {
+        let (who, key, epoch) = call;
+        let ramped = &mut self.keys[key].ramped;
+        if ramped.epoch != Some(epoch) {
+            return false;
+        }
+        ramped.in_flight += 1;
+        // 1, then 2 after the first success, 4 after two more, 8 after four more ...
+        let limit = 1 << (ramped.successes + 1).ilog2();
+        let cap = scenario.policy.ramp_cap().map_or(0, u64::from);
+        if limit >= cap || at >= ramped.refused_at + scenario.policy.window() {
+            ramped.epoch = None;
+            return false;
+        }
+        if ramped.in_flight > limit + RACES {
+            let in_flight = ramped.in_flight;
+            let what =
+                format!("{who:?} makes {in_flight} calls in flight at e{key}, and the ramp allows {limit}");
+            self.violate(Invariant::RampIsShared, at, what);
+        }
+        true
+    }
+
+    /// Such a call ended.
+    pub(super) fn call_ended(&mut self, key: usize, epoch: u64, succeeded: bool) {
+        let ramped = &mut self.keys[key].ramped;
+        if ramped.epoch == Some(epoch) {
+            ramped.in_flight = ramped.in_flight.saturating_sub(1);
+            ramped.successes += u64::from(succeeded);
+        }
+    }
+
+    /// Somebody was refused.
+    pub(super) fn refused(&mut self, key: usize, refusal: &Refusal, at: Duration) {
+        if matches!(refusal, Refusal::Ramping { .. }) {
+            self.tally.ramp_refusals += 1;
+            self.keys[key].ramped.refused_at = at;
+        }
+    }
+
+    /// A call of a worker that lives for a few calls failed.
+    pub(super) fn short_lived_failed(&mut self, scenario: &Scenario, who: Who, key: usize, at: Duration) {
+        let policy = &scenario.policy;
+        let enough = policy.consecutive_failures().or(policy.failures()).map_or(0, u64::from);
+        let book = &mut self.keys[key];
+        book.failed_while_closed += 1;
+        if book.failed_while_closed < enough {
+            return;
+        }
+        // The last reports are made, the others are asked for theirs, and the trip is swapped in. Some begin meanwhile.
+        let enough_at = *book.enough_failed_at.get_or_insert(at);
+        if at > enough_at + scenario.settings.opened_within() {
+            let failed = book.failed_while_closed;
+            let what = format!(
+                "{who:?}: {failed} calls to e{key} failed, {enough} had by {enough_at:?}, and it is closed"
+            );
+            self.violate(Invariant::ShortLivedCount, at, what);
+        }
+    }
+}

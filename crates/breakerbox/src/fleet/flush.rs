@@ -1,0 +1,239 @@
+//! Reports everything that the store has not heard, and follows through: if a report completes the evidence for a trip, the
+//! trip is confirmed and swapped in before the flush is over.
+//!
+//! A flush runs in the background, so a caller that stops waiting loses nothing. It never takes longer than
+//! [`Fleet::flush_limit`], never reports an outcome twice, and does not wait for outcomes that are settled after it began.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::fleet::Pending;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+use super::leaving::flush_on_a_thread;
+use super::tell::Reply;
+use super::under_way::TaskRef;
+use super::{BATCH, Fleet};
+use crate::breakerbox::Shared;
+use crate::cell::Cell;
+
+/// Why a flush did not report everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The store did not answer or did not accept the report, or its record can't be read.
+    #[error(
+        "the store did not accept the outcomes of {circuits} circuits; see store_health() for the reason"
+    )]
+    NotReported {
+        /// How many circuits have outcomes that the store has not heard, as far as is known.
+        circuits: usize,
+    },
+    /// It took too long.
+    #[error("not everything was reported within {limit:?}")]
+    TimedOut {
+        /// The limit: the time in which others may contradict a trip, and four times `store_timeout`.
+        limit: Duration,
+    },
+    /// The registry was closed before these outcomes were settled.
+    #[error("the registry is closed")]
+    Closed,
+    /// The tokio runtime of the background tasks was shut down, and no other could be started.
+    #[error("the tokio runtime in which the registry was built is shut down; flush or close before that")]
+    RuntimeGone,
+}
+
+/// How often is looked whether a report of another task was answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How many circuits are looked at before others have the thread.
+const AT_A_STRETCH: usize = 1_024;
+
+/// How many store timeouts a flush may take, besides the wait for a confirmation: reading the record, a report, a swap, and
+/// one to spare.
+const STORE_TIMEOUTS: u32 = 4;
+
+/// A circuit that the store has not heard everything of.
+struct Unreported {
+    cell: Arc<Cell>,
+    /// Reported by this flush: what is there now was settled later.
+    reported: bool,
+}
+
+impl Fleet {
+    /// How long a flush may take.
+    pub(super) fn flush_limit(&self) -> Duration {
+        self.waits().confirm + self.settings.store_timeout * STORE_TIMEOUTS
+    }
+}
+
+impl Shared {
+    /// Reports everything that was settled before this was called.
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), FlushError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        if fleet.is_closed() {
+            let is_reported = self.unreported().await.is_empty();
+            return if is_reported { Ok(()) } else { Err(FlushError::Closed) };
+        }
+        let (tell, told) = oneshot::channel();
+        let task = self.for_task();
+        fleet.runtime.spawn(async move {
+            let done = task.report_everything(&task, true).await;
+            // Whoever does not wait any more need not hear it.
+            let _ = tell.send(done);
+        });
+        match told.await {
+            Ok(done) => done,
+            // The task was dropped, and its runtime with it.
+            Err(_) => {
+                let (tell, told) = oneshot::channel();
+                flush_on_a_thread(self, false, move |done| _ = tell.send(done));
+                told.await.unwrap_or(Err(FlushError::RuntimeGone))
+            }
+        }
+    }
+
+    /// The same within the limit, for a task. `heeds_others`: whether to wait for what other tasks have under way.
+    pub(super) async fn report_everything(
+        self: &Arc<Self>,
+        task: &TaskRef,
+        heeds_others: bool,
+    ) -> Result<(), FlushError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let limit = fleet.flush_limit();
+        let reporting = async {
+            let done = self.report_until_done(fleet, task, heeds_others).await;
+            if heeds_others && done.is_ok() {
+                // Outcomes that are on their way one by one, results of probes, records that are published again.
+                fleet.under_way.ended(0, task.id()).await;
+            }
+            done
+        };
+        timeout(limit, reporting).await.unwrap_or(Err(FlushError::TimedOut { limit }))
+    }
+
+    async fn report_until_done(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        task: &TaskRef,
+        heeds_others: bool,
+    ) -> Result<(), FlushError> {
+        let mut left = self.unreported().await;
+        let (mut lost, mut rejoined) = (0, false);
+        loop {
+            let mut pending = Vec::with_capacity(left.len());
+            left.retain(|unreported| {
+                let next = unreported.next(self, heeds_others);
+                pending.extend(next);
+                next.is_some()
+            });
+            if left.is_empty() {
+                return if lost > 0 { Err(FlushError::NotReported { circuits: lost }) } else { Ok(()) };
+            }
+            let places = |wanted: fn(&Pending) -> bool| {
+                let places = pending.iter().enumerate().filter(move |(_, pending)| wanted(pending));
+                places.map(|(place, _)| place).collect::<Vec<_>>()
+            };
+            let apart = places(|pending| *pending == Pending::Rejoin);
+            if !apart.is_empty() {
+                let cells: Vec<_> = apart.iter().map(|&place| Arc::clone(&left[place].cell)).collect();
+                if rejoined || !self.read_batches(fleet, &cells).await {
+                    return Err(FlushError::NotReported { circuits: cells.len() + lost });
+                }
+                rejoined = true;
+            }
+            let mut wait: Option<Duration> = None;
+            for places in places(|pending| matches!(pending, Pending::Report { .. })).chunks(BATCH) {
+                let cells: Vec<_> = places.iter().map(|&place| Arc::clone(&left[place].cell)).collect();
+                // Also what would not have to be reported.
+                for cell in &cells {
+                    cell.step(&self.times, |member, at| member.request_report(at.there));
+                }
+                let replies = self.tell_store(fleet, &cells).await;
+                let unheard = replies.iter().filter(|reply| **reply == Reply::Unheard).count();
+                if unheard > 0 {
+                    // The next batch would have to wait as long, and for nothing.
+                    return Err(FlushError::NotReported { circuits: unheard + lost });
+                }
+                for (&place, reply) in places.iter().zip(replies) {
+                    match reply {
+                        Reply::Heard { again_in } => {
+                            left[place].reported = true;
+                            wait = wait.into_iter().chain(again_in).min();
+                        }
+                        Reply::Unreadable => {
+                            left[place].reported = true;
+                            lost += 1;
+                        }
+                        Reply::Nothing | Reply::Unheard => {}
+                    }
+                }
+            }
+            // Trips that follow from it, and what was decided alone.
+            fleet.under_way.ended(task.id(), task.id()).await;
+            if left.iter().any(|unreported| unreported.next(self, heeds_others).is_some()) {
+                sleep(wait.unwrap_or(LOOK_AGAIN)).await;
+            }
+        }
+    }
+
+    async fn read_batches(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
+        for cells in cells.chunks(BATCH) {
+            if !self.read_and_learn(fleet, cells).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// All circuits that the store has not heard everything of.
+    async fn unreported(&self) -> Vec<Unreported> {
+        let mut unreported = Vec::new();
+        for cells in self.registry.by_parts() {
+            for cells in cells.chunks(AT_A_STRETCH) {
+                let is_pending = |cell: &&Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
+                let pending = cells.iter().filter(is_pending).cloned();
+                unreported.extend(pending.map(|cell| Unreported { cell, reported: false }));
+                yield_now().await;
+            }
+        }
+        unreported
+    }
+
+    /// Whether a flush would have anything to do.
+    pub(super) fn has_unreported(&self, fleet: &Fleet) -> bool {
+        let is_pending = |cell: Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
+        !fleet.under_way.is_empty() || self.registry.by_parts().flatten().any(is_pending)
+    }
+
+    /// Flushes, then stops all that goes on in the background. From then on circuits are this process's own.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<(), FlushError> {
+        let done = self.flush().await;
+        if let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) {
+            fleet.stop();
+            for cell in self.registry.by_parts().flatten() {
+                self.converse(&cell, None, |member, _| member.leave());
+                self.waiters.wake_one(&cell);
+            }
+        }
+        done
+    }
+}
+
+impl Unreported {
+    /// What this flush has left to do for it; none: nothing.
+    fn next(&self, shared: &Shared, heeds_others: bool) -> Option<Pending> {
+        let pending = self.cell.pending(&shared.times);
+        let is_left = match pending {
+            Pending::Nothing => false,
+            Pending::Report { judging } => judging || !self.reported,
+            // A trip that waits for a confirmation is followed through, whichever task asks the store. A report of a task that
+            // can't go on is not waited for.
+            Pending::Answer { judging } => judging || (heeds_others && !self.reported),
+            Pending::Rejoin => !self.reported,
+        };
+        is_left.then_some(pending)
+    }
+}

@@ -1,0 +1,107 @@
+//! The last reports of a process that does not close its registry: it drops the last handle, or shuts down the runtime of the
+//! background tasks. Both are told here, and report what the store has not heard, within the limit of a flush.
+//!
+//! Neither can wait as tasks do: a runtime with a single thread stops while a drop blocks it, and one that is shut down takes
+//! the store's connections with it. So the last flush has a thread and a runtime of its own, and
+//! [connections of its own](crate::store::Store::reopen) where the store has any. The dropping thread waits for it, at most for
+//! the limit; without anything to report it waits for nothing.
+//!
+//! What it can't do: report for a registry in a `static`, which is never dropped, in a program without a runtime; or report what
+//! a task of a blocked runtime has under way. Outcomes that are lost that way are counted as
+//! [unheard](crate::Counts::unheard), if anybody is left to look. With a [spawner](crate::Builder::spawner) a dropped handle
+//! starts the flush there and does not wait, and tasks that are dropped are taken for killed.
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use super::{Fleet, FlushError};
+use crate::breakerbox::Shared;
+
+/// How long a thread may take to start and to end, beyond the limit of its flush.
+const TO_SPARE: Duration = Duration::from_millis(100);
+
+/// Perhaps the last handle is dropped: then everything is reported.
+#[cold]
+pub(crate) fn last_handle(shared: &Arc<Shared>) {
+    let Some(fleet) = &shared.fleet else { return };
+    let is_over = fleet.is_closed() || fleet.runtime.has_moved();
+    if is_over || !fleet.under_way.only_one_other(shared) || !shared.has_unreported(fleet) {
+        return;
+    }
+    if fleet.runtime.is_custom() {
+        let task = shared.for_task();
+        // Somebody else's code, and a drop must not panic.
+        return shared.observers.guard(|| {
+            fleet.runtime.spawn(async move {
+                // Nobody is left to hear what came of it.
+                let _ = task.report_everything(&task, true).await;
+            });
+        });
+    }
+    flush_and_wait(shared, fleet, !fleet.runtime.stops_with_this_thread());
+}
+
+/// Notices when the runtime of the background tasks is shut down: then it is dropped without having been disarmed.
+pub(super) struct ShutdownGuard {
+    shared: Weak<Shared>,
+    is_armed: bool,
+}
+
+impl ShutdownGuard {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let is_custom = shared.fleet.as_ref().is_none_or(|fleet| fleet.runtime.is_custom());
+        Self { shared: Arc::downgrade(shared), is_armed: !is_custom }
+    }
+
+    /// The task ends by itself.
+    pub(super) fn disarm(mut self) {
+        self.is_armed = false;
+    }
+}
+
+impl Drop for ShutdownGuard {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade().filter(|_| self.is_armed) else { return };
+        let Some(fleet) = &shared.fleet else { return };
+        if !fleet.is_closed() && !fleet.runtime.has_moved() && shared.has_unreported(fleet) {
+            flush_and_wait(&shared, fleet, false);
+        }
+    }
+}
+
+fn flush_and_wait(shared: &Arc<Shared>, fleet: &Fleet, heeds_others: bool) {
+    let (tell, told) = sync_channel(1);
+    let limit = fleet.flush_limit() + TO_SPARE;
+    flush_on_a_thread(shared, heeds_others, move |done| _ = tell.send(done));
+    // Nothing more can be done about an error: what was not heard is counted.
+    let _ = told.recv_timeout(limit);
+}
+
+/// Flushes on a thread of its own, with connections of its own. `tell` is dropped if there can be no such thread.
+pub(super) fn flush_on_a_thread(
+    shared: &Arc<Shared>,
+    heeds_others: bool,
+    tell: impl FnOnce(Result<(), FlushError>) + Send + 'static,
+) {
+    let task = shared.for_task();
+    let flush = move || {
+        let Some(fleet) = &task.fleet else { return };
+        let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+        if !fleet.runtime.move_to(runtime.handle().clone()) {
+            return;
+        }
+        let done = runtime.block_on(async {
+            fleet.store.reopen();
+            task.report_everything(&task, heeds_others).await
+        });
+        drop(runtime);
+        drop(task);
+        tell(done);
+    };
+    // Without a thread, whoever waits hears that nobody tells.
+    drop(thread::Builder::new().name("breakerbox-flush".into()).spawn(flush));
+}

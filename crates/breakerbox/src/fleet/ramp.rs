@@ -1,0 +1,283 @@
+//! Places on the ramp of a circuit that has just closed, taken and given back through the store.
+//!
+//! Each circuit of this process has at most one request under way. What is wanted meanwhile goes with the next one: places
+//! given back, a new limit, places for all that ask. Requests go on in the background, also when whoever asked is gone; a
+//! place that nobody waits for any more is given back. Whoever can't wait is refused, and finds a place held for it when it
+//! asks again.
+//!
+//! After a refusal the store is left alone for a short pause, which grows, because many processes may be asking. Which limit
+//! comes next is decided by the core; what one circuit wants is in `ramp_entry`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use breakerbox_core::fleet::{GivenPlace, RampNews, RampReply, RampRequest, RampView};
+use breakerbox_core::{self as core, Epoch, Nonce, OutcomeKind, Refusal, Timestamp};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::ramp_entry::{Entry, Next, Waiting, Work};
+use super::under_way::TaskRef;
+use super::{Fleet, Lease};
+use crate::breakerbox::Shared;
+use crate::cell::Cell;
+use crate::clock::Clock;
+use crate::store::Answer;
+
+/// The ramps of this process, by the address of their circuit. There is an entry only while a task serves it, and the task
+/// holds the circuit, so nobody else can get the address meanwhile.
+#[derive(Default)]
+pub(super) struct Ramps(Mutex<HashMap<usize, Entry>>);
+
+impl Ramps {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the entry of a circuit, if there is one for this epoch.
+    fn change<R>(&self, cell: &Arc<Cell>, epoch: Epoch, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        self.lock().get_mut(&address(cell)).filter(|entry| entry.epoch() == epoch).map(change)
+    }
+}
+
+fn address(cell: &Arc<Cell>) -> usize {
+    Arc::as_ptr(cell).addr()
+}
+
+impl Shared {
+    /// Takes a place for a caller that waits, as long as one request may take, less what was waited already.
+    pub(crate) async fn take_place(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        epoch: Epoch,
+        waited: Duration,
+    ) -> Lease {
+        let Some(fleet) = &self.fleet else { return Lease::AskAgain };
+        self.place_within(fleet, cell, epoch, fleet.settings.store_timeout.saturating_sub(waited)).await
+    }
+
+    /// The same, at most so long.
+    pub(super) async fn place_within(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        epoch: Epoch,
+        limit: Duration,
+    ) -> Lease {
+        let asked_at = self.times.now();
+        let (tell, told) = oneshot::channel();
+        let said = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(asked_at) {
+            Some(permit) => Some(Lease::Permit(permit)),
+            None => entry.wait(Waiting { asked_at, tell }).err().map(Lease::Refused),
+        });
+        match said {
+            None => Lease::AskAgain,
+            Some(Some(lease)) => lease,
+            Some(None) => match timeout(limit, told).await {
+                Ok(Ok(lease)) => lease,
+                // The request goes on; its place is given back, or goes to somebody else.
+                _ => Lease::Refused(self.ramping(fleet, cell, epoch)),
+            },
+        }
+    }
+
+    /// A place for a caller that can't wait: one that is held, or else one is asked for, and held for whoever asks next.
+    pub(crate) fn place_at_once(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        epoch: Epoch,
+    ) -> Result<core::Permit, Refusal> {
+        let Some(fleet) = &self.fleet else { return Err(Refusal::Judging) };
+        let now = self.times.now();
+        let said = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(now) {
+            Some(permit) => Ok(permit),
+            None => Err(entry.want()),
+        });
+        said.unwrap_or(Err(Refusal::Judging))
+    }
+
+    /// Where no other process uses the store, the ramp is this process's own.
+    pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
+        self.fleet.as_ref().filter(|fleet| fleet.settings.is_alone)?;
+        let started_at = self.times.now();
+        let asked = self.converse(cell, None, |member, at| member.admit_on_own_ramp(at.policy, at.now));
+        Some(Lease::of(asked, started_at))
+    }
+
+    /// Gives back the place of a call that ended like this, in the background.
+    pub(crate) fn give_place(self: &Arc<Self>, cell: &Arc<Cell>, place: (Epoch, Nonce), kind: OutcomeKind) {
+        let Some(fleet) = &self.fleet else { return };
+        let (epoch, place) = place;
+        // None: a later epoch has begun, and the ramp of this one is gone.
+        let _ = self.with_entry(fleet, cell, epoch, |entry| {
+            entry.give(GivenPlace { place, succeeded: kind == OutcomeKind::Success });
+            if kind == OutcomeKind::Failure {
+                entry.note_failure();
+            }
+            entry.stir();
+        });
+    }
+
+    /// Changes the entry of a circuit, new if need be. None: the entry is of a later epoch.
+    fn with_entry<R>(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        epoch: Epoch,
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        let (mut is_new, mut outdated) = (false, VecDeque::new());
+        let result = {
+            let mut entries = fleet.ramps.lock();
+            let entry = entries.entry(address(cell)).or_insert_with(|| {
+                is_new = true;
+                Entry::new(epoch)
+            });
+            if entry.epoch() < epoch {
+                outdated = entry.begin(epoch);
+            }
+            (entry.epoch() == epoch).then(|| change(entry))
+        };
+        outdated.into_iter().for_each(Waiting::ask_again);
+        if is_new {
+            fleet.runtime.spawn(serve(self.for_task(), Arc::clone(cell)));
+        }
+        result
+    }
+
+    /// The refusal of a caller that waited long enough.
+    fn ramping(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch) -> Refusal {
+        let known = fleet.ramps.change(cell, epoch, |entry| entry.refusal());
+        known.unwrap_or_else(|| Entry::new(epoch).refusal())
+    }
+
+    /// Makes one request, and does what comes of it.
+    async fn ask_ramp(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
+        let Work { wish, waiting, failures } = work;
+        let (epoch, key) = (wish.epoch, self.store_key(cell));
+        let request = self.converse(cell, None, |member, at| member.ramp_request(&key, wish, at.policy));
+        let Some(request) = request else { return self.end_ramp(fleet, cell, epoch, waiting) };
+        match self.ask_store(fleet, fleet.store.ramp(&request)).await {
+            Ok(Answer { now, value: RampReply::Done(view) }) => {
+                self.ramp_replied(fleet, cell, &request, &view, (waiting, failures), now);
+            }
+            Ok(Answer { value: RampReply::Late, .. }) => {
+                self.read_and_learn(fleet, std::slice::from_ref(cell)).await;
+                self.end_ramp(fleet, cell, epoch, waiting);
+            }
+            Err(_) if fleet.health.is_lost() => {
+                self.converse(cell, None, |member, _| member.leave());
+                self.end_ramp(fleet, cell, epoch, waiting);
+            }
+            Err(_) => {
+                let refusal = self.ramping(fleet, cell, epoch);
+                fleet.ramps.change(cell, epoch, |entry| entry.unanswered(request, failures));
+                waiting.into_iter().for_each(|waiting| waiting.refuse(refusal));
+            }
+        }
+    }
+
+    fn ramp_replied(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        cell: &Arc<Cell>,
+        request: &RampRequest,
+        view: &RampView,
+        (mut waiting, failures): (VecDeque<Waiting>, u32),
+        now: Timestamp,
+    ) {
+        let epoch = request.epoch;
+        let refused = (view.taken as usize) < request.take.len();
+        let unknown = fleet.ramps.change(cell, epoch, |entry| entry.replied(request, view, failures, now));
+        let news = self.converse(cell, Some(now), |member, at| {
+            member.ramp_replied(epoch, view, refused, unknown.unwrap_or(0), at)
+        });
+        let RampNews::GoesOn(step) = news else { return self.end_ramp(fleet, cell, epoch, waiting) };
+        let mut left = Vec::new();
+        for place in request.take.iter().take(view.taken as usize) {
+            let mut permit = Some(*place);
+            while let Some(place) = permit.take_if(|_| !waiting.is_empty()) {
+                let taken = waiting.pop_front().is_some_and(|waiting| waiting.admit(epoch, place));
+                permit = (!taken).then_some(place);
+            }
+            left.extend(permit);
+        }
+        let hold_until = self.times.now() + cell.policy().probe_timeout();
+        let refused = fleet.ramps.change(cell, epoch, |entry| {
+            entry.keep(left, hold_until, self.times.now());
+            entry.set_step(step, refused && step.is_none(), std::mem::take(&mut waiting))
+        });
+        // Of another epoch by now: whoever waits asks again.
+        let Some((unserved, refusal)) = refused else {
+            return waiting.into_iter().for_each(Waiting::ask_again);
+        };
+        unserved.into_iter().for_each(|waiting| waiting.refuse(refusal));
+        if !request.give.is_empty() || view.taken > 0 {
+            self.waiters.wake_one(cell);
+        }
+    }
+
+    /// What a task does next. If nothing is left to do, its entry is gone.
+    fn next_of(&self, server: &mut Server) -> Option<Next> {
+        let mut entries = self.fleet.as_ref()?.ramps.lock();
+        let draw = || Nonce(self.times.draw().0);
+        let entry = entries.get_mut(&address(&server.cell));
+        let next = entry.and_then(|entry| entry.next(self.times.now(), Instant::now(), draw));
+        if next.is_none() {
+            entries.remove(&address(&server.cell));
+            server.has_ended = true;
+        }
+        next
+    }
+
+    /// No call needs a place any more, or not of this epoch.
+    fn end_ramp(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch, waiting: VecDeque<Waiting>) {
+        let more = fleet.ramps.change(cell, epoch, |entry| entry.begin(epoch)).unwrap_or_default();
+        waiting.into_iter().chain(more).for_each(Waiting::ask_again);
+        self.waiters.wake_one(cell);
+    }
+}
+
+/// The task of an entry. If it is dropped half-way, because its runtime ends, the entry goes with it.
+struct Server {
+    shared: Weak<Shared>,
+    cell: Arc<Cell>,
+    has_ended: bool,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade().filter(|_| !self.has_ended)
+            && let Some(fleet) = &shared.fleet
+        {
+            fleet.ramps.lock().remove(&address(&self.cell));
+        }
+    }
+}
+
+/// Serves one circuit's ramp until nothing is left to do. A flush waits for what is under way, and not for pauses.
+async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
+    let mut server = Server { shared: Arc::downgrade(&task), cell, has_ended: false };
+    loop {
+        let Some(next) = task.next_of(&mut server) else { return };
+        match next {
+            Next::Ask(work) => {
+                let Some(fleet) = &task.fleet else { return };
+                task.ask_ramp(fleet, &server.cell, work).await;
+                // A store in memory answers at once, and others want the thread too.
+                tokio::task::yield_now().await;
+            }
+            Next::Wait { until, ends_pause, changed } => {
+                // Nobody is kept alive by this.
+                drop(task);
+                let is_over = timeout_at(until, changed.notified()).await.is_err();
+                let Some(again) = TaskRef::of(&server.shared) else { return };
+                task = again;
+                if is_over && ends_pause {
+                    task.waiters.wake_one(&server.cell);
+                }
+            }
+        }
+    }
+}

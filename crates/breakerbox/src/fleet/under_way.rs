@@ -1,0 +1,115 @@
+//! Background tasks that are under way: who waits for them, and how many references to the registry are theirs.
+//!
+//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle). So the last user is known, though
+//! tasks are still under way, and a flush can wait for what was begun before it.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use crate::breakerbox::Shared;
+
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    tasks: Mutex<Tasks>,
+    /// How many there are; a little late, for those who do not want the lock.
+    count: AtomicUsize,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Tasks {
+    next: u64,
+    running: BTreeSet<u64>,
+}
+
+/// A background task's reference to the registry.
+pub(crate) struct TaskRef {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl UnderWay {
+    /// How many tasks there are, at most.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether all references to the registry but one are those of tasks. A reference that is just being made or dropped counts
+    /// as a user's, so this may be false though it is true; never the other way round.
+    pub(crate) fn only_one_other(&self, shared: &Arc<Shared>) -> bool {
+        let tasks = self.lock();
+        Arc::strong_count(shared) <= 1 + tasks.running.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().running.is_empty()
+    }
+
+    /// Waits until the tasks have ended that are under way now, except those that began before `since`, and this one.
+    pub(super) async fn ended(&self, since: u64, except: u64) {
+        let until = self.lock().next;
+        loop {
+            let ended = self.ended.notified();
+            if !self.lock().running.range(since..until).any(|&id| id != except) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// A reference for a background task.
+    pub(crate) fn for_task(self: &Arc<Self>) -> TaskRef {
+        // The reference first: a task that is not yet counted looks like a user, and the reverse would look like none.
+        let shared = Arc::clone(self);
+        let mut id = 0;
+        if let Some(fleet) = &self.fleet {
+            let mut tasks = fleet.under_way.lock();
+            id = tasks.next;
+            tasks.next += 1;
+            tasks.running.insert(id);
+            fleet.under_way.count.store(tasks.running.len(), Ordering::Relaxed);
+        }
+        TaskRef { shared, id }
+    }
+}
+
+impl TaskRef {
+    /// As long as the registry is there.
+    pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
+        shared.upgrade().map(|shared| shared.for_task())
+    }
+
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Deref for TaskRef {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Drop for TaskRef {
+    fn drop(&mut self) {
+        if let Some(fleet) = &self.shared.fleet {
+            let mut tasks = fleet.under_way.lock();
+            tasks.running.remove(&self.id);
+            fleet.under_way.count.store(tasks.running.len(), Ordering::Relaxed);
+            drop(tasks);
+            fleet.under_way.ended.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Observers of throttles: they hear when one begins or ends to shed, in the thread that asked, and never under a lock.
+//!
+//! Without observers an ask costs nothing more. Of several threads that see the same change, one tells. A state that lasts for
+//! less than the time between two asks may go untold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use breakerbox_core::throttle::{Throttle, ThrottleState};
+
+use crate::observe::call_guarded;
+
+/// A throttle does something else than before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ThrottleChange {
+    /// The key, if the throttle is one of many.
+    pub key: Option<Arc<str>>,
+    /// What it did.
+    pub from: ThrottleState,
+    /// What it does now.
+    pub to: ThrottleState,
+}
+
+type Observer = Box<dyn Fn(&ThrottleChange) + Send + Sync>;
+
+#[derive(Default)]
+pub(super) struct ThrottleObservers(Vec<Observer>);
+
+/// The state that the observers of a throttle know: its place in [`STATES`].
+#[derive(Default)]
+pub(super) struct Shown(AtomicU8);
+
+const STATES: [ThrottleState; 3] = [ThrottleState::Calm, ThrottleState::Shedding, ThrottleState::Probing];
+
+impl ThrottleObservers {
+    pub(super) fn add(&mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) {
+        self.0.push(Box::new(observer));
+    }
+
+    /// Tells of a change, if there is one.
+    #[inline]
+    pub(super) fn look(&self, key: &str, throttle: &Throttle, shown: &Shown) {
+        if !self.0.is_empty() {
+            self.tell(key, throttle, shown);
+        }
+    }
+
+    fn tell(&self, key: &str, throttle: &Throttle, shown: &Shown) {
+        let now = throttle.state().and_then(|state| STATES.iter().position(|&known| known == state));
+        let Some(now) = now.and_then(|place| u8::try_from(place).ok()) else { return };
+        let before = shown.0.load(Ordering::Relaxed);
+        if before == now
+            || shown.0.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let key = Some(key).filter(|key| !key.is_empty()).map(Arc::from);
+        let [from, to] = [before, now].map(|place| STATES[usize::from(place)]);
+        let change = ThrottleChange { key, from, to };
+        for observer in &self.0 {
+            // One that panics keeps neither the others from hearing nor the caller from its call.
+            call_guarded(|| observer(&change));
+        }
+    }
+}

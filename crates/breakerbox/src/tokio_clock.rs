@@ -1,0 +1,109 @@
+//! Tokio's clock, for tests in which tokio's time stands still and moves on by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant as StdInstant};
+
+use breakerbox_core::Timestamp;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+
+/// The time of the tokio runtime that asks for it. While that is paused (`tokio::time::pause`, or
+/// `#[tokio::test(start_paused = true)]`), it stands still and moves on with `sleep` and `advance`; otherwise it is the time of
+/// this machine.
+///
+/// Where nobody chooses a clock, a registry, a throttle and a [`MemoryStore`](crate::store::MemoryStore) that are made while
+/// tokio's time stands still use this one. So such a test needs no clock:
+///
+/// ```
+/// use breakerbox::store::MemoryStore;
+/// use breakerbox::{Breakerbox, Status};
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// // In #[tokio::test(start_paused = true)]:
+/// let breakers = Breakerbox::builder().store(MemoryStore::new()).build();
+/// let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
+/// for _ in 0..5 {
+///     let _ = circuit.call(async { Err::<(), _>("connection refused") }).await;
+/// }
+/// breakers.flush().await?;
+/// assert_eq!(circuit.status(), Status::Open);
+/// tokio::time::sleep(Duration::from_secs(40)).await; // Takes no time.
+/// assert_eq!(circuit.call(async { Ok::<_, ()>("back") }).await, Ok("back"));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Pass one, and clones of it to stores, if time is paused later, or if they are made outside of the runtime.
+#[derive(Clone, Debug)]
+pub struct TokioClock {
+    start: Instant,
+    /// The latest time that was told: outside of its runtime it may be earlier there, and never goes back.
+    latest: Arc<AtomicU64>,
+}
+
+/// As a [`ManualClock`](crate::ManualClock), it begins at one second.
+const BEGINS_AT: Duration = Duration::from_secs(1);
+
+impl TokioClock {
+    /// A clock that begins now, by the time of this runtime.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { start: Instant::now(), latest: Arc::default() }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        let now = (Timestamp::ZERO + BEGINS_AT + self.start.elapsed()).as_micros();
+        Timestamp::from_micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+}
+
+/// Whether this is called in a tokio runtime whose time stands still. There is no way to ask but to look twice.
+pub(crate) fn is_paused() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let (before, began) = (Instant::now(), StdInstant::now());
+    while StdInstant::now() == began {
+        std::hint::spin_loop();
+    }
+    Instant::now() == before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_stands_still_and_moves_with_tokios_time() {
+        assert!(is_paused());
+        let clock = TokioClock::new();
+        let before = clock.now();
+        assert_eq!(clock.now(), before);
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(clock.now().since(before), Duration::from_secs(3_600));
+        let elsewhere = clock.clone();
+        let there = std::thread::spawn(move || elsewhere.now()).join().unwrap();
+        assert!(there >= clock.now(), "it does not go back, though real time is far behind");
+        tokio::time::resume();
+        assert!(!is_paused());
+    }
+
+    #[test]
+    fn outside_of_a_runtime_nothing_is_paused() {
+        assert!(!is_paused());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(!runtime.block_on(async { is_paused() }));
+    }
+}

@@ -1,0 +1,204 @@
+//! Recovery beside a broken process: of eight processes, one can't reach the destination, and it asks most often.
+//!
+//! One round:
+//!
+//! 1. The destination fails for everyone. All processes call it, and the circuit opens.
+//! 2. The destination is well again for seven of them. The eighth goes on failing, because its own network is broken.
+//! 3. The circuit closes within the cool-off that was running and two seconds, though the eighth takes leases too.
+//! 4. From then on the eighth spares its own calls, and the circuit stays closed for the others. In strict mode the store sees
+//!    every outcome at once, so that five failures of the eighth in a row, with no success of the others in between, do fulfil
+//!    the rule: there it is only counted how often the circuit opens again.
+//!
+//! Never judged here: who probes, and how often. `recoveries` does that.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use breakerbox::Epoch;
+use breakerbox_testkit::proxy::{Proxy, Trouble};
+use futures_util::future::try_join_all;
+use tokio::time::sleep;
+
+use super::backing::Kind;
+use super::mode::Mode;
+use super::process::PATIENCE;
+use super::receiver::Manner;
+use super::row::{Row, Scale, longest_and_mean};
+use super::site::{Member, Site, Worker};
+use super::words::{Order, Run, Tally, Target};
+
+/// How many processes can reach the destination.
+const HEALTHY: u32 = 7;
+
+/// How many calls a second each of them makes, and the broken one.
+const PER_SECOND: u32 = 10;
+const BROKEN_PER_SECOND: u32 = 50;
+
+/// How much later than at the end of the cool-off the circuit may close.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// After how long a round is given up: the circuit does not close.
+const GIVES_UP_AFTER: Duration = Duration::from_secs(15);
+
+/// Over how many of its asks the broken process is watched after the recovery.
+const WATCHED_ASKS: u64 = 200;
+
+/// One in so many of these asks may be a failing call: those that trip its own circuit, and its probes.
+const ONE_IN: u64 = 5;
+
+/// Rules as by default, and a cool-off that grows.
+const POLICY: &str = r#"{"failure_rate":50,"min_calls":10,"consecutive_failures":5,"cool_off":"500ms",
+    "cool_off_factor":1.5,"cool_off_max":"10m","jitter":0,"probes":3,"probe_timeout":"10s"}"#;
+
+/// What one round came to.
+struct Round {
+    deviations: Vec<String>,
+    /// How long after the destination was well again all seven had the circuit closed.
+    recovered_after: Option<Duration>,
+    /// Whether the circuit opened again while the broken process was watched.
+    reopened: bool,
+    /// What the broken process did after that.
+    broken: Tally,
+}
+
+/// Runs all rounds.
+///
+/// # Errors
+/// If a server or a worker fails. What is not as promised is in the row.
+pub async fn recover_beside_broken(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
+    let site = Site::start(program, kind).await?;
+    // Its connections are reset, so the receiver never hears of the broken process.
+    let road = Proxy::before_port(site.receiver.port()).await?;
+    road.set(Trouble::Reset);
+    let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
+    let healthy = try_join_all((0..HEALTHY).map(|n| site.member(member(n)))).await?;
+    let broken = site.member_calling(member(HEALTHY), &format!("http://{}", road.address())).await?;
+    let fleet = Fleet { site: &site, healthy, broken, mode, scale };
+    let began = Instant::now();
+    let lanes = (0..scale.side_by_side.min(scale.rounds)).map(|lane| {
+        let fleet = &fleet;
+        async move {
+            let mut rounds = Vec::new();
+            for round in (lane..scale.rounds).step_by(scale.side_by_side as usize) {
+                let done = fleet.round(&format!("/broken-{round}")).await;
+                rounds.push(done.with_context(|| format!("round {round}"))?);
+            }
+            anyhow::Ok(rounds)
+        }
+    });
+    let rounds = try_join_all(lanes).await?.into_iter().flatten();
+    let mut row = Row::new(kind, mode, "beside a broken process");
+    let (mut times, mut calls, mut reopened) = (Vec::new(), Tally::default(), 0);
+    for round in rounds {
+        times.extend(round.recovered_after);
+        calls.add(&round.broken);
+        reopened += u64::from(round.reopened);
+        row.count(round.deviations);
+    }
+    row.figures = format!(
+        "recovered in {} of {} rounds, {}; then {} of {} asks of the broken process failed; open again in \
+         {reopened}",
+        times.len(),
+        row.rounds,
+        longest_and_mean(&times),
+        calls.failed,
+        calls.asks
+    );
+    for worker in fleet.healthy.iter().chain([&fleet.broken]) {
+        row.note_losses(worker).await?;
+    }
+    row.took = began.elapsed();
+    Ok(row)
+}
+
+struct Fleet<'a> {
+    site: &'a Site,
+    healthy: Vec<Worker>,
+    broken: Worker,
+    mode: Mode,
+    scale: Scale,
+}
+
+impl Fleet<'_> {
+    async fn round(&self, path: &str) -> Result<Round> {
+        let key = format!("proof {path}");
+        self.site.receiver.set(path, Manner::Failing);
+        let run = |per_second| Run {
+            targets: vec![Target { key: key.clone(), path: path.to_owned() }],
+            per_second,
+        };
+        let all = || self.healthy.iter().chain([&self.broken]);
+        let runs = all().map(|worker| {
+            let is_broken = worker.number() == HEALTHY;
+            worker.run(run(if is_broken { BROKEN_PER_SECOND } else { PER_SECOND }))
+        });
+        let runs = try_join_all(runs).await?;
+        try_join_all(all().map(|worker| worker.becomes(&key, "open"))).await?;
+        let record = self.healthy[0].state(&key).await?.record;
+        let cool_off = record.retry_at.zip(record.opened_at).map(|(until, from)| until.since(from));
+        self.site.receiver.set(path, Manner::Healthy(Duration::from_millis(5)));
+        let recovered = self.recovery(&key).await?;
+        let broken_run = *runs.last().context("the broken process runs")?;
+        let broken = match recovered {
+            Some(_) => self.watch_broken(broken_run).await?,
+            None => Tally::default(),
+        };
+        let mut deviations = Vec::new();
+        let limit = cool_off.unwrap_or_default() + RECOVERS_WITHIN;
+        match recovered {
+            None => {
+                let trips = self.healthy[0].state(&key).await?.record.trips;
+                deviations.push(format!("not recovered after {GIVES_UP_AFTER:?}, but {trips} trips"));
+            }
+            Some((after, _)) if self.scale.judges_times && after > limit => {
+                deviations.push(format!("recovered after {after:?}, and the limit is {limit:?}"));
+            }
+            Some(_) => {}
+        }
+        let now = self.healthy[0].state(&key).await?.record;
+        let reopened = recovered.is_some_and(|(_, epoch)| now.epoch != epoch);
+        if reopened && self.mode == Mode::LocalFirst {
+            deviations.push(format!("{} again, by a broken process: {:?}", now.status(), now.cause));
+        }
+        if broken.failed * ONE_IN > broken.asks {
+            deviations.push(format!(
+                "{} of {} asks of the broken process were failing calls",
+                broken.failed, broken.asks
+            ));
+        }
+        for (worker, run) in all().zip(runs) {
+            worker.begin(Order::Stop { run }).await?.tally().await?;
+        }
+        Ok(Round { deviations, recovered_after: recovered.map(|(after, _)| after), reopened, broken })
+    }
+
+    /// Waits until all seven have the circuit closed. Returns after how long, and in which epoch.
+    async fn recovery(&self, key: &str) -> Result<Option<(Duration, Epoch)>> {
+        let began = Instant::now();
+        while began.elapsed() < GIVES_UP_AFTER {
+            let known = try_join_all(self.healthy.iter().map(|worker| worker.state(key))).await?;
+            let after = began.elapsed();
+            let epoch = known[0].record.epoch;
+            if known.iter().all(|known| known.status == "closed" && known.record.epoch == epoch) {
+                return Ok(Some((after, epoch)));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok(None)
+    }
+
+    /// What the broken process does in its next asks.
+    async fn watch_broken(&self, run: u64) -> Result<Tally> {
+        let tally = async || self.broken.begin(Order::Tally { run }).await?.tally().await;
+        let (before, limit) = (tally().await?, Instant::now() + PATIENCE);
+        loop {
+            let now = tally().await?;
+            if now.asks >= before.asks + WATCHED_ASKS {
+                return Ok(now.since(&before));
+            }
+            ensure!(Instant::now() < limit, "the broken process does not ask: {now:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}

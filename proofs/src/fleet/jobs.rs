@@ -1,0 +1,96 @@
+//! Processes that live for one call, such as cron jobs: their outcomes count, and the circuit opens with the fifth failure.
+//!
+//! Each job makes one call to a destination that fails, closes its registry in good order, and exits. They come one after the
+//! other, or a few at once. The receiver counts the calls that were sent.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures_util::future::try_join_all;
+
+use super::backing::Kind;
+use super::mode::Mode;
+use super::receiver::Manner;
+use super::row::{Row, Scale};
+use super::site::{Member, Site};
+
+/// How many failures in a row open the circuit.
+const FAILURES: u32 = 5;
+
+/// The cool-off is longer than any round.
+const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":5,"cool_off":"10m","jitter":0}"#;
+
+/// How the jobs come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Jobs {
+    /// How many in all.
+    pub count: u32,
+    /// How many at a time.
+    pub at_once: u32,
+}
+
+impl Jobs {
+    /// One after the other.
+    pub const IN_TURN: Self = Self { count: 40, at_once: 1 };
+    /// Four at a time.
+    pub const FOUR_AT_ONCE: Self = Self { count: 40, at_once: 4 };
+
+    const fn promise(self) -> &'static str {
+        if self.at_once == 1 { "one-call jobs count" } else { "jobs at once count" }
+    }
+
+    /// How many calls may be sent: as many as open the circuit, and those that begin at the same time as the last of them.
+    const fn sent_at_most(self) -> u32 {
+        FAILURES.div_ceil(self.at_once) * self.at_once
+    }
+}
+
+/// Runs all rounds.
+///
+/// # Errors
+/// If a server or a worker fails. What is not as promised is in the row.
+pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale: Scale) -> Result<Row> {
+    let site = Site::start(program, kind).await?;
+    let began = Instant::now();
+    let lanes = (0..scale.side_by_side.min(scale.rounds)).map(|lane| {
+        let site = &site;
+        async move {
+            let mut rounds = Vec::new();
+            for round in (lane..scale.rounds).step_by(scale.side_by_side as usize) {
+                let path = format!("/jobs-{round}");
+                let done = run_round(site, mode, jobs, scale.store_timeout, &path).await;
+                rounds.push(done.with_context(|| format!("round {round}"))?);
+            }
+            anyhow::Ok(rounds)
+        }
+    });
+    let mut row = Row::new(kind, mode, jobs.promise());
+    let (mut fewest, mut most) = (u32::MAX, 0);
+    for sent in try_join_all(lanes).await?.into_iter().flatten() {
+        (fewest, most) = (fewest.min(sent), most.max(sent));
+        let (least, limit) = (FAILURES.min(jobs.count), jobs.sent_at_most());
+        let is_right = (least..=limit).contains(&sent);
+        row.count(if is_right {
+            Vec::new()
+        } else {
+            vec![format!("{sent} of {} jobs sent their call, not {least} to {limit}", jobs.count)]
+        });
+    }
+    row.figures = format!("{} jobs, {} at a time: {fewest} to {most} calls sent", jobs.count, jobs.at_once);
+    row.took = began.elapsed();
+    Ok(row)
+}
+
+/// Runs all jobs of a round, and returns how many calls the receiver saw.
+async fn run_round(site: &Site, mode: Mode, jobs: Jobs, store_timeout: Duration, path: &str) -> Result<u32> {
+    site.receiver.set(path, Manner::Failing);
+    let key = format!("proof {path}");
+    for first in (0..jobs.count).step_by(jobs.at_once as usize) {
+        let numbers = first..jobs.count.min(first + jobs.at_once);
+        let started = numbers.map(|number| site.job(Member { number, policy: POLICY, mode, store_timeout }));
+        let started = try_join_all(started).await?;
+        try_join_all(started.into_iter().map(|job| job.call_and_exit(&key, path))).await?;
+    }
+    Ok(u32::try_from(site.receiver.count(path))?)
+}

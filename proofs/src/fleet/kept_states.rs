@@ -1,0 +1,349 @@
+//! States that processes decide alone are kept: the store is lost, circuits close alone, the store returns but refuses writes,
+//! is lost again, and returns.
+//!
+//! One pass takes many circuits through it at once, because the store is lost for all of them. Each circuit is a round:
+//!
+//! 1. The destinations fail, and all circuits open.
+//! 2. The way to the store is cut. The destinations are well again, and every process closes its circuits alone.
+//! 3. The store returns and answers reads, but refuses writes: nothing can be published.
+//! 4. The way is cut again, the store takes writes again, and the way is back.
+//! 5. All processes agree with the store.
+//!
+//! From step 2 on no circuit may be anything but closed, in any process; no epoch may become smaller; and observers must have
+//! heard of every change, and of nothing that is none.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use breakerbox::Epoch;
+use breakerbox_testkit::proxy::Trouble;
+use futures_util::future::try_join_all;
+use tokio::time::sleep;
+
+use super::backing::Kind;
+use super::mode::Mode;
+use super::process::PATIENCE;
+use super::receiver::Manner;
+use super::row::{Row, Scale};
+use super::site::{Member, Site, Worker};
+use super::words::{Health, HeardChange, Order, Run, Seen, Target};
+
+const PROCESSES: u32 = 3;
+
+/// How many calls a second each process makes to each circuit.
+const PER_SECOND: u32 = 10;
+
+/// How many requests each process that takes the store for connected makes in vain, before the store is lost again.
+const REQUESTS: u64 = 20;
+
+/// How long the store refuses writes at the most.
+const REFUSES_FOR: Duration = Duration::from_secs(4);
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"300ms","cool_off_factor":1,
+    "jitter":0,"probes":1,"probe_timeout":"5s","ramp_cap":"off"}"#;
+
+/// Runs all rounds.
+///
+/// # Errors
+/// If a server or a worker fails. What is not as promised is in the row.
+pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
+    let site = Site::start(program, kind).await?;
+    let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
+    let workers = try_join_all((0..PROCESSES).map(|n| site.member(member(n)))).await?;
+    let began = Instant::now();
+    let mut row = Row::new(kind, mode, "nothing is undone");
+    let (mut undone, mut smaller, mut unheard, mut none) = (0, 0, 0, 0);
+    for first in (0..scale.rounds).step_by(scale.side_by_side as usize) {
+        let last = scale.rounds.min(first + scale.side_by_side);
+        let paths = (first..last).map(|round| format!("/kept-{round}")).collect();
+        let pass = Pass { site: &site, workers: &workers, paths };
+        for found in pass.run().await? {
+            undone += found.undone.len();
+            smaller += found.smaller_epochs.len();
+            unheard += found.unheard.len();
+            none += found.no_changes.len();
+            row.count(found.into_deviations());
+        }
+    }
+    row.figures = format!(
+        "{undone} states undone, {smaller} smaller epochs, {unheard} changes unheard, {none} heard that are none"
+    );
+    row.took = began.elapsed();
+    Ok(row)
+}
+
+/// Circuits that go through it at once.
+struct Pass<'a> {
+    site: &'a Site,
+    workers: &'a [Worker],
+    paths: Vec<String>,
+}
+
+/// What is not as promised of one circuit.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Found {
+    undone: Vec<String>,
+    smaller_epochs: Vec<String>,
+    unheard: Vec<String>,
+    no_changes: Vec<String>,
+}
+
+impl Found {
+    fn into_deviations(self) -> Vec<String> {
+        [self.undone, self.smaller_epochs, self.unheard, self.no_changes].concat()
+    }
+}
+
+/// What is known of every circuit, by worker.
+type Known = Vec<HashMap<String, Seen>>;
+
+impl Pass<'_> {
+    async fn run(&self) -> Result<Vec<Found>> {
+        self.answer(Manner::Failing);
+        let targets: Vec<_> =
+            self.paths.iter().map(|path| Target { key: key(path), path: path.clone() }).collect();
+        let per_second = PER_SECOND * u32::try_from(targets.len())?;
+        let run = Run { targets, per_second };
+        let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
+        self.until("all open", async || Ok(self.all(&self.known().await?, |seen| seen.status != "closed")))
+            .await?;
+        self.cut(true);
+        self.until_health("the store is lost", |health| health.degraded.is_some()).await?;
+        self.answer(Manner::Healthy(Duration::ZERO));
+        self.until("all close alone", async || {
+            Ok(self.all(&self.known().await?, |seen| seen.status == "closed"))
+        })
+        .await?;
+        let mut watch = Watch { known: self.known().await?, found: HashMap::new() };
+
+        self.site.backing.refuse_writes(true).await?;
+        self.cut(false);
+        self.ask_in_vain(&mut watch).await?;
+        self.cut(true);
+        self.until_health("the store is lost again", |health| health.degraded.is_some()).await?;
+        watch.look(self.known().await?);
+        self.site.backing.refuse_writes(false).await?;
+        self.cut(false);
+        self.until_health("the store is back", |health| health.degraded.is_none()).await?;
+        self.until("all agree", async || {
+            watch.look(self.known().await?);
+            self.agree(&watch.known).await
+        })
+        .await?;
+        for (worker, run) in self.workers.iter().zip(runs) {
+            worker.begin(Order::Stop { run }).await?.tally().await?;
+        }
+        let heard = try_join_all(self.workers.iter().map(|worker| worker.changes())).await?;
+        watch.compare(&heard);
+        Ok(self.paths.iter().map(|path| watch.found.remove(&key(path)).unwrap_or_default()).collect())
+    }
+
+    fn answer(&self, manner: Manner) {
+        self.paths.iter().for_each(|path| self.site.receiver.set(path, manner));
+    }
+
+    fn cut(&self, is_cut: bool) {
+        let trouble = if is_cut { Trouble::Cut } else { Trouble::None };
+        self.workers.iter().for_each(|worker| worker.way.set(trouble));
+    }
+
+    async fn known(&self) -> Result<Known> {
+        let of_this_pass = |seen: Vec<Seen>| {
+            let seen = seen.into_iter().filter(|seen| self.paths.iter().any(|path| key(path) == seen.key));
+            seen.map(|seen| (seen.key.clone(), seen)).collect()
+        };
+        let known = try_join_all(self.workers.iter().map(|worker| worker.circuits())).await?;
+        Ok(known.into_iter().map(of_this_pass).collect())
+    }
+
+    fn all(&self, known: &Known, is_so: impl Fn(&Seen) -> bool) -> bool {
+        known.iter().all(|known| known.len() == self.paths.len() && known.values().all(&is_so))
+    }
+
+    /// Looks on while every process has a store that refuses writes: until each took it for connected and made some requests,
+    /// or, if it is rightly taken for lost, for a while.
+    async fn ask_in_vain(&self, watch: &mut Watch) -> Result<()> {
+        let limit = Instant::now() + REFUSES_FOR;
+        let mut connected: Vec<Option<u64>> = vec![None; self.workers.len()];
+        while Instant::now() < limit {
+            watch.look(self.known().await?);
+            let health = try_join_all(self.workers.iter().map(|worker| worker.health())).await?;
+            for (since, health) in connected.iter_mut().zip(&health) {
+                if health.degraded.is_none() {
+                    since.get_or_insert(health.requests);
+                }
+            }
+            let in_vain = |(since, health): (&Option<u64>, &Health)| {
+                since.is_some_and(|since| health.requests >= since + REQUESTS)
+            };
+            if connected.iter().zip(&health).all(in_vain) {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Whether every process has every circuit as the store has it.
+    async fn agree(&self, known: &Known) -> Result<bool> {
+        for path in &self.paths {
+            let key = key(path);
+            let record = self.site.backing.record(&key).await?;
+            let agrees = |known: &HashMap<String, Seen>| {
+                known.get(&key).is_some_and(|seen| {
+                    (seen.epoch, seen.status.as_str()) == (record.epoch, record.status().name())
+                })
+            };
+            if !known.iter().all(agrees) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn until_health(&self, what: &str, is_so: impl Fn(&Health) -> bool) -> Result<()> {
+        self.until(what, async || {
+            let health = try_join_all(self.workers.iter().map(|worker| worker.health())).await?;
+            Ok(health.iter().all(&is_so))
+        })
+        .await
+    }
+
+    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+        let limit = Instant::now() + PATIENCE;
+        while !is_so().await? {
+            ensure!(Instant::now() < limit, "{what}: not within {PATIENCE:?}");
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+fn key(path: &str) -> String {
+    format!("proof {path}")
+}
+
+/// What every process knew last, and what was found wrong, by key.
+struct Watch {
+    known: Known,
+    found: HashMap<String, Found>,
+}
+
+impl Watch {
+    /// Compares what is known now with what was known before.
+    fn look(&mut self, now: Known) {
+        for (worker, (before, now)) in self.known.iter().zip(&now).enumerate() {
+            for (key, before) in before {
+                let Some(now) = now.get(key) else { continue };
+                let found = self.found.entry(key.clone()).or_default();
+                if now.status != "closed" && before.status == "closed" {
+                    found.undone.push(format!("worker {worker}: {key} was closed, and is {}", now.status));
+                }
+                if now.epoch < before.epoch {
+                    let (before, now) = (before.epoch.0, now.epoch.0);
+                    found.smaller_epochs.push(format!("worker {worker}: {key}, epoch {before} then {now}"));
+                }
+            }
+        }
+        self.known = now;
+    }
+
+    /// Compares what is known with what observers heard.
+    fn compare(&mut self, heard: &[Vec<HeardChange>]) {
+        for (worker, (known, heard)) in self.known.iter().zip(heard).enumerate() {
+            for (key, known) in known {
+                let heard = heard.iter().filter(|change| change.key == *key);
+                let found = self.found.entry(key.clone()).or_default();
+                judge_heard(&format!("worker {worker}: {key}"), heard, known, found);
+            }
+        }
+    }
+}
+
+/// What observers heard must lead to what is known, without a gap and with growing epochs. What a process learns first of a
+/// circuit is no change.
+fn judge_heard<'a>(who: &str, heard: impl Iterator<Item = &'a HeardChange>, known: &Seen, found: &mut Found) {
+    let (mut state, mut epoch) = (None, Epoch(0));
+    for HeardChange { from, to, epoch: next, .. } in heard {
+        if from == to {
+            found.no_changes.push(format!("{who}: heard {from} -> {to}"));
+        }
+        if let Some(state) = state.filter(|state| *state != from) {
+            found.unheard.push(format!("{who}: heard {from} -> {to} while {state}"));
+        }
+        if *next <= epoch {
+            found.smaller_epochs.push(format!("{who}: heard of epoch {} after {}", next.0, epoch.0));
+        }
+        (state, epoch) = (Some(to), *next);
+    }
+    if let Some(state) = state.filter(|state| **state != known.status) {
+        found.unheard.push(format!("{who}: heard that it is {state}, and it is {}", known.status));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(status: &str, epoch: u64) -> Seen {
+        Seen { key: "k".into(), status: status.into(), epoch: Epoch(epoch) }
+    }
+
+    fn known(status: &str, epoch: u64) -> Known {
+        vec![HashMap::from([("k".to_owned(), seen(status, epoch))])]
+    }
+
+    #[test]
+    fn a_state_that_is_undone_and_a_smaller_epoch_are_found() {
+        // What is known after closed at 5, and how many undone states and smaller epochs that is.
+        for (status, epoch, undone, smaller) in [
+            ("closed", 5, 0, 0),
+            ("closed", 9, 0, 0),
+            ("open", 9, 1, 0),
+            ("closed", 4, 0, 1),
+            ("open", 4, 1, 1),
+        ] {
+            let mut watch = Watch { known: known("closed", 5), found: HashMap::new() };
+            watch.look(known(status, epoch));
+            let found = &watch.found["k"];
+            assert_eq!(
+                (found.undone.len(), found.smaller_epochs.len()),
+                (undone, smaller),
+                "{status} {epoch}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_observers_hear_must_lead_to_what_is_known() {
+        let heard = |changes: &[(&str, &str, u64)]| {
+            let change = |&(from, to, epoch): &(&str, &str, u64)| HeardChange {
+                key: "k".into(),
+                from: from.into(),
+                to: to.into(),
+                epoch: Epoch(epoch),
+            };
+            changes.iter().map(change).collect::<Vec<_>>()
+        };
+        let good = [("closed", "open", 1), ("open", "half_open", 2), ("half_open", "closed", 3)];
+        // Changes, the state in the end, and how many are unheard, smaller, and none.
+        let table: [(&[_], _, [usize; 3]); 6] = [
+            (&good, "closed", [0, 0, 0]),
+            (&good[1..], "closed", [0, 0, 0]),
+            (&[good[0], good[2]], "closed", [1, 0, 0]),
+            (&good[..1], "closed", [1, 0, 0]),
+            (&[("closed", "open", 2), ("open", "closed", 1)], "closed", [0, 1, 0]),
+            (&[("closed", "closed", 1)], "closed", [0, 0, 1]),
+        ];
+        for (n, (changes, status, expected)) in table.into_iter().enumerate() {
+            let mut found = Found::default();
+            judge_heard("w", heard(changes).iter(), &seen(status, 3), &mut found);
+            let counts = [&found.unheard, &found.smaller_epochs, &found.no_changes].map(Vec::len);
+            assert_eq!(counts, expected, "{n}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How closely the processes of a fleet keep together, as an option of a proof and of a worker.
+
+use breakerbox::Consistency;
+use clap::ValueEnum;
+
+/// The consistency mode of a fleet.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Mode {
+    /// Answers come from what a process knows; outcomes are reported in the background.
+    LocalFirst,
+    /// Every acquire reads from the store, and every outcome is merged before the caller continues.
+    Strict,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::LocalFirst, Self::Strict];
+
+    /// The name that options and tables use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LocalFirst => "local-first",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+impl From<Mode> for Consistency {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::LocalFirst => Self::LocalFirst,
+            Mode::Strict => Self::Strict,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The options of `prove fleet`, and its tables.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use breakerbox_proofs::fleet::{
+    self, Befallen, Fault, Jobs, Kind, Latency, Mode, Plan, Recoveries, Row, Scale, keep_states,
+    ramp_together, recover_beside_broken, run_jobs,
+};
+use clap::{Args, ValueEnum};
+
+/// How many endpoints recover side by side.
+const ENDPOINTS: u32 = 20;
+
+/// In how many places a fault befalls processes side by side.
+const LANES: u32 = 10;
+
+#[derive(Args)]
+pub(crate) struct Fleet {
+    /// Only over this store
+    #[arg(long, value_enum)]
+    store: Option<Kind>,
+    /// Only in this mode; recoveries and faults are always local-first
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Only this part
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+    /// How many recoveries for each row, side by side on 20 endpoints
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
+    rounds: u32,
+    /// How many rounds for each fault of a prober, side by side in ten places
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
+    faults: u32,
+    /// How many rounds for each of the other parts
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    promises: u32,
+    /// How many processes recover together
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..))]
+    processes: u32,
+    /// How many processes ramp together
+    #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(2..))]
+    ramp_processes: u32,
+}
+
+/// The parts of the proof.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One probe for each recovery
+    Recoveries,
+    /// Probers killed or stopped, processes cut off
+    Faults,
+    /// Recovery beside a process whose own network is broken
+    Broken,
+    /// States decided while the store is away
+    Kept,
+    /// One ramp for all processes
+    Ramp,
+    /// Processes that live for one call
+    Jobs,
+}
+
+impl Fleet {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        self.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind])
+    }
+
+    #[tokio::main]
+    pub(crate) async fn run(&self) -> Result<()> {
+        let program = std::env::current_exe()?;
+        let mut faulty = Vec::new();
+        if self.wants(Part::Recoveries) {
+            faulty.extend(self.recoveries(&program).await?);
+        }
+        if self.wants(Part::Faults) {
+            faulty.extend(self.faults(&program).await?);
+        }
+        if [Part::Broken, Part::Kept, Part::Ramp, Part::Jobs].into_iter().any(|part| self.wants(part)) {
+            faulty.extend(self.rows(&program).await?);
+        }
+        if !faulty.is_empty() {
+            bail!("not as promised: {}", faulty.join(", "));
+        }
+        Ok(())
+    }
+
+    async fn recoveries(&self, program: &Path) -> Result<Vec<String>> {
+        let mut faulty = Vec::new();
+        println!("{}", Recoveries::head());
+        for kind in self.kinds() {
+            for (latency, probes) in
+                [(Latency::None, 1), (Latency::Varying, 1), (Latency::None, 3), (Latency::Varying, 3)]
+            {
+                let (processes, rounds) = (self.processes, self.rounds / ENDPOINTS);
+                let plan = Plan { kind, latency, probes, processes, endpoints: ENDPOINTS, rounds };
+                let recoveries = fleet::recover(program, plan).await?;
+                println!("{recoveries}");
+                if !recoveries.faults().is_empty() {
+                    faulty.push(format!("recoveries over {}", kind.name()));
+                } else if !recoveries.is_worth_something() {
+                    bail!("the processes hardly ever met; try again when the machine has cores to spare");
+                }
+            }
+        }
+        Ok(faulty)
+    }
+
+    async fn faults(&self, program: &Path) -> Result<Vec<String>> {
+        let mut faulty = Vec::new();
+        println!("\n{}", Befallen::head());
+        for kind in self.kinds() {
+            for fault in Fault::ALL {
+                let befallen = fleet::befall(program, kind, fault, LANES, self.faults / LANES).await?;
+                println!("{befallen}");
+                if !befallen.faults().is_empty() {
+                    faulty.push(format!("{fault}, over {}", kind.name()));
+                }
+            }
+        }
+        Ok(faulty)
+    }
+
+    async fn rows(&self, program: &Path) -> Result<Vec<String>> {
+        let mut faulty = Vec::new();
+        let scale = Scale::full(self.promises);
+        println!("\n{}", Row::head());
+        let mut note = |row: Row| {
+            println!("{row}");
+            if !row.faults().is_empty() {
+                faulty.push(format!("{}, over {}, {}", row.promise, row.kind.name(), row.mode.name()));
+            }
+        };
+        let modes = self.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
+        for kind in self.kinds() {
+            for &mode in &modes {
+                if self.wants(Part::Broken) {
+                    note(recover_beside_broken(program, kind, mode, scale).await?);
+                }
+                if self.wants(Part::Kept) {
+                    note(keep_states(program, kind, mode, scale).await?);
+                }
+                if self.wants(Part::Ramp) {
+                    note(ramp_together(program, kind, mode, self.ramp_processes, scale).await?);
+                }
+                if self.wants(Part::Jobs) {
+                    for jobs in [Jobs::IN_TURN, Jobs::FOUR_AT_ONCE] {
+                        note(run_jobs(program, kind, mode, jobs, scale).await?);
+                    }
+                }
+            }
+        }
+        Ok(faulty)
+    }
+}

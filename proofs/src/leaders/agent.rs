@@ -1,0 +1,147 @@
+//! An agent: a process that samples, and may lead. It does what it is told on its standard input, a line each, and answers every
+//! line on its standard output with its report. It ends when its input does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakerbox::sampling::{Poll, SampleError, Sampler};
+use breakerbox::store::Store;
+use breakerbox::{Breakerbox, Policy, Sample};
+use breakerbox_postgres::PostgresStore;
+use breakerbox_redis::RedisStore;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::watch;
+
+/// How often the leader asks for totals.
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a poll may take: longer than any pause of this proof.
+const POLL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long the store may take to answer. The machine may be busy, and no proof here is about a slow store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an agent is started with.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// URL of the store
+    #[arg(long)]
+    pub store: String,
+    /// Namespace or schema of the fleet
+    #[arg(long)]
+    pub namespace: String,
+    /// Number of keys that the sampler knows
+    #[arg(long)]
+    pub keys: u32,
+}
+
+/// What an agent is told.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Only report.
+    Report,
+    /// From now on all keys fail, or none does.
+    Failing(bool),
+    /// From now on polls hang, or go on.
+    Hanging(bool),
+}
+
+/// How sampling goes in an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub(super) struct Report {
+    pub(super) leads: bool,
+    pub(super) ticks: u64,
+    /// A poll is under way.
+    pub(super) polls: bool,
+    /// How many writes the store refused, because they came after the term.
+    pub(super) refused_writes: u64,
+}
+
+/// Totals that are as the proof says, when the proof says so.
+struct Totals {
+    keys: u32,
+    failing: AtomicBool,
+    polls: AtomicBool,
+    hanging: watch::Sender<bool>,
+}
+
+#[async_trait::async_trait]
+impl Sampler for Totals {
+    async fn sample(&self, _: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
+        self.polls.store(true, Ordering::SeqCst);
+        let mut hanging = self.hanging.subscribe();
+        // The sender is in this sampler, so there is always somebody to say it.
+        let _ = hanging.wait_for(|hangs| !hangs).await;
+        self.polls.store(false, Ordering::SeqCst);
+        let is_failing = self.failing.load(Ordering::SeqCst);
+        let (successes, failures) = if is_failing { (0, 100) } else { (100, 0) };
+        let sample = |n| (key(n), Sample { successes, failures, ..Sample::default() });
+        Ok((0..self.keys).map(sample).collect())
+    }
+}
+
+pub(super) fn key(n: u32) -> String {
+    format!("tenant https://hooks.example.com/{n}")
+}
+
+/// Opens or closes circuits by their failure rate alone; a circuit that is open stays so for the rest of the proof.
+fn policy() -> breakerbox::PolicyBuilder {
+    Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(600))
+}
+
+/// Connects to a store, with a namespace of the fleet's own.
+///
+/// # Errors
+/// If the store can't be reached.
+pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>> {
+    Ok(if url.starts_with("postgres") {
+        let builder = PostgresStore::builder(url).schema(namespace).time_limit(STORE_TIMEOUT);
+        Arc::new(builder.connections(2).connect().await?)
+    } else {
+        Arc::new(RedisStore::builder(url).namespace(namespace).time_limit(STORE_TIMEOUT).connect().await?)
+    })
+}
+
+/// Samples until its input ends.
+///
+/// # Errors
+/// If the settings are wrong, or the store can't be reached.
+#[tokio::main(flavor = "current_thread")]
+pub async fn run(settings: &Settings) -> Result<()> {
+    // An agent that is stopped does not see its input end.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let totals = Arc::new(Totals {
+        keys: settings.keys,
+        failing: AtomicBool::new(false),
+        polls: AtomicBool::new(false),
+        hanging: watch::Sender::new(false),
+    });
+    let sampling = Breakerbox::builder()
+        .store(connect(&settings.store, &settings.namespace).await?)
+        .store_timeout(STORE_TIMEOUT)
+        .sampling(policy())
+        .sampler(Arc::clone(&totals))
+        .sample_every(SAMPLE_EVERY)
+        .poll_timeout(POLL_TIMEOUT)
+        .build()?;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        match serde_json::from_str(&line).context("an order can't be read")? {
+            Order::Report => {}
+            Order::Failing(failing) => totals.failing.store(failing, Ordering::SeqCst),
+            Order::Hanging(hanging) => _ = totals.hanging.send_replace(hanging),
+        }
+        let own = sampling.report();
+        let polls = totals.polls.load(Ordering::SeqCst);
+        let report = Report { leads: own.leads, ticks: own.ticks, polls, refused_writes: own.refused_writes };
+        println!("{}", serde_json::to_string(&report)?);
+    }
+    Ok(())
+}
