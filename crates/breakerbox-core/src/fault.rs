@@ -17,4 +17,6 @@ pub enum Fault {
     /// A process publishes any state to a store that has none, though others may have closed the circuit since, and the record
     /// of that may have expired.
     PublishesExpired,
+    /// A process that decided before it heard the store's time publishes times of its own clock.
+    KeepsOwnTimes,
 }

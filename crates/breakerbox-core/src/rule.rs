@@ -77,6 +77,12 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
+    /// Whether a rule holds that no report of another process can end: a plain sum of failures.
+    #[must_use]
+    pub(crate) fn holds_for_good(policy: &Policy, totals: &Totals) -> bool {
+        Self::Failures.holds(policy, totals)
+    }
+
     fn holds(self, policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
         let enough = calls >= policy.min_calls();

@@ -95,6 +95,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let began = Instant::now();
     for trip in 0..size.trips {
         if size.kill_after == Some(trip) {
+            // A transition that is not committed yet is lost in a kill, and is no trip afterwards.
+            site.until("all so far is written down", PATIENCE, |site| Ok(trips(site)?.len() >= trip))?;
             site.gateway.kill()?;
             site.gateway.start_again()?;
         }

@@ -152,6 +152,8 @@ pub struct Learnt {
     pub overlapped: bool,
     /// This process has opened the circuit for itself alone.
     pub opened_here: bool,
+    /// The store gave this answer before this process saw a newer record. Nothing follows from it.
+    pub overtaken: bool,
 }
 
 /// What came of telling the store.

@@ -31,7 +31,7 @@ impl Member {
             let retry_at = at.swap_by();
             return (learnt, LeaseAnswer::Decided(refused(Refusal::probing(retry_at, now))));
         }
-        let Some(record) = record else {
+        let Some(record) = self.newest(record, &learnt) else {
             return (learnt, LeaseAnswer::Decided(self.admit_here(policy, draw, now)));
         };
         let expected = Some(record.version);
@@ -118,7 +118,7 @@ impl Member {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else {
             return Told::nothing(learnt);
         };
-        if merged.late || has_moved_on || learnt.publish.is_some() {
+        if merged.late || has_moved_on || learnt.publish.is_some() || learnt.overtaken {
             link.judging = None;
             return Told::nothing(learnt);
         }
@@ -141,6 +141,7 @@ impl Member {
             return Told { call_for_reports: is_suspected, ..Told::nothing(learnt) };
         };
         let judging = link.judging.get_or_insert(Judging::begin(now));
+        let confirm = if TripRule::holds_for_good(policy, &merged.totals) { Duration::ZERO } else { confirm };
         if let Verdict::Wait { wait, call } = judging.go_on(confirm, &mut link.suspicion, now) {
             let call_for_reports = is_suspected || has_others && call;
             return Told { learnt, tell: Tell::In(wait), call_for_reports };
@@ -197,6 +198,9 @@ impl Member {
             return self.reconcile(record, at);
         }
         let there = Seen::of(record.as_ref());
+        if link.is_overtaken(there, now, at.waits.swap) {
+            return Learnt { overtaken: true, ..Learnt::default() };
+        }
         let Some(seen) = link.seen else {
             link.note_seen(there, now);
             return match record {
@@ -220,6 +224,11 @@ impl Member {
         }
     }
 
+    /// The record that an answer of the store stands for: its own, unless this process has seen a newer one since.
+    fn newest(&self, answered: Option<Record>, learnt: &Learnt) -> Option<Record> {
+        if learnt.overtaken { Some(self.circuit.record()) } else { answered }
+    }
+
     /// With the record and the time as the store has just told them: what to swap in to do what an operator says. None if
     /// there is nothing to do.
     pub fn obey(
@@ -231,6 +240,7 @@ impl Member {
     ) -> (Learnt, Option<Proposal>) {
         let Moment { policy, draw, now, .. } = at;
         let learnt = self.learn(record.clone(), at);
+        let record = self.newest(record, &learnt);
         let expected = record.as_ref().map(|record| record.version);
         let mut known = record.unwrap_or_else(|| Record::new(None, draw, now));
         if !self.circuit.is_pristine() {

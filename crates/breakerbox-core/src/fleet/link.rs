@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) seen: Option<Seen>,
     /// When the store was last known to have that.
     pub(super) seen_at: Timestamp,
+    /// When this process first saw the epoch of what the store had.
+    epoch_seen_at: Timestamp,
     /// Outcomes that the store has not heard of.
     untold: Window,
     last_success: Option<Timestamp>,
@@ -77,6 +79,7 @@ impl Link {
             is_exclusive: false,
             seen: None,
             seen_at: Timestamp::ZERO,
+            epoch_seen_at: Timestamp::ZERO,
             untold: Window::new(policy),
             last_success: None,
             run_began: None,
@@ -94,9 +97,26 @@ impl Link {
     }
 
     /// The store has this, at this time of its own.
-    pub(super) const fn note_seen(&mut self, there: Seen, now: Timestamp) {
+    pub(super) fn note_seen(&mut self, there: Seen, now: Timestamp) {
+        if self.seen.is_none_or(|seen| seen.epoch != there.epoch) {
+            self.epoch_seen_at = now;
+        }
         self.seen = Some(there);
         self.seen_at = now;
+    }
+
+    /// Whether the store gave this answer before this process saw a newer record, for example a pushed change that overtook
+    /// the answer to a read. Such an answer does not show that the store lost a write. No answer is older than
+    /// `answered_within`, the store's time limit: one that seems to be comes from a store whose clock was set back.
+    pub(super) fn is_overtaken(
+        &self,
+        there: Seen,
+        answered_at: Timestamp,
+        answered_within: Duration,
+    ) -> bool {
+        self.seen.is_some_and(|seen| there.epoch < seen.epoch)
+            && answered_at < self.epoch_seen_at
+            && self.epoch_seen_at.since(answered_at) <= answered_within
     }
 
     pub(super) fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) {
@@ -138,7 +158,7 @@ impl Link {
         times
             .into_iter()
             .flatten()
-            .chain([&mut self.fleet_at, &mut self.seen_at])
+            .chain([&mut self.fleet_at, &mut self.seen_at, &mut self.epoch_seen_at])
             .for_each(|time| *time = time.moved(before, after));
     }
 

@@ -127,8 +127,9 @@ impl Member {
     /// The clock says `after` where it said `before`: what was counted is as old as it was, and so is what was decided here
     /// and is not in the store. A process that has not heard the store's time yet decides by its own clock, which may be hours
     /// off: this translates its record before anything is published. A record of the store's is the store's to move.
-    pub fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
-        let is_own = !self.is_published() || self.circuit.is_pristine();
+    pub fn clock_moved(&mut self, policy: &Policy, before: Timestamp, after: Timestamp) {
+        let is_own =
+            (!self.is_published() || self.circuit.is_pristine()) && !policy.has_fault(Fault::KeepsOwnTimes);
         self.circuit.clock_moved(before, after);
         if let Some(link) = &mut self.link {
             link.clock_moved(before, after);

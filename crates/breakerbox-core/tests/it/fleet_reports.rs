@@ -198,3 +198,15 @@ fn holds(policy: &Policy, outcomes: &[(usize, bool)]) -> bool {
         || policy.consecutive_failures().is_some_and(|limit| run >= limit)
         || policy.failure_rate().is_some_and(is_rate)
 }
+
+#[test]
+fn a_plain_sum_of_failures_waits_for_no_other_process() {
+    let mut fleet = Fleet::new(2, &simple().consecutive_failures(None).failures(3));
+    let began = fleet.now;
+    for _ in 0..3 {
+        call(&mut fleet, 0, false);
+    }
+    fleet.tell(0);
+    let record = fleet.store.record.as_ref().expect("no success could object");
+    assert_eq!((record.status(), record.retry_at), (Status::Open, Some(began + secs(30))));
+}

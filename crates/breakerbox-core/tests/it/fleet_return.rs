@@ -1,7 +1,7 @@
 //! A member of a fleet whose store is back: proposals that stay proposals, epochs that only grow, and what observers hear.
 
-use breakerbox_core::fleet::{Consistency, Learnt, Member, Tell};
-use breakerbox_core::{Command, Mode, Refusal, Settlement, Status};
+use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, Moment, Tell};
+use breakerbox_core::{Command, Decision, Mode, Refusal, Settlement, Status};
 
 use crate::fleet_alone::closed_alone;
 use crate::fleet_rig::Fleet;
@@ -159,7 +159,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
         fleet.pass(secs(10));
         let alone = fleet.members[1].circuit().record();
         let (before, after) = (fleet.now, there + secs(10));
-        fleet.members[1].clock_moved(before, after);
+        fleet.members[1].clock_moved(&fleet.policy, before, after);
         fleet.now = after;
         let learnt = returns(&mut fleet, 1);
         fleet.took(1, Learnt { change: None, ..learnt });
@@ -173,7 +173,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
             "{ahead}"
         );
         // The clock is heard again and again.
-        fleet.members[1].clock_moved(after, after + secs(5));
+        fleet.members[1].clock_moved(&fleet.policy, after, after + secs(5));
         assert_eq!(
             fleet.members[1].circuit().record().retry_at,
             record.retry_at,
@@ -198,7 +198,7 @@ fn what_was_counted_before_the_stores_time_was_heard_is_not_told_in_another_epoc
     let counted_in = fleet.members[1].circuit().epoch();
     let before = fleet.now;
     fleet.now = there;
-    fleet.members[1].clock_moved(before, there);
+    fleet.members[1].clock_moved(&fleet.policy, before, there);
     let learnt = returns(&mut fleet, 1);
     fleet.took(1, Learnt { change: None, ..learnt });
     assert!(fleet.store.record.as_ref().is_some_and(|record| record.epoch > counted_in));
@@ -339,4 +339,27 @@ fn who_missed_that_an_override_ended_hears_of_what_came_of_that() {
     let heard: Vec<_> = fleet.changes.iter().filter(|(n, _)| *n == 1).map(|(_, change)| change).collect();
     let [change] = heard[..] else { panic!("{heard:?}") };
     assert_eq!((change.from, change.to, &change.mode), (Status::HalfOpen, Status::Closed, &Mode::Automatic));
+}
+
+#[test]
+fn an_answer_that_a_newer_change_has_overtaken_shows_no_lost_write() {
+    let mut fleet = Fleet::with(2, &simple(), Consistency::Strict);
+    let (overtaken, answered_at) = (fleet.store.record.clone(), fleet.now);
+    fleet.pass(ms(20));
+    let (record, by) = (fleet.store.record.clone(), operator());
+    let (_, order) = fleet.step(1, |member, at| member.obey(record, Command::ForceOpen, &by, at));
+    assert!(fleet.swap(1, &order.unwrap()));
+    fleet.read(0);
+    fleet.pass(ms(20));
+
+    let late = overtaken.clone();
+    let (learnt, answer) = fleet.step(0, |member, at| member.lease(late, Moment { now: answered_at, ..at }));
+    assert_eq!((learnt.publish, learnt.change), (None, None));
+    let LeaseAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
+    let is_forced_open = |decision| matches!(decision, Decision::Refused(Refusal::ForcedOpen));
+    assert!(is_forced_open(asked.decision), "the newer record decides");
+
+    // The same record in an answer that is newer than what was seen: the store has lost a write.
+    let (learnt, _) = fleet.step(0, |member, at| member.lease(overtaken, at));
+    assert_eq!(learnt.publish.map(|publish| publish.step.record.status()), Some(Status::Open));
 }

@@ -248,14 +248,18 @@ impl Books {
                 format!("published epoch {} again, and there was {highest}", record.epoch.0),
             ));
         }
-        let times = [Some(record.changed_at), record.opened_at, Some(Timestamp::from_micros(record.epoch.0))];
+        // Times of an epoch that was in the store before were judged then.
+        let is_new = !book.epochs.contains(&record.epoch.0);
+        // An epoch that only follows the one before says nothing about the time.
+        let epoch = (record.epoch.0 > was + 1).then(|| Timestamp::from_micros(record.epoch.0));
+        let times = [Some(record.changed_at), record.opened_at, epoch];
         // A process estimates the store's time from when it sent a request. A pause before the answer puts it ahead.
         let worker = &self.workers[who.worker];
         let was_paused = worker.resumed_at > Duration::ZERO && at < worker.resumed_at + self.agree_within;
         let ahead = if was_paused { Duration::from_secs(60) } else { self.store_timeout };
         let latest = seen.now + ahead;
         if let Some(wrong_time) =
-            times.into_iter().flatten().find(|time| !(STORE_BEGINS_AT..=latest).contains(time))
+            times.into_iter().flatten().find(|time| is_new && !(STORE_BEGINS_AT..=latest).contains(time))
         {
             wrong.push((Invariant::StoreTimes, format!("wrote {wrong_time:?}, which is not the store's")));
         }

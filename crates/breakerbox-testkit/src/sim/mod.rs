@@ -42,7 +42,7 @@
 //! | [`BrokenIsProtected`](Invariant::BrokenIsProtected) | a worker whose network is broken makes few calls | processes without a circuit of their own; the library, which had no other |
 //! | [`ObserversHear`](Invariant::ObserversHear) | a worker's observer has heard of the state that its circuit is in, and of no change that is none | processes that drop what they decided alone; the library, when publishing had failed once |
 //! | [`EpochsGrow`](Invariant::EpochsGrow) | the epoch of a worker's circuit never goes back | the same |
-//! | [`StoreTimes`](Invariant::StoreTimes) | times in the store are the store's | the library when it decided before it had heard the store's time |
+//! | [`StoreTimes`](Invariant::StoreTimes) | times of a new epoch are the store's | processes that publish times of their own clocks; the library, which did |
 //! | [`NoStaleRecord`](Invariant::NoStaleRecord) | no record is published again that expired, or that others have left behind, while the store loses nothing | processes that publish what may have expired; the library, which did |
 //! | [`RampIsShared`](Invariant::RampIsShared) | after a closing, at most as many calls are in flight over all workers as one ramp allows, and three by races | a store that says every ramp is over; the library, when each process had a ramp of its own |
 //! | [`ShortLivedCount`](Invariant::ShortLivedCount) | failures of workers that exit after a few calls open the circuit | exits without the last reports; the library, which had no other |

@@ -49,11 +49,13 @@ pub enum Sabotage {
     DropsProposals,
     /// A process that was away for long publishes what it knew then.
     PublishesExpired,
+    /// A process that decided before it heard the store's time publishes times of its own clock.
+    KeepsOwnTimes,
 }
 
 impl Sabotage {
     /// All of them, but the one that breaks nothing.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
         Self::HidesLeases,
@@ -74,6 +76,7 @@ impl Sabotage {
         Self::NoOwnCircuit,
         Self::DropsProposals,
         Self::PublishesExpired,
+        Self::KeepsOwnTimes,
     ];
 
     /// The fault of the library that it puts back, if it is one.
@@ -83,6 +86,7 @@ impl Sabotage {
             Self::NoOwnCircuit => Some(Fault::NoOwnCircuit),
             Self::DropsProposals => Some(Fault::DropsProposals),
             Self::PublishesExpired => Some(Fault::PublishesExpired),
+            Self::KeepsOwnTimes => Some(Fault::KeepsOwnTimes),
             _ => None,
         }
     }

@@ -62,7 +62,7 @@ fn a_seed_replays_exactly() {
 const SABOTAGED: u64 = 300;
 
 /// What is broken, and which of the invariants says so first, in one of the first seeds.
-const FOUND: [(Sabotage, Invariant); 20] = [
+const FOUND: [(Sabotage, Invariant); 21] = [
     (Sabotage::IgnoresDeadlines, Invariant::NoLateSwap),
     (Sabotage::IgnoresVersions, Invariant::CompareAndSwap),
     (Sabotage::HidesLeases, Invariant::OneLease),
@@ -83,6 +83,7 @@ const FOUND: [(Sabotage, Invariant); 20] = [
     (Sabotage::NoOwnCircuit, Invariant::BrokenIsProtected),
     (Sabotage::DropsProposals, Invariant::ObserversHear),
     (Sabotage::PublishesExpired, Invariant::NoStaleRecord),
+    (Sabotage::KeepsOwnTimes, Invariant::StoreTimes),
 ];
 
 /// What shows in fleets that have it in their centre, and is looked for there.

@@ -324,9 +324,9 @@ impl Cell {
     /// The store's clock says `after` where it said `before`. What was counted by it moves along.
     pub(crate) fn clock_moved(&self, times: &Times, before: Timestamp, after: Timestamp) {
         let mut cold = self.lock();
-        if let Some(member) = &mut cold.circuit {
+        if let Cold { circuit: Some(member), policy, .. } = &mut *cold {
             let epoch = member.circuit().epoch();
-            member.clock_moved(before, after);
+            member.clock_moved(policy, before, after);
             if member.circuit().epoch() != epoch {
                 // What was counted aside belongs to the epoch before, and is not handed in for this one.
                 self.publish(&mut cold, times.now(), times);
