@@ -47,6 +47,10 @@ const WATCHED_ASKS: u64 = 200;
 /// One in so many of these asks may be a failing call: those that trip its own circuit, and its probes.
 const ONE_IN: u64 = 5;
 
+/// The first cool-off of [`POLICY`], and how it grows.
+const COOL_OFF: Duration = Duration::from_millis(500);
+const COOL_OFF_FACTOR: f64 = 1.5;
+
 /// Rules as by default, and a cool-off that grows.
 const POLICY: &str = r#"{"failure_rate":50,"min_calls":10,"consecutive_failures":5,"cool_off":"500ms",
     "cool_off_factor":1.5,"cool_off_max":"10m","jitter":0,"probes":3,"probe_timeout":"10s"}"#;
@@ -136,7 +140,7 @@ impl Fleet<'_> {
         let runs = try_join_all(runs).await?;
         try_join_all(all().map(|worker| worker.becomes(&key, "open"))).await?;
         let record = self.healthy[0].state(&key).await?.record;
-        let cool_off = record.retry_at.zip(record.opened_at).map(|(until, from)| until.since(from));
+        let cool_off = COOL_OFF.mul_f64(COOL_OFF_FACTOR.powi(i32::try_from(record.trips)? - 1));
         self.site.receiver.set(path, Manner::Healthy(Duration::from_millis(5)));
         let recovered = self.recovery(&key).await?;
         let broken_run = *runs.last().context("the broken process runs")?;
@@ -145,7 +149,7 @@ impl Fleet<'_> {
             None => Tally::default(),
         };
         let mut deviations = Vec::new();
-        let limit = cool_off.unwrap_or_default() + RECOVERS_WITHIN;
+        let limit = cool_off + RECOVERS_WITHIN;
         match recovered {
             None => {
                 let trips = self.healthy[0].state(&key).await?.record.trips;

@@ -3,6 +3,10 @@
 //! A process with a broken network of its own may ask more often than all others. Without this it would win a lease in every
 //! half-open, and keep a healthy destination shut for the whole fleet. A process that asks alone is only delayed.
 //!
+//! How long it stands back: a tenth of the last cool-off, because a long outage can afford it; a quarter of a second at least,
+//! because others may call only a few times a second; and as soon as a probe of another process has succeeded, the longest
+//! time, because then the fault is this process's own.
+//!
 //! It never applies to an exclusive store, nor while the store is lost: then there are no others.
 
 use core::time::Duration;
@@ -14,6 +18,9 @@ use crate::time::Timestamp;
 /// How large a part of the last cool-off a process stands back for.
 const PART: u32 = 10;
 
+/// The shortest time that a process stands back, unless that is more than half of the cool-off.
+const SHORTEST: Duration = Duration::from_millis(250);
+
 /// The longest time that a process stands back.
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -22,7 +29,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(super) struct StandBack {
     /// When the failed probe opened the circuit. Names the cool-off and the half-open after it: both keep this time.
     opened_at: Timestamp,
-    /// For how long to stand back.
+    /// For how long to stand back while no probe has succeeded.
     delay: Duration,
 }
 
@@ -30,7 +37,8 @@ impl StandBack {
     /// The memory of a probe that failed and led to this record. None if the record has no cool-off.
     pub(super) fn after(failed: &Record) -> Option<Self> {
         let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
-        Some(Self { opened_at, delay: (retry_at.since(opened_at) / PART).min(LONGEST) })
+        let cool_off = retry_at.since(opened_at);
+        Some(Self { opened_at, delay: (cool_off / PART).max(SHORTEST.min(cool_off / 2)).min(LONGEST) })
     }
 
     /// The refusal of an ask that this record would give the probe to. None if this process need not stand back (any more).
@@ -43,7 +51,8 @@ impl StandBack {
             State::Open => record.retry_at?,
             State::HalfOpen => record.changed_at,
         };
-        let until = half_open_from + self.delay;
+        let others_succeed = record.state == State::HalfOpen && record.probe_successes > 0;
+        let until = half_open_from + if others_succeed { LONGEST } else { self.delay };
         let refusal = match record.state {
             State::HalfOpen => Refusal::probing(until, now),
             _ => Refusal::open(until, now),
