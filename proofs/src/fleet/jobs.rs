@@ -53,11 +53,13 @@ impl Jobs {
 pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     let began = Instant::now();
-    let lanes = (0..scale.side_by_side.min(scale.rounds)).map(|lane| {
+    // As many processes at a time, however many a round has of them: each of them connects to the store.
+    let side_by_side = (scale.side_by_side / jobs.at_once).max(1);
+    let lanes = (0..side_by_side.min(scale.rounds)).map(|lane| {
         let site = &site;
         async move {
             let mut rounds = Vec::new();
-            for round in (lane..scale.rounds).step_by(scale.side_by_side as usize) {
+            for round in (lane..scale.rounds).step_by(side_by_side as usize) {
                 let path = format!("/jobs-{round}");
                 let done = run_round(site, mode, jobs, scale.store_timeout, &path).await;
                 rounds.push(done.with_context(|| format!("round {round}"))?);
