@@ -19,4 +19,8 @@ pub enum Fault {
     PublishesExpired,
     /// A process that decided before it heard the store's time publishes times of its own clock.
     KeepsOwnTimes,
+    /// A leader judges a sampled circuit by its whole window alone, so that a healthy past hides a dead destination.
+    NoRecentTicks,
+    /// A half-open sampled circuit gives out one lease after the other until the next tick, however many.
+    NoProbeLimit,
 }

@@ -341,6 +341,15 @@ impl LatestOutcomes {
 }
 
 impl Record {
+    /// Whether another record of the same epoch was written after this one: probes have succeeded since, or a later lease
+    /// was given.
+    pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
+        let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
+        other.probe_successes > self.probe_successes
+            || other.probe_successes == self.probe_successes
+                && expiry(self).zip(expiry(other)).is_some_and(|(own, other)| own < other)
+    }
+
     /// When the circuit last succeeded, and since when it fails.
     #[must_use]
     pub const fn latest_outcomes(&self) -> LatestOutcomes {

@@ -105,11 +105,12 @@ impl Member {
         if let Some(link) = &mut self.link {
             link.answered((!merged.late).then_some(merged.totals), at.now);
         }
-        self.told_one(merged, at)
+        self.told_one(merged, None, at)
     }
 
-    /// The store has answered a single outcome. Others may be on their way meanwhile.
-    pub fn told_one(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
+    /// The store has answered a single outcome, whose destination asked to be left alone for `retry_after`. Other outcomes may
+    /// be on their way meanwhile.
+    pub fn told_one(&mut self, merged: &Merged, retry_after: Option<Duration>, at: Moment<'_>) -> Told {
         let Moment { policy, draw, now, waits } = at;
         let epoch = self.circuit.epoch();
         let learnt = self.learn(merged.record.clone(), at);
@@ -131,11 +132,12 @@ impl Member {
         let record = known.with_latest_outcomes(merged.latest);
         // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
-        let judged = record.judge(&merged.totals, link.retry_after, policy, draw, now);
+        let retry_after = retry_after.max(link.reported_retry_after).max(link.retry_after);
+        let judged = record.judge(&merged.totals, retry_after, policy, draw, now);
         let Some(step) = judged.filter(|_| !is_bystander) else {
             // No rule holds over what the fleet reported. If one held here, this process gives up.
             link.judging = None;
-            let retry_after = link.retry_after.take();
+            link.reported_retry_after = None;
             let opened_here = self.trip_here(retry_after, at);
             let learnt = Learnt { opened_here, ..learnt };
             return Told { call_for_reports: is_suspected, ..Told::nothing(learnt) };
@@ -173,7 +175,11 @@ impl Member {
                 || seen.epoch == record.epoch
                     && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
         };
-        if !link.seen.is_none_or(is_news) {
+        // A step that begins an epoch is the first record of it: any other that is known was written later.
+        let is_superseded = self.circuit.epoch() == record.epoch
+            && !self.circuit.is_pristine()
+            && (change.is_some() || record.is_followed_by(&self.circuit.record()));
+        if is_superseded || !link.seen.is_none_or(is_news) {
             // A newer record is known, perhaps of this process, and observers have heard of it already.
             return None;
         }

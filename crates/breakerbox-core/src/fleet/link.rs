@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub(super) seen_at: Timestamp,
     /// When this process first saw the epoch of what the store had.
     epoch_seen_at: Timestamp,
+    /// The epoch in which this process let go of an expired record. Another process may still publish that record.
+    pub(super) forgotten: Option<Epoch>,
     /// Outcomes that the store has not heard of.
     untold: Window,
     last_success: Option<Timestamp>,
@@ -43,8 +45,10 @@ pub(super) struct Link {
     pub(super) suspicion: Suspicion,
     /// A rule holds over what is known here. Calls are refused until the others had time to report.
     pub(super) judging: Option<Judging>,
-    /// The longest that the destination asked for since it was last judged.
+    /// The longest that the destination asked for in outcomes that are not reported.
     pub(super) retry_after: Option<Duration>,
+    /// The same in outcomes that were reported since the last judgement.
+    pub(super) reported_retry_after: Option<Duration>,
     /// The store is away, and this process decides for itself. Whether the store has what it decided is another question: see
     /// [`is_published`](super::Member::is_published).
     pub(super) alone: bool,
@@ -80,6 +84,7 @@ impl Link {
             seen: None,
             seen_at: Timestamp::ZERO,
             epoch_seen_at: Timestamp::ZERO,
+            forgotten: None,
             untold: Window::new(policy),
             last_success: None,
             run_began: None,
@@ -89,6 +94,7 @@ impl Link {
             suspicion: Suspicion::default(),
             judging: None,
             retry_after: None,
+            reported_retry_after: None,
             alone: false,
             probe: None,
             stand_back: None,
@@ -233,6 +239,7 @@ impl Link {
             self.suspicion.report();
         }
         self.telling = Some(untold);
+        self.reported_retry_after = self.reported_retry_after.max(self.retry_after.take());
         Some(Delta {
             key: Arc::clone(key),
             epoch,
@@ -288,6 +295,7 @@ impl Link {
         self.suspicion = Suspicion::default();
         self.judging = None;
         self.retry_after = None;
+        self.reported_retry_after = None;
         self.probe = None;
         self.local = None;
     }

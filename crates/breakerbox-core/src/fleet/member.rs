@@ -329,7 +329,6 @@ impl Member {
         let is_broken_here = self.is_broken_here(policy, now);
         let Some(link) = &mut self.link else { return Reported::quietly(Settled::UNCOUNTED) };
         if link.consistency == Consistency::Strict {
-            link.retry_after = link.retry_after.max(outcome.retry_after);
             // One that the store has not taken yet it does not count for the one that it has.
             let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
             let epoch = if is_published { seen } else { self.circuit.epoch() };

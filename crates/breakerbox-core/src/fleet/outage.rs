@@ -66,8 +66,32 @@ impl Member {
         {
             // A lease that was taken alone within the epoch is not the store's, and ends here.
             self.circuit.apply(Step { record, change: None }, at.policy, at.now);
+        } else if was_alone && !self.is_published() {
+            self.end_own_lease(at);
         }
         self.learn(record, at)
+    }
+
+    /// A lease that was taken alone is not published: the store has to give the next one.
+    fn end_own_lease(&mut self, at: Moment<'_>) {
+        let record = self.circuit.record();
+        let given = self.link.as_ref().and_then(|link| link.probe);
+        if record.lease.is_some_and(|lease| Some(lease.nonce) != given) {
+            let record = Record { lease: None, ..record };
+            self.circuit.apply(Step { record, change: None }, at.policy, at.now);
+        }
+    }
+
+    /// A change that the store announced. Announcements may be old, for example in a process that was paused: they say that the
+    /// store had this record, and not that it still has it.
+    pub fn hear_change(&mut self, record: Record, at: Moment<'_>) -> Learnt {
+        let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
+        let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
+        let learnt = self.learn(Some(record), at);
+        if let Some(link) = self.link.as_mut().filter(|link| link.seen == Some(announced)) {
+            link.seen_at = seen_at.min(at.now);
+        }
+        learnt
     }
 
     /// The store answers, and this process is in a state that the store did not have when it was last seen.
@@ -122,7 +146,9 @@ impl Member {
         let own_lease = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
         let overlapped =
             own_lease.is_some_and(|own| is_of_another_probe(&record, (self.circuit.epoch(), own.nonce)));
-        let is_older = !self.circuit.is_pristine() && record.epoch <= self.circuit.epoch();
+        let is_forgotten =
+            self.link.as_ref().is_some_and(|link| link.forgotten.is_some_and(|last| record.epoch <= last));
+        let is_older = is_forgotten || !self.circuit.is_pristine() && record.epoch <= self.circuit.epoch();
         let is_leased = record.lease.is_some_and(|lease| lease.is_live(now));
         let record = if is_older { self.in_new_epoch(record, now) } else { record };
         let change = self.change_to(&record);
@@ -216,6 +242,7 @@ impl Member {
         if let Some(link) = &mut self.link {
             link.note_seen(Seen::of(None), now);
             link.begin_epoch();
+            link.forgotten = Some(Epoch(last.saturating_add(1)));
         }
         self.circuit = Circuit::new(policy, born_at).with_success_at(known);
         let change = (from != Status::Closed).then(|| Change {

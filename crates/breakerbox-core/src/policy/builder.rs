@@ -6,6 +6,8 @@ use super::bounds::bounds_of;
 use super::duration::{MAX_DURATION, format_duration};
 use super::error::{PolicyError, PolicyErrorReason as Reason};
 use super::{Policy, Preset};
+#[cfg(feature = "sabotage")]
+use crate::fault::Fault;
 
 /// The numbers of a policy as given in code or in a policy file. What is not said has its default, or the preset's
 /// value.
@@ -52,6 +54,8 @@ pub struct PolicyBuilder {
     pub(super) cancel_grace: Option<Duration>,
     pub(super) recovery_rate: Option<u64>,
     pub(super) sample_recent: Option<Option<u64>>,
+    #[cfg(feature = "sabotage")]
+    pub(super) fault: Option<Fault>,
 }
 
 /// A percentage, as a whole number from 1 to 100, or `None` to turn the rule off. Fractions are no percentages:
@@ -133,6 +137,14 @@ impl PolicyBuilder {
         recovery_rate: u64;
         /// In sampling mode: how many of the latest ticks are judged by themselves, beside the whole window, 1 to 1,000.
         sample_recent: impl Into<Option<u64>>;
+    }
+
+    /// The same numbers with a fault that was mended. Only for tests of tests.
+    #[cfg(feature = "sabotage")]
+    #[doc(hidden)]
+    pub const fn with_fault(mut self, fault: Fault) -> Self {
+        self.fault = Some(fault);
+        self
     }
 
     /// The preset that was said.
@@ -277,6 +289,10 @@ impl PolicyBuilder {
         }
         if let Some(ticks) = self.sample_recent {
             policy.sample_recent = ticks.map(|ticks| within("sample_recent", ticks)).transpose()?;
+        }
+        #[cfg(feature = "sabotage")]
+        {
+            policy.fault = self.fault;
         }
         Ok(policy)
     }

@@ -13,6 +13,7 @@
 use core::time::Duration;
 
 use crate::change::{Cause, Step};
+use crate::fault::Fault;
 use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record, State};
@@ -59,7 +60,8 @@ impl Sample {
             latency_sum: self.latency_sum,
         };
         let whole = whole.totals(self.failure_run, policy)?;
-        let recent = self.recent.filter(|_| policy.sample_recent().is_some());
+        let judges_recent = policy.sample_recent().is_some() && !policy.has_fault(Fault::NoRecentTicks);
+        let recent = self.recent.filter(|_| judges_recent);
         let recent = recent.map(|recent| recent.totals(None, policy)).transpose()?;
         Ok([Some(whole), recent].into_iter().flatten())
     }
@@ -146,8 +148,10 @@ impl Record {
     }
 
     /// In sampling, `probe_successes` counts the leases given out since the latest tick.
-    const fn probes_are_used_up(&self, policy: &Policy) -> bool {
-        matches!(self.state, State::HalfOpen) && self.probe_successes >= policy.probes()
+    fn probes_are_used_up(&self, policy: &Policy) -> bool {
+        matches!(self.state, State::HalfOpen)
+            && self.probe_successes >= policy.probes()
+            && !policy.has_fault(Fault::NoProbeLimit)
     }
 
     /// A tick left the circuit half-open: the next few calls may be made. None if none had been made since the tick before.

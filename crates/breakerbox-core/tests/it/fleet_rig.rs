@@ -252,7 +252,7 @@ impl Fleet {
             Tell::One { epoch, outcome } => {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
                 let merged = self.store.merge(&delta, self.now);
-                let told = self.step(n, |member, at| member.told_one(&merged, at));
+                let told = self.step(n, |member, at| member.told_one(&merged, outcome.retry_after, at));
                 self.took(n, told.learnt);
                 self.say(n, told.tell);
             }

@@ -6,6 +6,7 @@
 mod closed;
 mod fleet;
 mod fleet_alone;
+mod fleet_late_news;
 mod fleet_local;
 mod fleet_of_one;
 mod fleet_ramp;

@@ -30,7 +30,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
                     let Some(held) = TaskRef::of(&shared) else { return };
                     if let Some(cell) = held.cell_of(&key) {
                         let learnt = held
-                            .converse(&cell, None, |member, at| member.learn(Some((*record).clone()), at));
+                            .converse(&cell, None, |member, at| member.hear_change((*record).clone(), at));
                         held.took(&cell, learnt);
                         held.waiters.wake_one(&cell);
                     }

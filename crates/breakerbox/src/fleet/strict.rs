@@ -110,7 +110,8 @@ impl Shared {
                 return Settlement::Unheard;
             }
         };
-        let told = self.converse(cell, Some(now), |member, at| member.told_one(&merged, at));
+        let told =
+            self.converse(cell, Some(now), |member, at| member.told_one(&merged, outcome.retry_after, at));
         self.took(cell, told.learnt);
         if merged.late {
             self.count_late(1);
