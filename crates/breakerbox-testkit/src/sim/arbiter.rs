@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use breakerbox::store::{
-    Answer, Delta, MemorySnapshot, MemoryStore, Merged, RampReply, RampRequest, Store, StoreError, Swap,
-    Swapped,
+    Answer, Delta, ListQuery, MemorySnapshot, MemoryStore, Merged, Page, RampReply, RampRequest, Store,
+    StoreError, Swap, Swapped, Term,
 };
-use breakerbox::{Mode, OutcomeKind, Record, State};
+use breakerbox::{Mode, Nonce, OutcomeKind, Record, State};
 
 use super::books::Who;
 use super::judge::{Meaning, Seen};
@@ -128,12 +128,21 @@ impl Arbiter {
         record
     }
 
-    pub(super) async fn swap_if(&self, who: Who, swap: &Swap) -> Result<(Answer<Swapped>, bool), StoreError> {
+    /// Returns whether it is news for others, too. A leader's is one of those that it swaps at a tick.
+    pub(super) async fn swap_if(
+        &self,
+        who: Who,
+        swap: &Swap,
+        by_leader: bool,
+    ) -> Result<(Answer<Swapped>, bool), StoreError> {
         let key = index(&swap.key);
         let was = self.record(&swap.key).await;
         let mut tried = swap.clone();
         match self.sabotage {
             Sabotage::IgnoresDeadlines => tried.not_after = breakerbox::Timestamp::from_micros(u64::MAX),
+            Sabotage::IgnoresTerms if by_leader => {
+                tried.not_after = breakerbox::Timestamp::from_micros(u64::MAX);
+            }
             Sabotage::IgnoresVersions => tried.expected = was.as_ref().map(|was| was.version),
             Sabotage::RevivesResults if was.is_some() && is_result(swap) => {
                 tried.expected = was.as_ref().map(|was| was.version);
@@ -146,7 +155,7 @@ impl Arbiter {
         let won = answer.value == Swapped::Won;
         if won {
             let judged = if self.sabotage == Sabotage::RevivesResults { &tried } else { swap };
-            let seen = Seen { who, key, was: was.as_ref(), swap: judged, now, at };
+            let seen = Seen { who, key, was: was.as_ref(), swap: judged, now, at, by_leader };
             let meaning = self.world.write(|books| books.swapped(&seen));
             self.world.note(|| format!("store  e{key} {meaning:?} by {who:?}: {}", brief(&swap.record)));
             if meaning == Meaning::Result(OutcomeKind::Ignored) {
@@ -159,6 +168,8 @@ impl Arbiter {
             self.world.write(|books| {
                 books.told(who, key, was.as_ref(), now, at);
                 books.tally.lost_swaps += 1;
+                let is_fenced = by_leader && matches!(answer.value, Swapped::TooLate(_));
+                books.tally.fenced_writes += u64::from(is_fenced);
             });
             self.world.note(|| {
                 let why = if matches!(answer.value, Swapped::TooLate(_)) { "too late" } else { "lost" };
@@ -169,6 +180,36 @@ impl Arbiter {
             *record = self.seen_by_readers(key, record.take());
         }
         Ok((answer, won && self.sabotage != Sabotage::ReadsThePast))
+    }
+
+    /// A page of records, and to whom it was told.
+    pub(super) async fn list(&self, who: Who, query: &ListQuery) -> Result<Page, StoreError> {
+        let mut page = self.store.list(query).await?;
+        let (now, at) = (self.world.store_time(), self.world.at());
+        for (key, record) in &mut page.circuits {
+            let key = index(key);
+            self.world.write(|books| books.told(who, key, Some(record), now, at));
+            if let Some(seen) = self.seen_by_readers(key, Some(record.clone())) {
+                *record = seen;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Somebody stands for leader, prolongs its term, or gives it back.
+    pub(super) async fn lead(
+        &self,
+        who: Who,
+        (name, candidate): (&str, Nonce),
+        ttl: Duration,
+    ) -> Result<Answer<Term>, StoreError> {
+        let answer = self.store.lead(name, candidate, ttl).await?;
+        let at = self.world.at();
+        let is_elected = self.world.write(|books| books.stood(who, &answer, at));
+        if is_elected {
+            self.world.note(|| format!("store  {who:?} LEADS until {}", answer.value.ends_at.as_micros()));
+        }
+        Ok(answer)
     }
 
     /// Places of a ramp. What is judged of it is judged at the callers: how many of them call at once.

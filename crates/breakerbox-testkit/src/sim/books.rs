@@ -8,7 +8,9 @@ use std::time::Duration;
 use breakerbox::{Command, Mode, Nonce, OutcomeKind, Timestamp};
 
 use super::owed::Owed;
+use super::sampling::SampledBook;
 use super::scenario::Scenario;
+use super::tally::Tally;
 use super::watch::{Observed, Ramped, StoreSeen};
 
 /// What must hold.
@@ -55,6 +57,14 @@ pub enum Invariant {
     RampIsShared,
     /// Calls of workers that live for a few calls open a circuit as those of others do.
     ShortLivedCount,
+    /// A leader writes within its term, and nothing after it.
+    LeaderWritesInTerm,
+    /// A sampled circuit whose destination died opens within the bound, however healthy its past was.
+    SampledOpens,
+    /// While a sampled circuit is half-open, no more than `probes` calls are made between two ticks.
+    FewProbesPerTick,
+    /// Once its endpoint is well and nothing fails, a sampled circuit closes within the bound.
+    SampledCloses,
 }
 
 /// An invariant that did not hold.
@@ -105,69 +115,6 @@ impl Counts {
     }
 }
 
-/// What happened in a run, for those who want to know that it was worth something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Tally {
-    /// Calls that were admitted.
-    pub calls: u64,
-    /// Calls that were refused.
-    pub refusals: u64,
-    /// Requests that the store answered.
-    pub requests: u64,
-    /// Records that were swapped in.
-    pub swaps: u64,
-    /// Swaps that somebody else was faster than, or that came too late.
-    pub lost_swaps: u64,
-    /// Circuits that tripped.
-    pub trips: u64,
-    /// Leases that were given.
-    pub leases: u64,
-    /// Probes whose result was applied.
-    pub results: u64,
-    /// Probes that a worker made by itself while the store was away.
-    pub probes_alone: u64,
-    /// Circuits that closed.
-    pub closings: u64,
-    /// Records that were written again after the store had lost them, or that were decided alone.
-    pub publications: u64,
-    /// Results that were too late.
-    pub late: u64,
-    /// Orders of operators that were done.
-    pub orders: u64,
-    /// Writes that the store refused.
-    pub refused_writes: u64,
-    /// Lives that ended in an orderly way.
-    pub exits: u64,
-    /// Calls that were refused by a ramp.
-    pub ramp_refusals: u64,
-    /// Calls that failed only because the worker's own network is broken.
-    pub broken_calls: u64,
-}
-
-impl Tally {
-    /// Adds another run's.
-    pub fn add(&mut self, more: &Self) {
-        self.calls += more.calls;
-        self.refusals += more.refusals;
-        self.requests += more.requests;
-        self.swaps += more.swaps;
-        self.lost_swaps += more.lost_swaps;
-        self.trips += more.trips;
-        self.leases += more.leases;
-        self.results += more.results;
-        self.probes_alone += more.probes_alone;
-        self.closings += more.closings;
-        self.publications += more.publications;
-        self.late += more.late;
-        self.orders += more.orders;
-        self.refused_writes += more.refused_writes;
-        self.exits += more.exits;
-        self.ramp_refusals += more.ramp_refusals;
-        self.broken_calls += more.broken_calls;
-    }
-}
-
 #[derive(Default)]
 pub(super) struct Books {
     pub(super) violations: Vec<Violation>,
@@ -188,6 +135,7 @@ pub(super) struct Books {
     pub(super) observed: BTreeMap<(Who, usize), Observed>,
     /// What operators wanted, and where.
     pub(super) orders: HashSet<(usize, usize, Command)>,
+    pub(super) sampled: SampledBook,
 }
 
 #[derive(Default)]
@@ -282,6 +230,7 @@ impl Books {
             worker.failed_at = Some(at);
             worker.troubled_at = at;
         }
+        self.sampled.got_no_answer(who, at);
     }
 
     /// A worker goes on after a pause. What excused it then excuses it now.
@@ -291,6 +240,11 @@ impl Books {
         }
         self.workers[who.worker].troubled_at = at;
         self.workers[who.worker].resumed_at = at;
+    }
+
+    /// Whether somebody had a lease of this circuit within the bound.
+    pub(super) fn was_leased(&self, key: usize, now: Timestamp) -> bool {
+        self.keys[key].grants.iter().any(|grant| now <= grant.expires_at + self.agree_within)
     }
 
     /// A caller was told that its outcome counts, in the epoch that it was in before.

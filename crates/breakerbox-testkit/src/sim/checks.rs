@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breakerbox::{Mode, OnStoreLoss, Record, Status, Timestamp};
+use breakerbox::{Mode, OnStoreLoss, Record, State, Status};
 
 use super::books::{Counts, Invariant};
+use super::caller::epoch_of;
 use super::run::Run;
 use super::scenario::Flavour;
-use super::worker::epoch_of;
 
 impl Run {
     /// Looks whether all agree, and whether all is closed if it must be.
@@ -17,12 +17,16 @@ impl Run {
         let records = self.network.arbiter.records().await;
         // A worker that makes half of all calls, and only fails, may open the circuit again at any time.
         let must_be_closed = must_be_closed && self.world.scenario.flavour != Flavour::BrokenProber;
+        let closes = match self.world.scenario.flavour {
+            Flavour::Sampled => Invariant::SampledCloses,
+            _ => Invariant::ClosesInTheEnd,
+        };
         for (key, there) in records.iter().enumerate().filter(|_| must_be_closed) {
             if let Some(there) =
                 there.as_ref().filter(|there| there.status() != Status::Closed && !is_disabled(there))
             {
                 let what = format!("e{key} is well, and its circuit {there:?}");
-                self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
+                self.world.write(|books| books.violate(closes, at, what));
             }
         }
         for worker in self.workers.iter().flatten() {
@@ -35,7 +39,7 @@ impl Run {
                 }
                 if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
                     let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
-                    self.world.write(|books| books.violate(Invariant::ClosesInTheEnd, at, what));
+                    self.world.write(|books| books.violate(closes, at, what));
                 }
             }
         }
@@ -52,8 +56,13 @@ impl Run {
             return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
         }
         match there {
-            // Nobody writes over the lease of another's probe, though it would be the same state in a newer epoch.
-            Some(there) if is_same_half_open(here, there, self.world.store_time()) => None,
+            // Nobody writes over the lease of another's probe, though it would be the same state in a newer epoch. And it takes
+            // its time to find that such a lease has ended.
+            Some(there)
+                if is_same_half_open(here, there) && books.was_leased(key, self.world.store_time()) =>
+            {
+                None
+            }
             Some(there) if has_lived && here.epoch > there.epoch => {
                 Some(format!("knows epoch {}, and the store only {}", here.epoch.0, there.epoch.0))
             }
@@ -77,6 +86,9 @@ impl Run {
                 self.world.write(|books| books.compare_observed(worker.who, key, &here, at));
             }
             self.world.write(|books| books.check_reported(worker.who, within, at));
+        }
+        if let Some(plan) = &self.world.scenario.sampled {
+            self.watch_sampled(plan);
         }
     }
 
@@ -120,15 +132,15 @@ impl Run {
         let mut wrong = Vec::new();
         for worker in self.workers.iter().flatten() {
             for (key, circuit) in worker.circuits.iter().enumerate() {
-                let (who, epoch) = (worker.who, epoch_of(circuit));
+                let (who, epoch) = (worker.who, epoch_of(&circuit.record()));
                 let books = self.world.books();
                 let book = &books.keys[key];
                 let Some(counts) = book.counts.get(&who).filter(|_| !book.forgotten) else { continue };
                 let of = |epochs: &BTreeMap<u64, Counts>| epochs.get(&epoch).copied().unwrap_or_default();
                 let (counted, told) = (of(&counts.counted), of(&counts.told));
-                let owed = counts.owed.get(&epoch).copied().unwrap_or_default();
+                let owed = counts.owed.get(&epoch).cloned().unwrap_or_default();
                 let scenario = &self.world.scenario;
-                let owed = owed.failures(&scenario.policy, scenario.settings.flush_every, self.world.at());
+                let owed = owed.failures(scenario.settings.flush_every, self.world.at());
                 let is_lost = if scenario.is_strict() { counted != told } else { told.failures < owed };
                 if is_lost {
                     wrong.push(format!(
@@ -147,9 +159,7 @@ fn is_disabled(record: &Record) -> bool {
     matches!(record.mode, Mode::Disabled(_))
 }
 
-/// Whether a worker has the store's half-open state in an epoch of its own, while somebody probes.
-fn is_same_half_open(here: &Record, there: &Record, now: Timestamp) -> bool {
-    here.lease == there.lease
-        && there.lease.is_some_and(|lease| lease.is_live(now))
-        && (here.state, here.changed_at) == (there.state, there.changed_at)
+/// Whether a worker has the store's half-open state, perhaps in an epoch of its own.
+fn is_same_half_open(here: &Record, there: &Record) -> bool {
+    here.state == State::HalfOpen && (here.state, here.changed_at) == (there.state, there.changed_at)
 }

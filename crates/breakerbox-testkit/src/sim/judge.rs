@@ -16,6 +16,8 @@ pub(super) struct Seen<'s> {
     pub(super) swap: &'s Swap,
     pub(super) now: Timestamp,
     pub(super) at: Duration,
+    /// Whether a leader wrote it, at a tick.
+    pub(super) by_leader: bool,
 }
 
 /// What a swap means.
@@ -29,6 +31,8 @@ pub(super) enum Meaning {
     Again,
     /// The store's own state in a newer epoch, by a worker that had decided something else alone since.
     Renewed,
+    /// What a leader made of a circuit that is not closed.
+    Tick,
 }
 
 impl Seen<'_> {
@@ -46,6 +50,9 @@ impl Seen<'_> {
 
     fn meaning(&self, is_known: bool) -> Meaning {
         let record = &self.swap.record;
+        if self.by_leader {
+            return if matches!(record.cause, Some(Cause::Rule(_))) { Meaning::Trip } else { Meaning::Tick };
+        }
         if self.stays_in_epoch() {
             let was_successes = self.was.map_or(0, |was| was.probe_successes);
             return match (self.had_lease(), record.lease) {
@@ -116,9 +123,8 @@ impl Books {
         let book = &mut self.keys[key];
         let counted = book.counts.entry(who).or_default();
         counted.told.entry(epoch).or_default().add(more);
-        let failures = counted.told[&epoch].failures;
         if let Some(owed) = counted.owed.get_mut(&epoch).filter(|_| merged.totals.failure_run == 0) {
-            owed.run_was_broken(failures, self.store_timeout, at);
+            owed.run_was_broken(self.store_timeout, at);
         }
         let (mut told, mut known) = (Counts::default(), Counts::default());
         let counts = |epochs: &std::collections::BTreeMap<u64, Counts>, sum: &mut Counts| {
@@ -174,6 +180,7 @@ impl Books {
                     );
                 }
             }
+            Meaning::Tick => {}
             Meaning::Again | Meaning::Renewed => {
                 self.tally.publications += 1;
                 // Who renews waits for another's probe to end, which may take longer than anything excuses.
@@ -192,6 +199,7 @@ impl Books {
                 }
             }
         }
+        self.judge_sampled(seen, meaning);
         let book = &mut self.keys[key];
         book.versions.insert(record.version.0);
         book.epochs.insert(record.epoch.0);
@@ -226,7 +234,7 @@ impl Books {
         if seen.was.map(|was| was.version) != swap.expected {
             wrong.push((Invariant::CompareAndSwap, "replaced a record that it had not seen".to_owned()));
         }
-        if seen.now > swap.not_after {
+        if seen.now > swap.not_after && !seen.by_leader {
             let late = seen.now.since(swap.not_after);
             wrong.push((Invariant::NoLateSwap, format!("was {late:?} too late ({meaning:?})")));
         }
@@ -252,15 +260,19 @@ impl Books {
         let is_new = !book.epochs.contains(&record.epoch.0);
         // An epoch that only follows the one before says nothing about the time.
         let epoch = (record.epoch.0 > was + 1).then(|| Timestamp::from_micros(record.epoch.0));
-        let times = [Some(record.changed_at), record.opened_at, epoch];
+        let times = [Some(record.changed_at), record.opened_at];
         // A process estimates the store's time from when it sent a request. A pause before the answer puts it ahead.
         let worker = &self.workers[who.worker];
         let was_paused = worker.resumed_at > Duration::ZERO && at < worker.resumed_at + self.agree_within;
         let ahead = if was_paused { Duration::from_secs(60) } else { self.store_timeout };
         let latest = seen.now + ahead;
-        if let Some(wrong_time) =
-            times.into_iter().flatten().find(|time| is_new && !(STORE_BEGINS_AT..=latest).contains(time))
-        {
+        // An epoch that was made by such an estimate stays ahead, and those that follow it.
+        let latest_epoch =
+            if worker.resumed_at > Duration::ZERO { seen.now + Duration::from_secs(60) } else { latest };
+        let is_of_store = |time: &Timestamp, latest| (STORE_BEGINS_AT..=latest).contains(time);
+        let wrong_time = times.into_iter().flatten().find(|time| !is_of_store(time, latest));
+        let wrong_time = wrong_time.or(epoch.filter(|epoch| !is_of_store(epoch, latest_epoch)));
+        if let Some(wrong_time) = wrong_time.filter(|_| is_new) {
             wrong.push((Invariant::StoreTimes, format!("wrote {wrong_time:?}, which is not the store's")));
         }
         let said = matches!(meaning, Meaning::Order(_) | Meaning::Renewed);
@@ -269,7 +281,7 @@ impl Books {
         }
         if let (Meaning::Trip | Meaning::Lease, Some(told)) = (meaning, book.told_at.get(&who)) {
             let latest = *told + self.store_timeout;
-            if swap.not_after > latest && !self.is_excused(who, at) {
+            if swap.not_after > latest && !seen.by_leader && !self.is_excused(who, at) {
                 let over = swap.not_after.since(latest);
                 wrong
                     .push((Invariant::NoLateSwap, format!("took {over:?} longer than it may ({meaning:?})")));

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::books::{Tally, Violation};
+use super::books::Violation;
 use super::run::run;
 use super::sabotage::Sabotage;
+use super::tally::Tally;
 
 /// What came of many runs.
 #[derive(Clone, Debug, Default)]

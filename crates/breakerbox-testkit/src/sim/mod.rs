@@ -5,22 +5,24 @@
 //! | --- | --- |
 //! | `scenario` | what a seed stands for: who is there, the numbers, what fails when |
 //! | `draws`, `faults`, `plans` | what is drawn for it: numbers, workers, endpoints; faults as they come; scenarios around one fault |
-//! | `worker` | the real library with a clock of its own, hours from the others', and callers, polite and rude |
+//! | `worker`, `caller` | the real library with a clock of its own, hours from the others', and callers, polite and rude |
+//! | `sampling` | circuits that a leader samples: the table of attempts, what befalls leaders, what must hold |
 //! | `gate` | pauses and kills the tasks of one worker, as SIGSTOP and SIGKILL do |
 //! | `network` | the way to the store: slow, lossy, cut, standing still; what was sent travels on when its sender is dead |
 //! | `arbiter` | the store: a real memory store, every verb of which is judged as it is applied |
 //! | `books`, `judge`, `watch` | what really happened, and whether it should have: at the store, in observers, at endpoints |
 //! | `checks` | what must hold at certain times |
 //! | `bounds` | how long things may take once nothing fails any more |
-//! | `run`, `many` | one seed, and many |
+//! | `run`, `many`, `tally` | one seed, and many, and what happened in them |
 //! | `sabotage` | what can be broken on purpose |
 //!
 //! What fails: requests, answers and pushed changes get lost or late; single workers or all are cut off, from their first
 //! moment on, for a moment between two outages, or for longer than an idle record is kept; workers are paused, some for longer
 //! than a lease, killed, and begin again without memory; some live for one or a few calls; one worker's own network is
 //! broken while endpoints are well or recover; the store stands still, answers reads and refuses writes, is flushed, or fails
-//! over and loses its last writes; operators interfere. Workers are local-first or strict, few or many. Then all is well, and
-//! the fleet has to find together.
+//! over and loses its last writes; operators interfere. Workers are local-first or strict, few or many. Where circuits are
+//! sampled, leaders are paused, some in the midst of a tick and for longer than their term, killed, or cut off from the store or
+//! from the table of attempts, and polls fail or are slow. Then all is well, and the fleet has to find together.
 //!
 //! **Invariants**, at every step:
 //!
@@ -46,13 +48,20 @@
 //! | [`NoStaleRecord`](Invariant::NoStaleRecord) | no record is published again that expired, or that others have left behind, while the store loses nothing | processes that publish what may have expired; the library, which did |
 //! | [`RampIsShared`](Invariant::RampIsShared) | after a closing, at most as many calls are in flight over all workers as one ramp allows, and three by races | a store that says every ramp is over; the library, when each process had a ramp of its own |
 //! | [`ShortLivedCount`](Invariant::ShortLivedCount) | failures of workers that exit after a few calls open the circuit | exits without the last reports; the library, which had no other |
+//! | [`LeaderWritesInTerm`](Invariant::LeaderWritesInTerm) | what a leader writes, it decided in the term that it has when that is written; a leader that lost its term writes nothing | a store that ignores the ends of terms |
+//! | [`SampledOpens`](Invariant::SampledOpens) | a sampled circuit opens within a tick, and a change of leaders, once all attempts of the recent ticks failed, however healthy the window is | leaders that judge the window alone; the library, which did |
+//! | [`FewProbesPerTick`](Invariant::FewProbesPerTick) | a half-open sampled circuit gives out at most `probes` leases between two ticks, one at a time ([`OneLease`](Invariant::OneLease)), and who knows of it calls with a lease only | half-open circuits without a limit until the tick; the library, which had none |
+//! | [`SampledCloses`](Invariant::SampledCloses) | once its endpoint is well and nothing fails, a sampled circuit closes within a bound | a table of attempts that counts what came before a transition |
 //!
 //! What is not asked for, because it can't be promised: one probe at most after the store lost writes, or beside workers that
-//! lost the store and go on by themselves. Not simulated: a store whose clock steps, sampling.
+//! lost the store and go on by themselves; a leader within a bound while answers to whoever leads are lost and its requests are
+//! not, since it prolongs its term all the time. Not simulated: a store whose clock steps; sampled circuits whose store loses or
+//! refuses writes, and operators of sampled circuits.
 
 mod arbiter;
 mod books;
 mod bounds;
+mod caller;
 mod checks;
 mod draws;
 mod faults;
@@ -64,14 +73,17 @@ mod owed;
 mod plans;
 mod run;
 mod sabotage;
+mod sampling;
 mod scenario;
+mod tally;
 mod watch;
 mod worker;
 mod world;
 
-pub use self::books::{Invariant, Tally, Violation};
+pub use self::books::{Invariant, Violation};
 pub use self::bounds::Settings;
 pub use self::many::{Summary, run_many};
 pub use self::run::{Report, run};
 pub use self::sabotage::Sabotage;
 pub use self::scenario::{Flavour, Scenario};
+pub use self::tally::Tally;

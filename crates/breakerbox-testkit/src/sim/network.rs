@@ -18,6 +18,7 @@ use tokio::time::{sleep, sleep_until};
 use super::arbiter::Arbiter;
 use super::books::Who;
 use super::sabotage::Sabotage;
+use super::sampling::Attempts;
 use super::scenario::Cut;
 use super::world::World;
 
@@ -25,6 +26,8 @@ use super::world::World;
 pub(super) struct Network {
     pub(super) world: Arc<World>,
     pub(super) arbiter: Arbiter,
+    /// The table of attempts, which sampled circuits go by.
+    pub(super) attempts: Attempts,
     ways: Vec<Mutex<Way>>,
     /// Until when the store does nothing.
     stalled_until: Mutex<Duration>,
@@ -60,6 +63,7 @@ impl Network {
         };
         Arc::new(Self {
             arbiter: Arbiter::new(world, sabotage),
+            attempts: Attempts::new(world, sabotage),
             ways: (0..world.scenario.workers.len()).map(way).collect(),
             stalled_until: Mutex::new(Duration::ZERO),
             no_writes_until: Mutex::new(Duration::ZERO),
@@ -72,6 +76,7 @@ impl Network {
         let mut way = self.way(worker);
         let was_cut = way.cut.is_some();
         way.cut = how;
+        self.world.write(|books| books.sampled.was_cut(worker, how, self.world.at()));
         if how.is_none() && was_cut && way.chance.random() {
             // Real stores say so when they connect again. If ours does not, reading again must do.
             way.announcer.announce(Heard::Missed);
@@ -118,7 +123,7 @@ impl Network {
         self.way(worker).cut.is_some_and(|cut| how.contains(&cut))
     }
 
-    fn latency(&self, chance: &mut SmallRng) -> Duration {
+    pub(super) fn latency(&self, chance: &mut SmallRng) -> Duration {
         let most = u64::try_from(self.world.scenario.settings.latency.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(chance.random_range(0..=most))
     }
@@ -163,6 +168,21 @@ impl Network {
                 }
             });
         }
+    }
+
+    /// The store swaps a record in, and everybody hears of it.
+    async fn swap(
+        self: &Arc<Self>,
+        who: Who,
+        swap: &Swap,
+        by_leader: bool,
+    ) -> Result<Answer<Swapped>, StoreError> {
+        let (answer, is_news) = self.arbiter.swap_if(who, swap, by_leader).await?;
+        if is_news {
+            let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
+            self.push(&Heard::Changed { key, record });
+        }
+        Ok(answer)
     }
 
     async fn stalled(&self) {
@@ -285,12 +305,24 @@ impl Store for Link {
             let swap = Arc::clone(&swap);
             async move {
                 network.may_write(who, "swap")?;
-                let (answer, is_news) = network.arbiter.swap_if(who, &swap).await?;
-                if is_news {
-                    let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-                    network.push(&Heard::Changed { key, record });
+                network.swap(who, &swap, false).await
+            }
+        })
+        .await
+    }
+
+    /// What a leader decided at a tick: nobody else swaps so many at once.
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let (swaps, who): (Arc<[Swap]>, _) = (swaps.into(), self.who);
+        self.pass("swap all", move |network| {
+            let swaps = Arc::clone(&swaps);
+            async move {
+                network.may_write(who, "swap all")?;
+                let mut value = Vec::new();
+                for swap in &*swaps {
+                    value.push(network.swap(who, swap, true).await?.value);
                 }
-                Ok(answer)
+                Ok(readable(Answer { now: network.world.store_time(), value }))
             }
         })
         .await
@@ -309,8 +341,13 @@ impl Store for Link {
         self.announcer.listen()
     }
 
-    async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
-        Ok(Page::default())
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let (query, who) = (Arc::new(query.clone()), self.who);
+        self.pass("list", move |network| {
+            let query = Arc::clone(&query);
+            async move { network.arbiter.list(who, &query).await }
+        })
+        .await
     }
 
     async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
@@ -325,8 +362,16 @@ impl Store for Link {
         .await
     }
 
-    async fn lead(&self, _name: &str, _candidate: Nonce, _ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        Err(StoreError::Unavailable("nobody leads here".into()))
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        let (name, who): (Arc<str>, _) = (name.into(), self.who);
+        self.pass("lead", move |network| {
+            let name = Arc::clone(&name);
+            async move {
+                network.may_write(who, "lead")?;
+                network.arbiter.lead(who, (&name, candidate), ttl).await
+            }
+        })
+        .await
     }
 
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {

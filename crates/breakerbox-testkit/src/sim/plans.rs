@@ -169,7 +169,7 @@ impl Scenario {
     }
 
     /// Nothing but the numbers: nobody calls, and nothing fails.
-    fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut Chance) -> Self {
+    pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut Chance) -> Self {
         Self {
             seed,
             flavour,
@@ -181,6 +181,7 @@ impl Scenario {
             losses: Losses::default(),
             events: Vec::new(),
             quiet: None,
+            sampled: None,
             healed_at: Duration::ZERO,
         }
     }
@@ -216,7 +217,7 @@ fn built(policy: PolicyBuilder) -> Policy {
     policy.build().expect("all of these are within their bounds")
 }
 
-fn plan(endpoints: usize, every: Duration, chance: &mut Chance) -> WorkerPlan {
+pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut Chance) -> WorkerPlan {
     WorkerPlan {
         on_loss: if chance.one_in(5) { OnStoreLoss::Admit } else { OnStoreLoss::Local },
         skew: Duration::from_secs(chance.number(0, 100_000)),

@@ -10,10 +10,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::{sleep, timeout_at};
 
-use super::books::{Tally, Violation, Who};
+use super::books::{Violation, Who};
 use super::network::Network;
 use super::sabotage::Sabotage;
+use super::sampling::LeaderFault;
 use super::scenario::{Cut, Event, Scenario, ShortLived};
+use super::tally::Tally;
 use super::worker::{Exit, Worker};
 use super::world::World;
 
@@ -54,6 +56,9 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
         let mut scenario = Scenario::new(seed);
         if let Some(fault) = sabotage.fault() {
             scenario.policy = scenario.policy.with_fault(fault);
+            if let Some(plan) = &mut scenario.sampled {
+                plan.policy = plan.policy.clone().with_fault(fault);
+            }
         }
         let world = World::new(scenario, traced);
         world.note(|| format!("{:#?}", world.scenario));
@@ -83,6 +88,9 @@ enum Act {
     Copy(usize),
     Restore(usize),
     Order(usize, usize, Command),
+    /// Something befalls whoever leads now, and is over later.
+    Strike(usize, LeaderFault),
+    Relieve(usize, LeaderFault),
     Remember,
     Heal,
     LetGo,
@@ -99,13 +107,16 @@ pub(super) struct Run {
     pub(super) workers: Vec<Option<Worker>>,
     lives: Vec<u32>,
     copies: Vec<Option<MemorySnapshot>>,
+    /// Which leader each of these faults befell.
+    struck: Vec<Option<usize>>,
 }
 
 impl Run {
     fn new(world: &Arc<World>, network: Arc<Network>) -> Self {
         let count = world.scenario.workers.len();
         let workers = (0..count).map(|_| None).collect();
-        Self { world: Arc::clone(world), network, workers, lives: vec![0; count], copies: Vec::new() }
+        let (copies, struck) = (Vec::new(), Vec::new());
+        Self { world: Arc::clone(world), network, workers, lives: vec![0; count], copies, struck }
     }
 
     async fn go(&mut self) {
@@ -158,6 +169,12 @@ impl Run {
                 Event::Order { worker, endpoint, command } => {
                     acts.push((at, Act::Order(worker, endpoint, command)));
                 }
+                Event::OnLeader(fault) => {
+                    let struck = self.struck.len();
+                    self.struck.push(None);
+                    acts.push((at, Act::Strike(struck, fault)));
+                    acts.push((at + fault.lasts(), Act::Relieve(struck, fault)));
+                }
             }
         }
         let (settings, called_every) = (scenario.settings, scenario.called_every());
@@ -167,7 +184,11 @@ impl Run {
         acts.extend([(healed_at, Act::LetGo), (healed_at + LET_GO_AGAIN, Act::LetGo)]);
         // A call that hangs when all is well again has to be given up first.
         let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within();
-        let closed_at = healed_at + LET_GO_AGAIN + settings.closed_within(&scenario.policy, called_every);
+        let closed_within = match &scenario.sampled {
+            Some(plan) => plan.closed_within(scenario),
+            None => settings.closed_within(&scenario.policy, called_every),
+        };
+        let closed_at = healed_at + LET_GO_AGAIN + closed_within;
         let mut look_at = agree_at;
         while look_at < closed_at {
             acts.push((look_at, Act::Look));
@@ -216,6 +237,17 @@ impl Run {
                     worker.order(endpoint, command, 1);
                 }
             }
+            Act::Strike(struck, fault) => {
+                self.struck[struck] = self.world.books().sampled.leader(self.world.store_time());
+                if let Some(worker) = self.struck[struck] {
+                    self.strike(worker, fault);
+                }
+            }
+            Act::Relieve(struck, fault) => {
+                if let Some(worker) = self.struck[struck].take() {
+                    self.relieve(worker, fault);
+                }
+            }
             Act::Remember => self.network.arbiter.remember().await,
             Act::Heal => self.heal(),
             Act::LetGo => self.let_go(),
@@ -230,7 +262,7 @@ impl Run {
         }
     }
 
-    fn start(&mut self, worker: usize) {
+    pub(super) fn start(&mut self, worker: usize) {
         if let Some(life) = self.world.scenario.workers[worker].short_lived {
             if self.lives[worker] == 0 {
                 self.lives[worker] = 1;
@@ -241,31 +273,37 @@ impl Run {
         if self.workers[worker].is_none() {
             self.lives[worker] += 1;
             let who = Who { worker, life: self.lives[worker] };
+            self.world.write(|books| books.sampled.disturbed(self.world.at()));
             self.workers[worker] = Some(Worker::start(&self.network, who));
         }
     }
 
-    fn kill(&mut self, worker: usize) {
+    pub(super) fn kill(&mut self, worker: usize) {
         if let Some(worker) = self.workers[worker].take() {
+            self.world.write(|books| books.sampled.disturbed(self.world.at()));
             self.world.note(|| format!("{:?} KILLED", worker.who));
             self.world.write(|books| books.workers[worker.who.worker].alive = false);
             worker.gate.kill();
         }
     }
 
-    fn pause(&mut self, worker: usize) {
+    pub(super) fn pause(&mut self, worker: usize) {
         if let Some(worker) = self.workers[worker].as_mut().filter(|worker| !worker.gate.is_paused()) {
+            self.world.write(|books| books.sampled.disturbed(self.world.at()));
             self.world.note(|| format!("{:?} PAUSED", worker.who));
             worker.paused_at = Some(self.world.at());
             worker.gate.pause();
         }
     }
 
-    fn resume(&mut self, worker: usize) {
+    pub(super) fn resume(&mut self, worker: usize) {
         let Some(worker) = &mut self.workers[worker] else { return };
         if let Some(paused_at) = worker.paused_at.take() {
             self.world.note(|| format!("{:?} goes on", worker.who));
-            self.world.write(|books| books.resumed(worker.who, paused_at, self.world.at()));
+            self.world.write(|books| {
+                books.resumed(worker.who, paused_at, self.world.at());
+                books.sampled.disturbed(self.world.at());
+            });
             worker.gate.resume();
         }
     }

@@ -51,11 +51,19 @@ pub enum Sabotage {
     PublishesExpired,
     /// A process that decided before it heard the store's time publishes times of its own clock.
     KeepsOwnTimes,
+    /// The store swaps in what a leader decided, though its term is over.
+    IgnoresTerms,
+    /// The table of attempts counts what came before a circuit's last transition.
+    CountsThePast,
+    /// A leader judges the whole window alone, and not the latest ticks.
+    NoRecentTicks,
+    /// A half-open sampled circuit lets one call after the other through until the next tick.
+    NoProbeLimit,
 }
 
 impl Sabotage {
     /// All of them, but the one that breaks nothing.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
         Self::HidesLeases,
@@ -77,6 +85,10 @@ impl Sabotage {
         Self::DropsProposals,
         Self::PublishesExpired,
         Self::KeepsOwnTimes,
+        Self::IgnoresTerms,
+        Self::CountsThePast,
+        Self::NoRecentTicks,
+        Self::NoProbeLimit,
     ];
 
     /// The fault of the library that it puts back, if it is one.
@@ -87,6 +99,8 @@ impl Sabotage {
             Self::DropsProposals => Some(Fault::DropsProposals),
             Self::PublishesExpired => Some(Fault::PublishesExpired),
             Self::KeepsOwnTimes => Some(Fault::KeepsOwnTimes),
+            Self::NoRecentTicks => Some(Fault::NoRecentTicks),
+            Self::NoProbeLimit => Some(Fault::NoProbeLimit),
             _ => None,
         }
     }

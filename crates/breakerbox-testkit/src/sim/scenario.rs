@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::bounds::Settings;
 use super::draws::{Chance, endpoints, policy, rates_only, settings, workers};
+use super::sampling::{LeaderFault, SampledPlan};
 
 /// What kind of a run it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,11 +31,13 @@ pub enum Flavour {
     Crowd,
     /// One worker is cut off while a circuit is open, for longer than the store keeps the record of its recovery.
     LongAbsence,
+    /// Circuits are sampled: a leader judges a table of attempts at every tick, and leaders are paused, killed and cut off.
+    Sampled,
 }
 
 impl Flavour {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Calm,
         Self::OneBroken,
         Self::Faulty,
@@ -44,6 +47,7 @@ impl Flavour {
         Self::ShortLived,
         Self::Crowd,
         Self::LongAbsence,
+        Self::Sampled,
     ];
 
     /// Whether some callers break the rules: they drop permits, overrun their probe's deadline, report nothing.
@@ -53,7 +57,7 @@ impl Flavour {
 
     /// Whether the store or the way to it fails.
     pub(super) fn has_faults(self) -> bool {
-        matches!(self, Self::Faulty | Self::Flapping | Self::NoWrites | Self::LongAbsence)
+        matches!(self, Self::Faulty | Self::Flapping | Self::NoWrites | Self::LongAbsence | Self::Sampled)
     }
 }
 
@@ -77,6 +81,8 @@ pub struct Scenario {
     pub(super) quiet: Option<(Duration, Duration)>,
     /// From then on nothing fails any more, and all endpoints are well.
     pub(super) healed_at: Duration,
+    /// How circuits are sampled; none: they hear of every outcome.
+    pub(super) sampled: Option<SampledPlan>,
 }
 
 /// One worker, through all its lives.
@@ -175,6 +181,8 @@ pub(super) enum Event {
         endpoint: usize,
         command: Command,
     },
+    /// Something befalls whoever leads then.
+    OnLeader(LeaderFault),
 }
 
 impl Scenario {
@@ -182,7 +190,7 @@ impl Scenario {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance(SmallRng::seed_from_u64(seed));
-        let flavour = match chance.0.random_range(0..18) {
+        let flavour = match chance.0.random_range(0..20) {
             0..=2 => Flavour::Calm,
             3 | 4 => Flavour::OneBroken,
             5..=9 => Flavour::Faulty,
@@ -191,7 +199,8 @@ impl Scenario {
             14 => Flavour::BrokenProber,
             15 => Flavour::ShortLived,
             16 => Flavour::Crowd,
-            _ => Flavour::LongAbsence,
+            17 => Flavour::LongAbsence,
+            _ => Flavour::Sampled,
         };
         let mut scenario = match flavour {
             Flavour::Calm | Flavour::OneBroken | Flavour::Faulty | Flavour::Flapping => {
@@ -202,9 +211,11 @@ impl Scenario {
             Flavour::ShortLived => Self::short_lived(seed, &mut chance),
             Flavour::Crowd => Self::crowd(seed, &mut chance),
             Flavour::LongAbsence => Self::long_absence(seed, &mut chance),
+            Flavour::Sampled => Self::sampled(seed, &mut chance),
         };
         // Strictly, a run of one worker's failures opens a circuit: nobody waits for the others' successes.
-        if flavour != Flavour::OneBroken && chance.one_in(4) {
+        // Sampled circuits count nothing by calls, so that nothing can be counted strictly.
+        if !matches!(flavour, Flavour::OneBroken | Flavour::Sampled) && chance.one_in(4) {
             scenario.consistency = Consistency::Strict;
         }
         scenario.events.sort_by_key(|(at, _)| *at);
@@ -227,6 +238,7 @@ impl Scenario {
             losses: Losses::default(),
             events: Vec::new(),
             quiet: None,
+            sampled: None,
             healed_at,
             workers,
             endpoints,

@@ -89,7 +89,9 @@ impl Books {
             return;
         }
         worker.store.is_lost = *health != StoreHealth::Connected;
-        let refuses = self.no_writes_since.is_some_and(|since| at > since + self.store_timeout * 2);
+        // A worker that goes on after a pause may find an answer from before.
+        let sent = worker.resumed_at;
+        let refuses = self.no_writes_since.is_some_and(|since| at > since.max(sent) + self.store_timeout * 2);
         if refuses && *health == StoreHealth::Connected {
             let what = format!("{who:?} takes the store for well, which refuses writes");
             self.violate(Invariant::StoreLossReported, at, what);

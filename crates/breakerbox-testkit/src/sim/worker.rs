@@ -4,27 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Breakerbox, Circuit, Command, Judgement, OutcomeKind, Permit, Settlement};
+use breakerbox::sampling::{SampledCircuit, Sampling};
+use breakerbox::{Attribution, Breakerbox, Circuit, Command, Record};
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::arbiter::{index, name};
 use super::books::{Invariant, Who};
+use super::caller::Caller;
 use super::gate::Gate;
 use super::network::{Link, Network};
-use super::scenario::{Behaviour, Flavour};
+use super::sampling;
 use super::world::World;
-
-/// How long a caller waits for a call that is no probe.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Worker {
     pub(super) who: Who,
     pub(super) gate: Arc<Gate>,
-    pub(super) circuits: Vec<Circuit>,
-    breakers: Breakerbox,
+    pub(super) circuits: Vec<Handle>,
+    registry: Registry,
     /// How many of its callers still call.
     calling: Arc<Calling>,
     pub(super) paused_at: Option<Duration>,
@@ -42,7 +41,7 @@ impl Worker {
         world.note(|| format!("{who:?} begins"));
         world.write(|books| books.began(who, world.at()));
         let (healthy, changed) = (Arc::clone(&world), Arc::clone(&world));
-        let breakers = Breakerbox::builder()
+        let builder = Breakerbox::builder()
             .policy(scenario.policy.clone())
             .clock(world.worker_clock(who.worker))
             .store(Link::new(network, who))
@@ -63,23 +62,40 @@ impl Worker {
             })
             .consistency(scenario.consistency)
             .seed(seed)
-            .spawner(move |task| spawner.spawn(task))
-            .build();
-        let circuits = (0..scenario.endpoints.len())
-            .map(|endpoint| breakers.circuit(&name(endpoint)).expect("a short key"))
-            .collect::<Vec<_>>();
-        let calling = Arc::new(Calling { left: AtomicUsize::new(circuits.len()), ended: Notify::new() });
-        for (key, circuit) in circuits.iter().enumerate() {
-            let chance = SmallRng::seed_from_u64(seed ^ (0xCA11 + key as u64));
-            let caller = Caller { world: Arc::clone(&world), who, key, circuit: circuit.clone(), chance };
-            let calling = Arc::clone(&calling);
-            gate.spawn(Box::pin(async move {
-                caller.keep_calling().await;
-                calling.left.fetch_sub(1, Ordering::Relaxed);
-                calling.ended.notify_one();
-            }));
-        }
-        Self { who, gate, circuits, breakers, calling, paused_at: None, world }
+            .spawner(move |task| spawner.spawn(task));
+        let names = (0..scenario.endpoints.len()).map(name);
+        let calling = Arc::new(Calling { left: AtomicUsize::new(names.len()), ended: Notify::new() });
+        let chance = |key: usize| SmallRng::seed_from_u64(seed ^ (0xCA11 + key as u64));
+        let (registry, circuits) = match &scenario.sampled {
+            Some(plan) => {
+                let sampling = sampling::start(builder, plan, network, who, &gate, seed);
+                let circuits: Vec<_> =
+                    names.map(|name| sampling.circuit(&name).expect("a short key")).collect();
+                for (key, circuit) in circuits.iter().enumerate() {
+                    let (network, circuit) = (Arc::clone(network), circuit.clone());
+                    let caller = sampling::Caller { network, who, key, circuit, chance: chance(key) };
+                    gate.spawn(Box::pin(caller.keep_calling()));
+                }
+                (Registry::Sampled(sampling), circuits.into_iter().map(Handle::Sampled).collect())
+            }
+            None => {
+                let breakers = builder.build();
+                let circuits: Vec<_> =
+                    names.map(|name| breakers.circuit(&name).expect("a short key")).collect();
+                for (key, circuit) in circuits.iter().enumerate() {
+                    let (world, circuit) = (Arc::clone(&world), circuit.clone());
+                    let caller = Caller { world, who, key, circuit, chance: chance(key) };
+                    let calling = Arc::clone(&calling);
+                    gate.spawn(Box::pin(async move {
+                        caller.keep_calling().await;
+                        calling.left.fetch_sub(1, Ordering::Relaxed);
+                        calling.ended.notify_one();
+                    }));
+                }
+                (Registry::Counted(breakers), circuits.into_iter().map(Handle::Counted).collect())
+            }
+        };
+        Self { who, gate, circuits, registry, calling, paused_at: None, world }
     }
 
     /// Waits until nobody calls any more, and exits.
@@ -87,16 +103,18 @@ impl Worker {
         while self.calling.left.load(Ordering::Relaxed) > 0 {
             self.calling.ended.notified().await;
         }
-        let Self { who, gate, world, circuits, breakers, .. } = self;
+        let Self { who, gate, world, circuits, registry, .. } = self;
         match exit {
             Exit::Closes => {
-                if let Err(error) = breakers.close().await {
+                if let Registry::Counted(breakers) = registry
+                    && let Err(error) = breakers.close().await
+                {
                     world.note(|| format!("{who:?} closes: {error}"));
                 }
                 gate.kill();
             }
             // What it spawns on that occasion ends by itself.
-            Exit::Drops => drop((breakers, circuits)),
+            Exit::Drops => drop((registry, circuits)),
             Exit::AtOnce => gate.kill(),
         }
         world.note(|| format!("{who:?} exits: {exit:?}"));
@@ -106,9 +124,10 @@ impl Worker {
         });
     }
 
-    /// Does what an operator says, again and again if need be.
+    /// Does what an operator says, again and again if need be. Sampled circuits have no operators here.
     pub(super) fn order(&self, key: usize, command: Command, tries: u32) {
-        let (world, who, circuit) = (Arc::clone(&self.world), self.who, self.circuits[key].clone());
+        let (world, who) = (Arc::clone(&self.world), self.who);
+        let Handle::Counted(circuit) = self.circuits[key].clone() else { return };
         self.gate.spawn(Box::pin(async move {
             let by = Attribution::new("operator", "simulation").expect("short");
             for _ in 0..tries {
@@ -133,6 +152,28 @@ impl Worker {
     }
 }
 
+/// All circuits of a worker.
+enum Registry {
+    Counted(Breakerbox),
+    Sampled(#[expect(dead_code, reason = "a leader goes on for as long as it is held")] Sampling),
+}
+
+/// One circuit of a worker: it hears of every outcome, or a leader samples them.
+#[derive(Clone)]
+pub(super) enum Handle {
+    Counted(Circuit),
+    Sampled(SampledCircuit),
+}
+
+impl Handle {
+    pub(super) fn record(&self) -> Record {
+        match self {
+            Self::Counted(circuit) => circuit.record(),
+            Self::Sampled(circuit) => circuit.record(),
+        }
+    }
+}
+
 /// How a life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Exit {
@@ -148,239 +189,4 @@ pub(super) enum Exit {
 struct Calling {
     left: AtomicUsize,
     ended: Notify,
-}
-
-/// The epoch of the store's that a worker's circuit is in: none as long as nothing has happened to it.
-pub(super) fn epoch_of(circuit: &Circuit) -> u64 {
-    let record = circuit.record();
-    record.cause.map_or(0, |_| record.epoch.0)
-}
-
-/// Calls one endpoint, again and again.
-struct Caller {
-    world: Arc<World>,
-    who: Who,
-    key: usize,
-    circuit: Circuit,
-    chance: SmallRng,
-}
-
-/// How a call goes.
-struct Course {
-    takes: Duration,
-    kind: OutcomeKind,
-}
-
-impl Caller {
-    async fn keep_calling(mut self) {
-        let plan = &self.world.scenario.workers[self.who.worker];
-        let (every, short_lived) = (plan.every[self.key], plan.short_lived);
-        let quiet = self.world.scenario.quiet.unwrap_or_default();
-        let mut calls = 0;
-        while short_lived.is_none_or(|life| calls < life.calls) {
-            let wait = every.mul_f64(self.chance.random_range(0.2..1.8));
-            sleep(wait).await;
-            if (quiet.0..quiet.1).contains(&self.world.at()) {
-                sleep(quiet.1.saturating_sub(self.world.at())).await;
-            }
-            if self.world.is_over.load(Ordering::Relaxed) {
-                return;
-            }
-            let circuit = self.circuit.clone();
-            self.call(&circuit).await;
-            calls += 1;
-        }
-    }
-
-    async fn call(&mut self, circuit: &Circuit) {
-        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let asked_at = world.at();
-        let is_short_lived = world.scenario.workers[who.worker].short_lived.is_some();
-        let limit = Duration::from_millis(self.chance.random_range(50..1_000));
-        let answer = match self.chance.random_range(0..10) {
-            0..=6 => circuit.ask_store().await,
-            // Who does not wait for the first reading takes any circuit for closed: nothing for those who call once.
-            7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.ask(),
-            7 | 8 => circuit.ask_store().await,
-            _ => circuit.ask_within(limit).await,
-        };
-        world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
-        match answer {
-            Ok(permit) if permit.is_probe() => self.probe(permit).await,
-            Ok(permit) => self.ordinary(permit, asked_at).await,
-            Err(refusal) => {
-                world.note(|| format!("{who:?} e{key}: {}", refusal.name()));
-                world.write(|books| books.refused(key, &refusal, world.at()));
-            }
-        }
-    }
-
-    fn may_be_rude(&self) -> bool {
-        !self.world.has_healed() && self.world.scenario.flavour.has_rude_callers()
-    }
-
-    /// How a call would go that is made now.
-    fn course(&mut self) -> Course {
-        let at = self.world.at();
-        let phases = &self.world.scenario.endpoints[self.key];
-        let behaviour =
-            phases.iter().rfind(|phase| phase.from <= at).map_or(Behaviour::Well, |phase| phase.behaviour);
-        let quickly = Duration::from_millis(self.chance.random_range(0..30));
-        let is_broken =
-            self.world.scenario.workers[self.who.worker].broken_from.is_some_and(|from| from <= at);
-        self.world.write(|books| books.tally.broken_calls += u64::from(is_broken));
-        let (takes, is_well) = match behaviour {
-            _ if is_broken => (quickly, false),
-            Behaviour::Well => (quickly, true),
-            Behaviour::Dead => (quickly, false),
-            Behaviour::Flaky(percent) => (quickly, self.chance.random_range(0..100) >= percent),
-            Behaviour::Slow(ms) => (Duration::from_millis(self.chance.random_range(ms / 2..=ms)), true),
-            Behaviour::Hangs => (Duration::from_secs(3_600), false),
-        };
-        let says_nothing = self.may_be_rude() && self.chance.random_range(0..30) == 0;
-        let kind = match is_well {
-            _ if says_nothing => OutcomeKind::Ignored,
-            true => OutcomeKind::Success,
-            false => OutcomeKind::Failure,
-        };
-        Course { takes, kind }
-    }
-
-    async fn probe(&mut self, permit: Permit<'_>) {
-        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let (began, left) = (world.at(), permit.time_left().unwrap_or_default());
-        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
-        world.note(|| format!("{who:?} e{key}: probes"));
-        let mut course = self.course();
-        let manners = if self.may_be_rude() { self.chance.random_range(0..12) } else { 0 };
-        if manners < 9 {
-            if course.takes >= left {
-                course = Course { takes: left, kind: OutcomeKind::Failure };
-            }
-        } else {
-            // Rude ones stay as long as they like, and then say what they like.
-            let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
-            course.takes =
-                course.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
-        }
-        sleep(course.takes).await;
-        let drops = manners == 11;
-        if drops {
-            let age = world.scenario.policy.probe_timeout().saturating_sub(left) + (world.at() - began);
-            let in_grace = age < world.scenario.policy.cancel_grace();
-            course.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
-        }
-        world.write(|books| books.settled_probe(key, number, world.at(), course.kind));
-        world.note(|| format!("{who:?} e{key}: the probe is a {:?}", course.kind));
-        if drops {
-            drop(permit);
-            return;
-        }
-        let settlement = if world.scenario.is_strict() && manners < 9 {
-            permit.settle_store(self.judgement(course.kind)).await
-        } else {
-            self.settle(permit, course.kind)
-        };
-        if settlement == Settlement::Late {
-            world.note(|| format!("{who:?} e{key}: the probe was late"));
-            world.write(|books| books.tally.late += 1);
-        }
-    }
-
-    async fn ordinary(&mut self, permit: Permit<'_>, asked_at: Duration) {
-        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let mut course = self.course();
-        if course.takes >= PATIENCE {
-            course = Course { takes: PATIENCE, kind: OutcomeKind::Failure };
-        }
-        let began_in = epoch_of(&self.circuit);
-        let is_on_ramp =
-            world.write(|books| books.call_begins(&world.scenario, (who, key, began_in), world.at()));
-        sleep(course.takes).await;
-        if is_on_ramp {
-            let succeeded = course.kind == OutcomeKind::Success;
-            world.write(|books| books.call_ended(key, began_in, succeeded));
-        }
-        let epoch = epoch_of(&self.circuit);
-        let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
-        let drops = may_drop && self.chance.random_range(0..20) == 0;
-        if drops {
-            // It can't be known from outside whether it counts.
-            if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
-                let at = world.at();
-                world.write(|books| books.counted((who, key, epoch), true, &world.scenario, at));
-            }
-            drop(permit);
-            return;
-        }
-        let failed = course.kind == OutcomeKind::Failure;
-        if failed && world.scenario.workers[who.worker].short_lived.is_some() {
-            world.write(|books| books.short_lived_failed(&world.scenario, who, key, world.at()));
-        }
-        if world.scenario.is_strict() {
-            self.settle_strictly(permit, course.kind, epoch).await;
-            return;
-        }
-        let settlement = self.settle(permit, course.kind);
-        world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", course.kind));
-        match settlement {
-            Settlement::Counted => {
-                let at = world.at();
-                world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
-            }
-            Settlement::Late => world.write(|books| books.tally.late += 1),
-            Settlement::Uncounted | Settlement::Unheard => {}
-        }
-    }
-
-    /// Settles, and waits until the store has counted it.
-    async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
-        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
-        if counts {
-            // The store may count it before this worker hears of that.
-            let at = world.at();
-            world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
-        }
-        let settlement = permit.settle_store(self.judgement(kind)).await;
-        world.note(|| format!("{who:?} e{key}: {kind:?} {settlement:?}"));
-        match settlement {
-            Settlement::Late => world.write(|books| {
-                books.tally.late += 1;
-                books.not_counted(who, key, epoch, failed);
-            }),
-            Settlement::Uncounted if counts => {
-                world.write(|books| books.not_counted(who, key, epoch, failed));
-            }
-            Settlement::Counted | Settlement::Uncounted | Settlement::Unheard => {}
-        }
-    }
-
-    fn settle(&mut self, permit: Permit<'_>, kind: OutcomeKind) -> Settlement {
-        match kind {
-            OutcomeKind::Success => permit.success(),
-            OutcomeKind::Failure => self.fail(permit),
-            OutcomeKind::Ignored => permit.ignored(),
-        }
-    }
-
-    fn judgement(&mut self, kind: OutcomeKind) -> Judgement {
-        match kind {
-            OutcomeKind::Success => Judgement::SUCCESS,
-            OutcomeKind::Ignored => Judgement::IGNORED,
-            OutcomeKind::Failure if self.chance.random_range(0..10) == 0 => {
-                let wait = Duration::from_millis(self.chance.random_range(0..4_000));
-                Judgement::failure_with_retry_after(wait)
-            }
-            OutcomeKind::Failure => Judgement::FAILURE,
-        }
-    }
-
-    fn fail(&mut self, permit: Permit<'_>) -> Settlement {
-        if self.chance.random_range(0..10) == 0 {
-            return permit
-                .failure_with_retry_after(Duration::from_millis(self.chance.random_range(0..4_000)));
-        }
-        permit.failure()
-    }
 }

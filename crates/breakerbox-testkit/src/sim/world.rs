@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::books::{Books, Counts, KeyBook, WorkerBook};
+use super::sampling::SampledBook;
 use super::scenario::{Flavour, Scenario};
 
 /// What the store's clock says when a run begins.
@@ -38,6 +39,7 @@ impl World {
         let key = || KeyBook { applied: Some(Counts::default()), ..KeyBook::default() };
         books.keys.resize_with(scenario.endpoints.len(), key);
         books.workers.resize_with(scenario.workers.len(), WorkerBook::default);
+        books.sampled = SampledBook::new(&scenario);
         Arc::new(Self {
             scenario,
             start: Instant::now(),

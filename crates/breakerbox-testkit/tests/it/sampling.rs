@@ -192,11 +192,13 @@ async fn a_leader_that_goes_home_gives_its_term_back() {
     assert!(before.elapsed() < secs(1));
 }
 
-/// A store whose swaps by the hundred wait, as they do if a process is paused between deciding and writing.
+/// A store whose swaps by the hundred wait, as they do if a process is paused between deciding and writing; and whose answers to
+/// them take their time.
 struct PausedBeforeSwap {
     inner: Arc<dyn Store>,
     paused: AtomicBool,
     waiting: AtomicU32,
+    answers_after: Duration,
 }
 
 #[async_trait]
@@ -218,7 +220,9 @@ impl Store for PausedBeforeSwap {
         while self.paused.load(Ordering::SeqCst) {
             sleep(ms(10)).await;
         }
-        self.inner.swap_all(swaps).await
+        let answer = self.inner.swap_all(swaps).await;
+        sleep(self.answers_after).await;
+        answer
     }
 
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
@@ -257,6 +261,7 @@ async fn what_a_paused_leader_writes_when_it_is_back_is_refused() {
         inner: Arc::clone(&bench.store) as Arc<dyn Store>,
         paused: AtomicBool::new(true),
         waiting: AtomicU32::new(0),
+        answers_after: Duration::ZERO,
     });
     let way = FaultyStore::new(Arc::clone(&bench.store) as Arc<dyn Store>);
     let agent = bench.agent(0, Arc::clone(&paused), Arc::clone(&way));
@@ -276,6 +281,35 @@ async fn what_a_paused_leader_writes_when_it_is_back_is_refused() {
     assert_eq!(bench.agents[0].sampling.report().refused_writes, 1);
     assert_eq!(bench.status("e1").await, Status::Closed);
     assert_eq!(bench.leaders(), [1]);
+}
+
+/// The announcement of its own tick may be quicker than the answer, and so may that of somebody's lease.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_tick_is_answered_after_a_lease_tells_observers_once() {
+    let mut bench = Bench::new(0);
+    let slow = Arc::new(PausedBeforeSwap {
+        inner: Arc::clone(&bench.store) as Arc<dyn Store>,
+        paused: AtomicBool::new(false),
+        waiting: AtomicU32::new(0),
+        answers_after: ms(200),
+    });
+    let way = FaultyStore::new(Arc::clone(&bench.store) as Arc<dyn Store>);
+    let leader = bench.agent(0, slow, Arc::clone(&way));
+    bench.agents.push(leader);
+    bench.leader().await;
+    let other = bench.agent(1, Arc::clone(&way), way);
+    bench.agents.push(other);
+    assert_eq!(bench.agents[1].check("e1").await, "free");
+    bench.trip("e1").await;
+    let opened_at = Instant::now();
+    while bench.status("e1").await != Status::HalfOpen {
+        assert!(opened_at.elapsed() < secs(60));
+        sleep(ms(5)).await;
+    }
+    assert_eq!(bench.agents[1].check("e1").await, "probe");
+    bench.tick().await;
+    assert_eq!(bench.agents[0].heard("e1"), [Status::Open, Status::HalfOpen]);
+    assert_eq!(bench.agents[0].check("e1").await, "probing", "and it knows of the lease");
 }
 
 #[tokio::test(start_paused = true)]

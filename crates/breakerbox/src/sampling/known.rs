@@ -4,7 +4,7 @@
 //! every tick reads again what is not closed. If it is wrong about a record all the same, nothing comes of it: what it
 //! decides is swapped in by the version that it knew, or not at all, and then it knows better.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -21,7 +21,8 @@ use crate::store::{Answer, Changes, Heard, ListQuery};
 const AT_ONCE: usize = 1_000;
 
 pub(super) struct Known {
-    records: HashMap<Arc<str>, Record>,
+    /// In the order of their keys, so that the same happens again where draws are seeded.
+    records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
     /// Whether every record there is has been read or heard of.
     is_whole: bool,
@@ -30,7 +31,7 @@ pub(super) struct Known {
 impl Known {
     /// Nothing yet, but whatever happens from now on is heard.
     pub(super) fn new(leader: &Leader<'_>) -> Self {
-        Self { records: HashMap::new(), changes: leader.fleet.store.changes(), is_whole: false }
+        Self { records: BTreeMap::new(), changes: leader.fleet.store.changes(), is_whole: false }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -141,21 +141,27 @@ impl<'t> Tick<'t> {
             }
         }
         keys.extend(samples.into_iter().map(|(key, sample)| (Arc::from(key), sample)));
-        let mut decided = Vec::new();
+        let mut changing = Vec::new();
         for keys in keys.chunks(AT_ONCE) {
             for (key, sample) in keys {
                 if check_key(key).is_err() {
                     self.ticked.unusable_keys += 1;
                     continue;
                 }
-                let judged = self.judge_one(key, *sample).map_err(|missing| {
+                let judged = self.judge_with(key, *sample, Draw(0)).map_err(|missing| {
                     let reason = format!("{missing} for {key}");
                     Undone::NotPolled(SampleError::Unreadable { field: "latency_sum", reason })
                 })?;
-                decided.extend(judged);
+                if judged.is_some() {
+                    changing.push((Arc::clone(key), *sample));
+                }
             }
             tokio::task::yield_now().await;
         }
+        // Only what changes needs a draw, in the order of keys: samples come in none, and seeded draws must replay.
+        changing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let judge = |(key, sample): (Arc<str>, Sample)| self.judge_one(&key, sample).ok().flatten();
+        let decided = changing.into_iter().filter_map(judge).collect();
         self.latest.forget(self.term.now);
         Ok(decided)
     }
@@ -172,9 +178,18 @@ impl<'t> Tick<'t> {
     }
 
     fn judge_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
+        let draw = self.shared().times.draw();
+        self.judge_with(key, sample, draw)
+    }
+
+    fn judge_with(
+        &mut self,
+        key: &Arc<str>,
+        sample: Sample,
+        draw: Draw,
+    ) -> Result<Option<Decided>, MissingLatencySum> {
         let policy = self.shared().policy_of(key);
         let record = self.known.get(key);
-        let draw = self.shared().times.draw();
         let step = self.latest.judge(key, record, &sample, &policy, draw, self.term.now)?;
         Ok(step.map(|step| {
             let expected = record.map(|record| record.version);

@@ -1,0 +1,266 @@
+//! Callers of a worker: they ask, call one endpoint, and report what came of it, well or badly.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use breakerbox::{Circuit, Judgement, OutcomeKind, Permit, Record, Settlement};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use tokio::time::sleep;
+
+use super::books::Who;
+use super::scenario::{Behaviour, Flavour};
+use super::world::World;
+
+/// How long a caller waits for a call that is no probe.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Calls one endpoint, again and again.
+pub(super) struct Caller {
+    pub(super) world: Arc<World>,
+    pub(super) who: Who,
+    pub(super) key: usize,
+    pub(super) circuit: Circuit,
+    pub(super) chance: SmallRng,
+}
+
+/// How a call goes.
+pub(super) struct Course {
+    pub(super) takes: Duration,
+    pub(super) kind: OutcomeKind,
+}
+
+impl Caller {
+    pub(super) async fn keep_calling(mut self) {
+        let plan = &self.world.scenario.workers[self.who.worker];
+        let (every, short_lived) = (plan.every[self.key], plan.short_lived);
+        let quiet = self.world.scenario.quiet.unwrap_or_default();
+        let mut calls = 0;
+        while short_lived.is_none_or(|life| calls < life.calls) {
+            let wait = every.mul_f64(self.chance.random_range(0.2..1.8));
+            sleep(wait).await;
+            if (quiet.0..quiet.1).contains(&self.world.at()) {
+                sleep(quiet.1.saturating_sub(self.world.at())).await;
+            }
+            if self.world.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let circuit = self.circuit.clone();
+            self.call(&circuit).await;
+            calls += 1;
+        }
+    }
+
+    async fn call(&mut self, circuit: &Circuit) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let asked_at = world.at();
+        let is_short_lived = world.scenario.workers[who.worker].short_lived.is_some();
+        let limit = Duration::from_millis(self.chance.random_range(50..1_000));
+        let answer = match self.chance.random_range(0..10) {
+            0..=6 => circuit.ask_store().await,
+            // Who does not wait for the first reading takes any circuit for closed: nothing for those who call once.
+            7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.ask(),
+            7 | 8 => circuit.ask_store().await,
+            _ => circuit.ask_within(limit).await,
+        };
+        world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
+        match answer {
+            Ok(permit) if permit.is_probe() => self.probe(permit).await,
+            Ok(permit) => self.ordinary(permit, asked_at).await,
+            Err(refusal) => {
+                world.note(|| format!("{who:?} e{key}: {}", refusal.name()));
+                world.write(|books| books.refused(key, &refusal, world.at()));
+            }
+        }
+    }
+
+    fn may_be_rude(&self) -> bool {
+        may_be_rude(&self.world)
+    }
+
+    fn course(&mut self) -> Course {
+        Course::of_call(&self.world, self.who, self.key, &mut self.chance)
+    }
+
+    async fn probe(&mut self, permit: Permit<'_>) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let (began, left) = (world.at(), permit.time_left().unwrap_or_default());
+        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
+        world.note(|| format!("{who:?} e{key}: probes"));
+        let mut course = self.course();
+        let manners = if self.may_be_rude() { self.chance.random_range(0..12) } else { 0 };
+        if manners < 9 {
+            course = course.within(left);
+        } else {
+            // Rude ones stay as long as they like, and then say what they like.
+            let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
+            course.takes =
+                course.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
+        }
+        sleep(course.takes).await;
+        let drops = manners == 11;
+        if drops {
+            let age = world.scenario.policy.probe_timeout().saturating_sub(left) + (world.at() - began);
+            let in_grace = age < world.scenario.policy.cancel_grace();
+            course.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
+        }
+        let waits = world.scenario.is_strict() && manners < 9;
+        if waits && permit.time_left() == Some(Duration::ZERO) {
+            // The worker was paused meanwhile. A probe that ends after its deadline has failed.
+            course.kind = OutcomeKind::Failure;
+        }
+        world.write(|books| books.settled_probe(key, number, world.at(), course.kind));
+        world.note(|| format!("{who:?} e{key}: the probe is a {:?}", course.kind));
+        if drops {
+            drop(permit);
+            return;
+        }
+        let settlement = if waits {
+            permit.settle_store(self.judgement(course.kind)).await
+        } else {
+            self.settle(permit, course.kind)
+        };
+        if settlement == Settlement::Late {
+            world.note(|| format!("{who:?} e{key}: the probe was late"));
+            world.write(|books| books.tally.late += 1);
+        }
+    }
+
+    async fn ordinary(&mut self, permit: Permit<'_>, asked_at: Duration) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let course = self.course().within(PATIENCE);
+        let began_in = epoch_of(&self.circuit.record());
+        let is_on_ramp =
+            world.write(|books| books.call_begins(&world.scenario, (who, key, began_in), world.at()));
+        sleep(course.takes).await;
+        if is_on_ramp {
+            let succeeded = course.kind == OutcomeKind::Success;
+            world.write(|books| books.call_ended(key, began_in, succeeded));
+        }
+        let epoch = epoch_of(&self.circuit.record());
+        let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
+        let drops = may_drop && self.chance.random_range(0..20) == 0;
+        if drops {
+            // It can't be known from outside whether it counts.
+            if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
+                let at = world.at();
+                world.write(|books| books.counted((who, key, epoch), true, &world.scenario, at));
+            }
+            drop(permit);
+            return;
+        }
+        let failed = course.kind == OutcomeKind::Failure;
+        if failed && world.scenario.workers[who.worker].short_lived.is_some() {
+            world.write(|books| books.short_lived_failed(&world.scenario, who, key, world.at()));
+        }
+        if world.scenario.is_strict() {
+            self.settle_strictly(permit, course.kind, epoch).await;
+            return;
+        }
+        let settlement = self.settle(permit, course.kind);
+        world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", course.kind));
+        match settlement {
+            Settlement::Counted => {
+                let at = world.at();
+                world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
+            }
+            Settlement::Late => world.write(|books| books.tally.late += 1),
+            Settlement::Uncounted | Settlement::Unheard => {}
+        }
+    }
+
+    /// Settles, and waits until the store has counted it.
+    async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
+        let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
+        let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
+        if counts {
+            // The store may count it before this worker hears of that.
+            let at = world.at();
+            world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
+        }
+        let settlement = permit.settle_store(self.judgement(kind)).await;
+        world.note(|| format!("{who:?} e{key}: {kind:?} {settlement:?}"));
+        match settlement {
+            Settlement::Late => world.write(|books| {
+                books.tally.late += 1;
+                books.not_counted(who, key, epoch, failed);
+            }),
+            Settlement::Uncounted if counts => {
+                world.write(|books| books.not_counted(who, key, epoch, failed));
+            }
+            Settlement::Counted | Settlement::Uncounted | Settlement::Unheard => {}
+        }
+    }
+
+    fn settle(&mut self, permit: Permit<'_>, kind: OutcomeKind) -> Settlement {
+        match kind {
+            OutcomeKind::Success => permit.success(),
+            OutcomeKind::Failure => self.fail(permit),
+            OutcomeKind::Ignored => permit.ignored(),
+        }
+    }
+
+    fn judgement(&mut self, kind: OutcomeKind) -> Judgement {
+        match kind {
+            OutcomeKind::Success => Judgement::SUCCESS,
+            OutcomeKind::Ignored => Judgement::IGNORED,
+            OutcomeKind::Failure if self.chance.random_range(0..10) == 0 => {
+                let wait = Duration::from_millis(self.chance.random_range(0..4_000));
+                Judgement::failure_with_retry_after(wait)
+            }
+            OutcomeKind::Failure => Judgement::FAILURE,
+        }
+    }
+
+    fn fail(&mut self, permit: Permit<'_>) -> Settlement {
+        if self.chance.random_range(0..10) == 0 {
+            return permit
+                .failure_with_retry_after(Duration::from_millis(self.chance.random_range(0..4_000)));
+        }
+        permit.failure()
+    }
+}
+
+/// Whether callers may break the rules now.
+fn may_be_rude(world: &World) -> bool {
+    !world.has_healed() && world.scenario.flavour.has_rude_callers()
+}
+
+impl Course {
+    /// How a call would go that is made now.
+    pub(super) fn of_call(world: &World, who: Who, key: usize, chance: &mut SmallRng) -> Self {
+        let at = world.at();
+        let phases = &world.scenario.endpoints[key];
+        let behaviour =
+            phases.iter().rfind(|phase| phase.from <= at).map_or(Behaviour::Well, |phase| phase.behaviour);
+        let quickly = Duration::from_millis(chance.random_range(0..30));
+        let is_broken = world.scenario.workers[who.worker].broken_from.is_some_and(|from| from <= at);
+        world.write(|books| books.tally.broken_calls += u64::from(is_broken));
+        let (takes, is_well) = match behaviour {
+            _ if is_broken => (quickly, false),
+            Behaviour::Well => (quickly, true),
+            Behaviour::Dead => (quickly, false),
+            Behaviour::Flaky(percent) => (quickly, chance.random_range(0..100) >= percent),
+            Behaviour::Slow(ms) => (Duration::from_millis(chance.random_range(ms / 2..=ms)), true),
+            Behaviour::Hangs => (Duration::from_secs(3_600), false),
+        };
+        let says_nothing = may_be_rude(world) && chance.random_range(0..30) == 0;
+        let kind = match is_well {
+            _ if says_nothing => OutcomeKind::Ignored,
+            true => OutcomeKind::Success,
+            false => OutcomeKind::Failure,
+        };
+        Self { takes, kind }
+    }
+
+    /// As long as a caller waits for it.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        if self.takes >= limit { Self { takes: limit, kind: OutcomeKind::Failure } } else { self }
+    }
+}
+
+/// The epoch of the store's that a worker's circuit is in: none as long as nothing has happened to it.
+pub(super) fn epoch_of(record: &Record) -> u64 {
+    record.cause.as_ref().map_or(0, |_| record.epoch.0)
+}

@@ -1,0 +1,72 @@
+//! Callers of sampled circuits: they check, call, write what came of it into the table, and settle, or forget to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use breakerbox::OutcomeKind;
+use breakerbox::sampling::{Checked, SampledCircuit};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use tokio::time::sleep;
+
+use crate::sim::books::Who;
+use crate::sim::caller::{Course, PATIENCE};
+use crate::sim::network::Network;
+
+/// Calls one endpoint, again and again.
+pub(in crate::sim) struct Caller {
+    pub(in crate::sim) network: Arc<Network>,
+    pub(in crate::sim) who: Who,
+    pub(in crate::sim) key: usize,
+    pub(in crate::sim) circuit: SampledCircuit,
+    pub(in crate::sim) chance: SmallRng,
+}
+
+impl Caller {
+    pub(in crate::sim) async fn keep_calling(mut self) {
+        let world = Arc::clone(&self.network.world);
+        let every = world.scenario.workers[self.who.worker].every[self.key];
+        loop {
+            sleep(every.mul_f64(self.chance.random_range(0.2..1.8))).await;
+            if world.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let (who, key, asked_at) = (self.who, self.key, world.at());
+            let answer = self.circuit.check().await;
+            world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
+            match answer {
+                Ok(checked) if checked.is_probe() => self.probe(checked).await,
+                Ok(_) => {
+                    world.write(|books| books.checked_without_lease(who, key, world.at()));
+                    self.call(PATIENCE).await;
+                }
+                Err(refusal) => world.note(|| format!("{who:?} e{key}: {}", refusal.name())),
+            }
+        }
+    }
+
+    async fn probe(&mut self, checked: Checked) {
+        let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
+        let left = checked.time_left().unwrap_or_default();
+        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
+        world.note(|| format!("{who:?} e{key}: probes"));
+        self.call(left).await;
+        // Settling is optional: whoever forgets it keeps the lease until it ends.
+        let forgets = self.chance.random_range(0..8) == 0 && !world.has_healed();
+        if !forgets {
+            world.write(|books| books.settled_probe(key, number, world.at(), OutcomeKind::Ignored));
+            checked.settle();
+        }
+    }
+
+    /// Calls, for as long as the limit, and writes down what came of it.
+    async fn call(&mut self, limit: Duration) {
+        let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
+        let course = Course::of_call(&world, who, key, &mut self.chance).within(limit);
+        let started_at = world.at();
+        sleep(course.takes).await;
+        world.note(|| format!("{who:?} e{key}: {:?}", course.kind));
+        self.network.attempts.add(key, started_at, course.kind == OutcomeKind::Success);
+    }
+}

@@ -1,0 +1,28 @@
+//! What befalls leaders: they are paused for longer than their term, killed, cut off from the store or from the table.
+
+use crate::sim::run::Run;
+
+use super::plan::LeaderFault;
+
+impl Run {
+    /// It happens to this worker, who leads.
+    pub(in crate::sim) fn strike(&mut self, worker: usize, fault: LeaderFault) {
+        self.world.note(|| format!("w{worker}, the leader, is {fault:?}"));
+        match fault {
+            LeaderFault::Paused(_) => self.pause(worker),
+            LeaderFault::Killed(_) => self.kill(worker),
+            LeaderFault::CutOff(how, _) => self.network.cut(worker, Some(how)),
+            LeaderFault::NoPolls(_) => self.network.attempts.cut(worker, true),
+        }
+    }
+
+    /// It is over.
+    pub(in crate::sim) fn relieve(&mut self, worker: usize, fault: LeaderFault) {
+        match fault {
+            LeaderFault::Paused(_) => self.resume(worker),
+            LeaderFault::Killed(_) => self.start(worker),
+            LeaderFault::CutOff(..) => self.network.cut(worker, None),
+            LeaderFault::NoPolls(_) => self.network.attempts.cut(worker, false),
+        }
+    }
+}
