@@ -18,7 +18,6 @@
 //! | [`gateway`] | all of it put together, started and stopped |
 //! | [`host`] | what the process needs from its host, and how it notices that it lacks it |
 //! | [`work`] | the loops that move deliveries |
-//! | [`replay`] | runs past traffic through the engine in virtual time |
 //! | [`cli`] | the command line: reads arguments, opens files, prints |
 
 pub mod api;
@@ -33,7 +32,6 @@ pub mod objects;
 pub mod permits;
 pub mod queue;
 pub mod reminder;
-pub mod replay;
 pub mod secrets;
 pub mod send;
 pub mod shares;

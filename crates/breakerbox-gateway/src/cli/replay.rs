@@ -5,15 +5,15 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use breakerbox_core::{Policy, PolicyBuilder, Preset};
+use breakerbox_replay::engine::{Engine, EngineError, Finished, Limits};
+use breakerbox_replay::input::{Format, Line, ReadError, Reader};
+use breakerbox_replay::{Report, page};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::policy::GivenPolicy;
 use super::report_file::ReportFile;
 use super::{Failure, output_failed, say};
-use crate::replay::engine::{Engine, EngineError, Finished, Limits};
-use crate::replay::input::{Format, Line, ReadError, Reader};
-use crate::replay::{Report, page};
 
 /// Run past traffic through the engine and print what would have happened.
 ///

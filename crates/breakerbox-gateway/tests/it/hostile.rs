@@ -3,8 +3,8 @@
 use std::io::{BufReader, sink};
 
 use breakerbox_core::Policy;
-use breakerbox_gateway::replay::input::ReadError;
-use breakerbox_gateway::replay::{Engine, Format, Limits, Line, Reader, Report};
+use breakerbox_replay::input::ReadError;
+use breakerbox_replay::{Engine, Format, Limits, Line, Reader, Report};
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
 /// Replays whatever it is given, as far as it goes.

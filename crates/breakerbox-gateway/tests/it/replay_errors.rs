@@ -351,7 +351,7 @@ fn reports_are_not_written_over_the_traffic_or_each_other() {
 
 #[test]
 fn too_many_calls_in_flight_are_refused() {
-    use breakerbox_gateway::replay::{Call, Engine, EngineError, Limits, Report};
+    use breakerbox_replay::{Call, Engine, EngineError, Limits, Report};
     let limits = Limits { in_flight: 2, ..Limits::default() };
     let policy = breakerbox_core::Policy::default();
     let mut engine = Engine::new(policy, limits, Report::new(std::io::sink(), false), false);

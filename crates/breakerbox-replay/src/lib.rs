@@ -1,4 +1,4 @@
-//! Replay: past traffic through the real engine, in virtual time, without touching any network.
+//! Replay: runs past traffic through the real engine, in virtual time. It reads no clock, opens no file and touches no network.
 //!
 //! The cast: [`input`] reads lines of traffic and says exactly what is wrong with a bad one; [`engine`] asks and settles
 //! as time passes; [`report`] prints transitions and decisions; [`summary`] counts; [`timeline`] remembers enough for
