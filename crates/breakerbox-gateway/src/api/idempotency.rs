@@ -5,6 +5,7 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use breakerbox_model::objects::{IdempotencyKey, Revision, TenantId};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -15,7 +16,6 @@ use utoipa::IntoParams;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Body, SMALL_BODY, read_body};
-use crate::objects::{IdempotencyKey, Revision, TenantId};
 use crate::queue::records::{self, Answered, RequestResponse};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -3,6 +3,7 @@
 //! Nobody can give away more than they have: a key for one tenant makes keys for that tenant, and only an admin makes any.
 
 use axum::extract::State;
+use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +17,6 @@ use super::problem::{Answer, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
-use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use crate::queue::records::{Answered, NewApiKey};
 
 /// The longest name, in characters.

@@ -1,11 +1,11 @@
 //! Listings, page by page.
 
+use breakerbox_model::objects::TenantId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::problem::{Code, Problem};
 use super::reading::fields::Text;
-use crate::objects::TenantId;
 use crate::queue::records::{Cursor, MAX_PAGE, Page, PageOf, RecordsError, Refused};
 
 /// Which page of a listing.

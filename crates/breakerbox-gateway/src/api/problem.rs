@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use breakerbox_model::objects::Scope;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
-use crate::objects::Scope;
 use crate::queue::records::Refused;
 use crate::queue::{AcceptError, QueueError};
 

@@ -1,6 +1,9 @@
 //! Resends by filter and time range: background jobs. Create, list, show, cancel.
 
 use axum::extract::State;
+use breakerbox_model::objects::{
+    DeliveryFilter, EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,8 +17,7 @@ use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
-use crate::objects::{EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId};
-use crate::queue::records::{Answered, DeliveryFilter, NewResend};
+use crate::queue::records::{Answered, NewResend};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))

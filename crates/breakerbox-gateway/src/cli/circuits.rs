@@ -1,5 +1,6 @@
 //! `breakerbox circuits`.
 
+use breakerbox_model::objects::EndpointId;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -7,7 +8,6 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::limit::Limit;
 use super::output::{Column, Output};
-use crate::objects::EndpointId;
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use breakerbox_model::objects::{EventType, Priority, TenantId};
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,7 +13,6 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::output::Output;
 use super::payload;
-use crate::objects::{EventType, Priority, TenantId};
 
 /// Submit an event. It is durable when this returns.
 ///

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use breakerbox_model::objects::ApiKeyText;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -15,7 +16,6 @@ use crate::clock::Clocks;
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, HandedOver, Show, StartError};
 use crate::host::descriptors;
-use crate::objects::ApiKeyText;
 use crate::telemetry;
 
 /// How long a start that was interrupted has to come to its end.

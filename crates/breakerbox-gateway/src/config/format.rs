@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breakerbox_core::{format_duration, parse_duration};
+use breakerbox_model::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
+use breakerbox_model::notifications::{Kind, address, target_url};
 use ipnet::IpNet;
 use lettre::Address;
 use lettre::message::Mailbox;
@@ -14,8 +16,7 @@ use url::Url;
 use super::error::Wrong;
 use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
-use crate::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
-use crate::notify::{Kind, address, check_mail_url, target_url};
+use crate::notifications::check_mail_url;
 use crate::send::Proxy;
 
 /// What was said, before anybody knows what it should be.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, OPERATOR, Way, target_url};
+use breakerbox_model::objects::Secret;
 use lettre::Address;
 use lettre::message::Mailbox;
 use url::Url;
 
 use super::values::Hidden;
-use crate::notify::{Kind, Kinds, MailServer, NoticeTarget, NotifierSettings, OPERATOR, Way, target_url};
-use crate::objects::Secret;
+use crate::notifications::{MailServer, NotifierSettings};
 use crate::send::AddressPolicy;
 
 /// Who is told of what.

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Breakerbox, StoreHealth};
+use breakerbox_model::objects::Moment;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::clock_watch::ClockWatch;
 use crate::api::{Health, HealthReport};
-use crate::notify::Notifier;
-use crate::objects::Moment;
+use crate::notifications::Notifier;
 use crate::queue::records::Records;
 use crate::queue::sqlite::{Database, FreeSpace, SqliteCircuits};
 use crate::telemetry::Metrics;

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use breakerbox::store::{MemoryStore, Store, Swap};
 use breakerbox::{Breakerbox, Command, Outcome, WallClock};
 use breakerbox_core::{Attribution, Cause, Circuit, Draw, Policy, Record, Status, Timestamp, TripRule};
+use breakerbox_model::notifications::News;
+use breakerbox_model::objects::Moment;
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
 use super::{history, notices};
-use crate::notify::{News, Teller};
-use crate::objects::Moment;
+use crate::notifications::Teller;
 use crate::queue::Defaults;
 use crate::queue::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
 use crate::queue::sqlite::{Database, Options, SqliteRecords};

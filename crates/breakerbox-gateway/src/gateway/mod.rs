@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::ApiKeyText;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -57,8 +58,7 @@ use crate::api::{self, Front, Services};
 use crate::clock::Clocks;
 use crate::config::Config;
 use crate::host::Pauses;
-use crate::notify::{Notifier, Teller};
-use crate::objects::ApiKeyText;
+use crate::notifications::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
 use crate::queue::Queue;
 use crate::queue::records::{ApiKeys, PageOf};

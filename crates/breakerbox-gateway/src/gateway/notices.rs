@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use breakerbox::StoreHealth;
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::TenantId;
 use tracing::{info, warn};
 
 use super::start_error::StartError;
 use crate::api::{NoticeTest, TestedTarget};
 use crate::config::Config;
-use crate::notify::{LIMIT, Mailer, Notice, Notifier, NotifierSettings, Post};
-use crate::objects::TenantId;
+use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
 use crate::send::Courier;
 
 /// What takes messages to targets.

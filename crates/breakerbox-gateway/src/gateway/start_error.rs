@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
+use breakerbox_model::objects::ApiKeyTextError;
 
-use crate::notify::MailError;
-use crate::objects::ApiKeyTextError;
+use crate::notifications::MailError;
 use crate::queue::QueueError;
 use crate::queue::records::RecordsError;
 use crate::queue::sqlite::{LoadError, OpenError};

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::Moment;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::health::Report;
-use crate::notify::{Notice, Notifier};
-use crate::objects::Moment;
+use crate::notifications::Notifier;
 use crate::queue::QueueError;
 use crate::queue::records::Notices;
 use crate::queue::sqlite::Database;

@@ -5,10 +5,10 @@
 
 use std::fs::File;
 
+use breakerbox_model::delivery::LocalFault;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::local_fault;
-use crate::delivery::LocalFault;
 
 /// Descriptors for everything that is no connection: database, listener, log, DNS look-ups.
 const MARGIN: u64 = 192;

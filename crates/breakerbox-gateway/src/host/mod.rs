@@ -11,10 +11,10 @@ mod pauses;
 
 use std::io;
 
+use breakerbox_model::delivery::LocalFault;
 use rustix::io::Errno;
 
 pub use self::pauses::Pauses;
-use crate::delivery::LocalFault;
 
 /// The fault of this host that an error of the operating system is. None: it is about the other side, or about nothing known.
 ///

@@ -6,9 +6,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use breakerbox_model::delivery::LocalFault;
 use tokio::time::{Instant, sleep};
 
-use crate::delivery::LocalFault;
 use crate::telemetry::Metrics;
 
 /// How often the watching task wakes.

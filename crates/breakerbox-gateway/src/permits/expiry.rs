@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_model::objects::PermitSettled;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
@@ -12,7 +13,6 @@ use tracing::warn;
 use super::Permits;
 use super::table::Held;
 use crate::host::Pauses;
-use crate::objects::PermitSettled;
 use crate::queue::QueueError;
 
 /// How often is looked for expired ones.

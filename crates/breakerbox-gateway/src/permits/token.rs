@@ -4,9 +4,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox_core::{Ticket, Timestamp};
+use breakerbox_model::objects::{CircuitOwner, PermitId, PermitTerm, Priority, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::objects::{CircuitOwner, PermitId, PermitTerm, Priority, TenantId};
 use crate::secrets::{Keyring, Owner, Sealed};
 
 const PREFIX: &str = "per_";

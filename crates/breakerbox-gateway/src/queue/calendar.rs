@@ -8,10 +8,9 @@
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::{Decided, Looked};
 
 use super::{Leased, QueueError, WaitingLane};
-use crate::objects::{ReminderId, TenantId};
-use crate::reminder::{CatchUp, Ended, Schedule, Step};
 
 /// What the scheduler reads and writes.
 #[async_trait]
@@ -34,84 +33,6 @@ pub trait Calendar: Send + Sync + 'static {
     /// # Errors
     /// If nothing was done.
     async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError>;
-}
-
-/// A version of a reminder: it grows with every step and change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SeenTurn(pub i64);
-
-/// A reminder as it was seen.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Looked {
-    /// Which.
-    pub id: ReminderId,
-    /// Whose.
-    pub tenant: TenantId,
-    /// As of when.
-    pub turn: SeenTurn,
-    /// Whether it fires by itself.
-    pub is_active: bool,
-    /// When it is due.
-    pub schedule: Schedule,
-    /// What is fired of that which was missed; none: as the tenant says.
-    pub catch_up: Option<CatchUp>,
-    /// Runs that were fired.
-    pub runs: u32,
-    /// The occurrence that the latest run stands for.
-    pub last_at: Option<Timestamp>,
-    /// What somebody asked of it.
-    pub asked: Option<Asked>,
-    /// Its run, if it has one that was not taken note of.
-    pub run: OpenRun,
-}
-
-/// What somebody asks of a reminder.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Asked {
-    /// To go on after a pause or a stop.
-    Resume,
-    /// To run now.
-    RunNow,
-}
-
-/// The latest run of a reminder, as far as it is not taken note of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenRun {
-    /// There is none.
-    None,
-    /// It is not finished.
-    Unfinished,
-    /// It has ended.
-    Ended {
-        /// How.
-        how: Ended,
-        /// When its first request began.
-        first_sent_at: Option<Timestamp>,
-    },
-}
-
-/// What was decided about a reminder.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Decided {
-    /// Which.
-    pub id: ReminderId,
-    /// As of when.
-    pub turn: SeenTurn,
-    /// The occurrence that its latest run turned out to stand for.
-    pub last_at: Option<Timestamp>,
-    /// What comes next.
-    pub act: Act,
-    /// Whether a run that is fired stands for the latest occurrence until it is sent.
-    pub latest: bool,
-}
-
-/// What comes next for a reminder.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Act {
-    /// By its schedule.
-    Step(Step),
-    /// Nothing by itself: it is not active, or its run is not finished.
-    Rest,
 }
 
 /// What came of a number of decisions.

@@ -35,18 +35,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, KeyError, Timestamp};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{
+    Attempt, DeliveryId, EventId, EventType, LaneId, NewBatch, Priority, RunId, TenantId,
+};
+use breakerbox_model::reminder::{Missed, Schedule};
 use bytes::Bytes;
 
-pub use self::calendar::{Act, Asked, Calendar, Decided, Looked, OpenRun, SeenTurn, StepError, Stepped};
+pub use self::calendar::{Calendar, StepError, Stepped};
 pub use self::directory::{
     BuiltPolicy, Changed, Defaults, Directory, EndpointEntry, ExplainedValue, Household, PolicyLayers,
     PolicyOrigin, ReminderEntry, TenantEntry, Watcher,
 };
 pub use self::records::{Records, RecordsError};
-use crate::objects::{
-    Attempt, DeliveryId, EventId, EventType, FailReason, LaneId, NewBatch, Priority, RunId, TenantId,
-};
-use crate::reminder::{Missed, Schedule};
 
 /// The hot path of a queue.
 #[async_trait]
@@ -337,24 +338,6 @@ pub struct Settle {
     pub next: Next,
     /// A run of a reminder that was sent later than it was due, and stands for this occurrence.
     pub stands_for: Option<Missed>,
-}
-
-/// What comes next for a delivery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
-    /// Nothing: the receiver has it.
-    Delivered,
-    /// Nothing: it was given up.
-    Failed(FailReason),
-    /// Another attempt.
-    Retry {
-        /// When.
-        due_at: Timestamp,
-        /// Whether this one counts.
-        uses_attempt: bool,
-        /// It failed a probe in this outage.
-        failed_probe: Option<Epoch>,
-    },
 }
 
 /// Whether a lease was current.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use breakerbox_model::delivery::{Fault, LocalFault};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::Uri;
@@ -20,7 +21,6 @@ use super::dial::{Dialer, literal};
 use super::fault::ConnectError;
 use super::progress::Progress;
 use super::proxy::Proxy;
-use crate::delivery::{Fault, LocalFault};
 
 /// Connects to targets.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_model::delivery::{Fault, LocalFault};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
@@ -19,7 +20,6 @@ use super::connection::{Connections, Dialed};
 use super::fault::ConnectError;
 use super::progress::Progress;
 use super::resolve::{LookUpError, LookUps};
-use crate::delivery::{Fault, LocalFault};
 use crate::host::local_fault;
 
 /// How many addresses of one name are tried.

@@ -4,8 +4,9 @@
 use std::error::Error;
 use std::io;
 
+use breakerbox_model::delivery::{Fault, LocalFault};
+
 use super::connection::Wire;
-use crate::delivery::{Fault, LocalFault};
 use crate::host::local_fault;
 
 /// The longest detail, in characters.

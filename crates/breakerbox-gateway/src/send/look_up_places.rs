@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use breakerbox_model::objects::TenantId;
+use breakerbox_model::shares::{DEFAULT_SHARE, Shares};
 use tokio::sync::oneshot;
-
-use crate::objects::TenantId;
-use crate::shares::{DEFAULT_SHARE, Shares};
 
 /// How many look-ups may wait for a place. A tenant may have a quarter of them.
 const MAX_WAITING: usize = 2_048;

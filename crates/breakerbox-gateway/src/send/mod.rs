@@ -2,14 +2,13 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Target`] | a URL that was read once |
 //! | [`AddressPolicy`] | which addresses may be called |
 //! | [`Resolve`] | finds the addresses of names; look-ups are bounded |
 //! | [`Proxy`] | the way out, where an operator wants one |
 //! | [`Trust`] | whose certificates are believed |
 //! | [`Sender`] | makes requests over all of these |
 //!
-//! What an answer means is decided elsewhere ([`Rulings`](crate::delivery::Rulings)).
+//! What an answer means is decided elsewhere ([`Rulings`](breakerbox_model::delivery::Rulings)).
 
 mod address;
 mod connection;
@@ -21,21 +20,18 @@ mod progress;
 mod proxy;
 mod resolve;
 mod sender;
-mod target;
 mod trust;
 
 use std::time::Duration;
 
+use breakerbox_model::delivery::{Reply, Target};
+use breakerbox_model::objects::TenantId;
 use bytes::Bytes;
-
-use crate::delivery::Reply;
-use crate::objects::TenantId;
 
 pub use address::{AddressPolicy, DeniedAddress, DeniedUrl};
 pub use proxy::{Proxy, ProxyError};
 pub use resolve::{Resolve, SystemResolver};
 pub use sender::{SendSettings, Sender};
-pub use target::{Target, TargetError};
 pub use trust::{Trust, TrustError};
 
 /// A request to make.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::delivery::LocalFault;
-use crate::objects::TenantId;
+use breakerbox_model::delivery::LocalFault;
+use breakerbox_model::objects::TenantId;
 
 tokio::task_local! {
     static CURRENT: Progress;

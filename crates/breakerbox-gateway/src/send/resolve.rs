@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::delivery::{Fault, LocalFault};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use hashlink::LruCache;
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 
 use super::look_up_places::{LookUpPlaces, Place};
 use super::progress::Progress;
-use crate::delivery::{Fault, LocalFault};
 use crate::host::{descriptors, local_fault};
 
 /// How long an answer is good for.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -28,7 +29,6 @@ use super::proxy::Proxy;
 use super::resolve::{LookUps, Resolve, SystemResolver};
 use super::trust::{Trust, TrustError};
 use super::{Courier, Incoming, Outgoing};
-use crate::delivery::{Fault, LocalFault, Reply};
 use crate::host::Pauses;
 
 /// The longest headers of an answer.

@@ -6,16 +6,16 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Verdict};
 use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::lanes::{Ended, Sleep};
+use breakerbox_model::delivery::{Fate, Fault, LocalFault, Next, Reply, Ruling, Tried};
+use breakerbox_model::objects::{Attempt, FailReason};
 use bytes::Bytes;
 use tracing::{debug, error, warn};
 
 use super::destination::Destination;
 use super::dispatch::Dispatch;
 use super::gates::{self, Pass};
-use crate::delivery::lanes::{Ended, Sleep};
-use crate::delivery::{Fate, Fault, LocalFault, Reply, Ruling, Tried};
-use crate::objects::{Attempt, FailReason};
-use crate::queue::{EndpointEntry, Leased, Next, Settle, Settled};
+use crate::queue::{EndpointEntry, Leased, Settle, Settled};
 use crate::send::Incoming;
 use crate::telemetry::labels::Outcome;
 

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DisabledBecause, EndpointId};
 
-use crate::objects::{DisabledBecause, EndpointId};
 use crate::queue::records::{Endpoints, History, RecordsError, Reminders, Resends};
 use crate::queue::{Batch, QueueError};
 

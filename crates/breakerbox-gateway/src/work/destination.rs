@@ -8,17 +8,17 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::{RetrySchedule, Rulings, Signer, Target, TokenBucket};
+use breakerbox_model::objects::{
+    CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
+};
+use breakerbox_model::reminder::Missed;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::delivery::{RetrySchedule, Rulings, Signer, TokenBucket};
-use crate::objects::{
-    CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
-};
 use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
-use crate::reminder::Missed;
-use crate::send::{Outgoing, Target};
+use crate::send::Outgoing;
 
 /// How the gateway names itself to receivers.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));

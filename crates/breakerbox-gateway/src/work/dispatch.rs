@@ -9,15 +9,15 @@ use std::time::Duration;
 use breakerbox::throttle::Throttles;
 use breakerbox::{Breakerbox, Epoch};
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::LocalFaultPace;
+use breakerbox_model::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
+use breakerbox_model::objects::{LaneId, Priority};
 use tokio::sync::{Notify, Semaphore};
 use tracing::warn;
 
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
 use crate::clock::WallClock;
-use crate::delivery::LocalFaultPace;
-use crate::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
-use crate::objects::{LaneId, Priority};
 use crate::queue::{Directory, Leased, Queue, WaitingLane};
 use crate::send::Courier;
 use crate::telemetry::Metrics;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use breakerbox::throttle::{Overload, Pass as ThrottlePass};
 use breakerbox::{OwnedPermit, Refusal, Status};
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::lanes::{Hold, Sleep};
+use breakerbox_model::objects::Priority;
 
 use super::destination::Destination;
-use crate::delivery::lanes::{Hold, Sleep};
-use crate::objects::Priority;
 use crate::telemetry::labels::Gate;
 
 /// After how long a lane asks again where a refusal knows no time and no change may come.

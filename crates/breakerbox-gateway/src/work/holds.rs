@@ -1,7 +1,8 @@
 //! Which deliveries are held though they are due, for those who show deliveries.
 
+use breakerbox_model::objects::{LaneId, Priority};
+
 use super::dispatch::Dispatch;
-use crate::objects::{LaneId, Priority};
 
 /// Says which deliveries are held, as this process sees it now.
 pub trait LaneHolds: Send + Sync + 'static {

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{LaneId, NewBatch, TenantId};
 
 use super::dispatch::Dispatch;
 use super::gates;
-use crate::objects::{LaneId, NewBatch, TenantId};
 use crate::queue::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 
 /// Where events come in.

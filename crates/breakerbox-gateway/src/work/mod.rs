@@ -14,8 +14,8 @@
 //! | `watch` | hears of changed tenants, endpoints and circuits |
 //! | `upkeep` | what is done now and then: reclaim, expire, prune, resend, history |
 //!
-//! What is decided is decided elsewhere: whose turn it is in [`lanes`](crate::delivery::lanes), what a reply means in
-//! [`Rulings`](crate::delivery::Rulings), what comes next in [`Tried`](crate::delivery::Tried), whether a circuit lets a call
+//! What is decided is decided elsewhere: whose turn it is in [`lanes`](breakerbox_model::delivery::lanes), what a reply means in
+//! [`Rulings`](breakerbox_model::delivery::Rulings), what comes next in [`Tried`](breakerbox_model::delivery::Tried), whether a circuit lets a call
 //! through in the library.
 //!
 //! **A slot** is taken when a lane has its turn, and is free again when the request has ended. **A lease** is held until the

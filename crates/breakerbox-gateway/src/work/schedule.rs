@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::{Act, CatchUp, Decided, Looked, Step, TenantSays, WhenFailed};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
 use crate::clock::WallClock;
-use crate::queue::{Act, Calendar, Decided, Directory, Looked, StepError};
-use crate::reminder::{CatchUp, Step, TenantSays, WhenFailed};
+use crate::queue::{Calendar, Directory, StepError};
 use crate::telemetry::Metrics;
 
 /// How many reminders are looked at in one piece. Others wait for the writer as long as a piece takes, so it is short.

@@ -6,12 +6,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Attribution, Command, Mode, Status};
+use breakerbox_model::delivery::lanes::KeepIdle;
+use breakerbox_model::objects::{LaneId, ShownKey};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::delivery::lanes::KeepIdle;
-use crate::objects::{LaneId, ShownKey};
 use crate::queue::{Batch, QueueError, Retention};
 use crate::telemetry::labels::Outcome;
 

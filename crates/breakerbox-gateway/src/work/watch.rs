@@ -3,10 +3,10 @@
 use std::sync::{Arc, PoisonError, Weak};
 
 use breakerbox::{CircuitChange, KeyError, Status};
+use breakerbox_model::objects::{CircuitOwner, ShownKey};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::objects::{CircuitOwner, ShownKey};
 use crate::queue::{Changed, TenantEntry, Watcher};
 
 /// Hears of changes for dispatch.

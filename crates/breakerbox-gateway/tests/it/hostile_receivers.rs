@@ -5,8 +5,8 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::delivery::{Fault, Reply};
 use breakerbox_gateway::send::{Incoming, Sender};
+use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_testkit::receiver::{Hostile, Manner, Receiver};
 use breakerbox_testkit::usage::Usage;
 use bytes::Bytes;

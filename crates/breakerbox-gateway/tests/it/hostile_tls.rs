@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::{Fault, Reply};
 use breakerbox_gateway::send::{SendSettings, Sender, Trust};
+use breakerbox_model::delivery::{Fault, Reply};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

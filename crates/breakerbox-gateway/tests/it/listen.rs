@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use breakerbox_gateway::delivery::Signer;
-use breakerbox_gateway::objects::Secret;
+use breakerbox_model::delivery::Signer;
+use breakerbox_model::objects::Secret;
 use serde_json::Value;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_gateway::delivery::{Fault, LocalFault, Reply};
 use breakerbox_gateway::send::{Outgoing, Proxy, Resolve, SendSettings, Sender};
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_testkit::receiver::{Receiver, RefusingPort};
 use tokio::net::TcpListener;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::{Fault, LocalFault, Reply};
 use breakerbox_gateway::host::Pauses;
 use breakerbox_gateway::send::{Incoming, Sender};
 use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 
 use crate::sending::{Scripted, is_answered, settings, within};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use breakerbox_core::{Command, Status};
+use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -24,7 +25,6 @@ use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use crate::queue::records::{Answered, NewEndpoint};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {

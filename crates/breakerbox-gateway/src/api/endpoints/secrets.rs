@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use breakerbox_core::{Timestamp, parse_duration};
+use breakerbox_model::objects::{Endpoint, EndpointId, Secret, SigningSecrets};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,7 +18,6 @@ use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
-use crate::objects::{Endpoint, EndpointId, Secret, SigningSecrets};
 use crate::queue::records::Answered;
 
 /// How long the secret before stays, unless it is said.

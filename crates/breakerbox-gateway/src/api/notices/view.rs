@@ -1,11 +1,11 @@
 //! Notices, as they are shown.
 
+use breakerbox_model::notifications::{Kind, Message, NoticeTarget, OPERATOR};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::api::reading::fields::Moment;
-use crate::notify::{Kind, Message, NoticeTarget, OPERATOR};
 use crate::queue::records::{PastNotice, PastSend, SendState};
 
 /// What a notice is about.

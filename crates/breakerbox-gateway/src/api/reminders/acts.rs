@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use breakerbox_core::Status;
+use breakerbox_model::objects::{Reminder, ReminderId};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,7 +16,6 @@ use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
 use crate::api::problem::Answer;
 use crate::api::reading::{AnyBody, Named};
 use crate::api::revision::Revised;
-use crate::objects::{Reminder, ReminderId};
 use crate::queue::records::Answered;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {

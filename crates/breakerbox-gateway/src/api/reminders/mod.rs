@@ -23,6 +23,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use breakerbox_core::Status;
+use breakerbox_model::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
+use breakerbox_model::reminder::CatchUp;
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
@@ -44,10 +46,8 @@ use super::reading::fields::Text;
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, Query, is_json, read_body};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
 use crate::queue::TenantEntry;
 use crate::queue::records::{Answered, NewReminder, PageOf, ReminderFilter};
-use crate::reminder::CatchUp;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

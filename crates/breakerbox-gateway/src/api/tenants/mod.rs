@@ -9,6 +9,8 @@ mod view;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::{Scope, Tenant, TenantId, TenantSettings};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -24,8 +26,6 @@ use super::listing::{Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
-use crate::notify::NoticeTarget;
-use crate::objects::{Scope, Tenant, TenantId, TenantSettings};
 use crate::queue::records::{Answered, NewTenant, Page, PageOf};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use breakerbox::{Clock, WallClock};
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Scope, TenantId};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ use super::failure::Failure;
 use super::fields::body;
 use super::limit::Limit;
 use super::output::{Column, Output};
-use crate::objects::{Scope, TenantId};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),

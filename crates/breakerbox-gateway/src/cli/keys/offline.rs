@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use serde_json::{Value, json};
 
 use super::{Action, COLUMNS, New, created_once, written};
@@ -13,7 +14,6 @@ use crate::cli::failure::{Failure, with_sources};
 use crate::cli::output::Output;
 use crate::cli::serve;
 use crate::config::Config;
-use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use crate::queue::Defaults;
 use crate::queue::records::{ApiKeys, NewApiKey, PageOf, RecordsError};
 use crate::queue::sqlite::{Database, OpenError, Options, SqliteRecords};

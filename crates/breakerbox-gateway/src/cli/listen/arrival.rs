@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use breakerbox_model::delivery::{SignatureError, WEBHOOK_ID};
 use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
 use crate::cli::failure::printable;
-use crate::delivery::{SignatureError, WEBHOOK_ID};
 
 /// How much of a body is shown, unless all is asked for.
 const SHOWN: usize = 2_000;

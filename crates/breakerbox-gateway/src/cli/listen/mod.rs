@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use breakerbox_model::delivery::Signer;
+use breakerbox_model::objects::Secret;
 use bytes::Bytes;
 use clap::Args;
 use http::header::RETRY_AFTER;
@@ -30,8 +32,6 @@ use self::answer::{Answering, Plan};
 use self::arrival::{Arrival, Count};
 use super::failure::{Failure, say};
 use super::output::{Output, colourful, print};
-use crate::delivery::Signer;
-use crate::objects::Secret;
 
 /// The largest body that is read.
 const LARGEST: usize = 64 << 20;

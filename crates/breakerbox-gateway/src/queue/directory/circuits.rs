@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use breakerbox_core::{Policy, Timestamp};
+use breakerbox_model::objects::{Id, LaneId};
 
 use super::EndpointEntry;
-use crate::objects::{Id, LaneId};
 
 /// Which endpoints have which circuit.
 #[derive(Default)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Preset;
+use breakerbox_model::delivery::RetrySchedule;
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::Backlog;
 use serde_json::Value;
 
 use super::policy::{PolicyLayers, PolicyOrigin};
-use crate::delivery::RetrySchedule;
-use crate::notify::NoticeTarget;
-use crate::objects::Backlog;
 
 /// What holds where neither endpoint nor tenant say anything.
 #[derive(Clone, PartialEq, Debug)]

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, KeyError, Policy};
+use breakerbox_model::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use breakerbox_model::objects::{
+    Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
+    SigningSecrets, Tenant, TenantId, TenantSettings,
+};
+use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use url::Url;
 
 use super::defaults::Defaults;
 use super::policy::{ExplainedValue, PolicyLayers, PolicyOrigin};
-use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
-use crate::objects::{
-    Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
-    SigningSecrets, Tenant, TenantId, TenantSettings,
-};
 use crate::queue::records::RecordsError;
-use crate::reminder::{CatchUp, WhenFailed};
 
 /// What holds for a tenant.
 #[derive(Debug)]

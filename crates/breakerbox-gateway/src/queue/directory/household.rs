@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use breakerbox_model::objects::{EndpointId, EventType};
+
 use super::{EndpointEntry, TenantEntry};
-use crate::objects::{EndpointId, EventType};
 
 /// For how many event types of a tenant the answer is remembered.
 const REMEMBERED_TYPES: usize = 512;
@@ -116,10 +117,10 @@ mod tests {
     use breakerbox_core::Timestamp;
 
     use super::*;
-    use crate::objects::{
+    use crate::queue::Directory;
+    use breakerbox_model::objects::{
         Endpoint, EndpointSettings, Filter, Id, Revision, Secret, SigningSecrets, Tenant, TenantSettings,
     };
-    use crate::queue::Directory;
 
     fn tenant() -> Tenant {
         let settings = TenantSettings::new("Acme");

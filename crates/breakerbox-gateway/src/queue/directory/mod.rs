@@ -34,6 +34,9 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use breakerbox_core::{Policy, Timestamp};
+use breakerbox_model::objects::{
+    ApiKey, ApiKeyId, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId,
+};
 use subtle::ConstantTimeEq;
 
 use self::circuits::Circuits;
@@ -43,7 +46,6 @@ pub use self::household::Household;
 pub use self::policy::{BuiltPolicy, ExplainedValue, PolicyLayers, PolicyOrigin};
 use super::WaitingLane;
 use super::records::RecordsError;
-use crate::objects::{ApiKey, ApiKeyId, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId};
 
 /// Tenants, endpoints and API keys in memory.
 #[derive(Default)]

@@ -8,9 +8,9 @@ use std::fmt;
 use std::time::Duration;
 
 use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, Preset};
+use breakerbox_model::{PROBE_MARGIN, policy_value};
 use serde_json::{Map, Value};
 
-use crate::config::{PROBE_MARGIN, policy_value};
 use crate::queue::records::RecordsError;
 
 /// Where a value of a policy is from.

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{ApiKey, ApiKeyId, KeyHash, Scopes, TenantId};
 
 use super::{Page, PageOf, RecordsError};
-use crate::objects::{ApiKey, ApiKeyId, KeyHash, Scopes, TenantId};
 
 /// An API key that is created.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,31 +1,9 @@
 //! Events, deliveries and attempts, as people see them, and what they may do with one.
 
 use async_trait::async_trait;
-use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, Event, EventId};
 
 use super::{Page, PageOf, RecordsError};
-use crate::objects::{
-    Attempt, Backlog, Delivery, DeliveryId, EndpointId, Event, EventId, EventType, StateName, TenantId,
-};
-
-/// Which deliveries. All that is said must hold.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct DeliveryFilter {
-    /// Of this tenant.
-    pub tenant: Option<TenantId>,
-    /// To this endpoint.
-    pub endpoint: Option<EndpointId>,
-    /// Of this event.
-    pub event: Option<EventId>,
-    /// Of this type.
-    pub kind: Option<EventType>,
-    /// In this state.
-    pub state: Option<StateName>,
-    /// Created then or later.
-    pub from: Option<Timestamp>,
-    /// Created before then.
-    pub until: Option<Timestamp>,
-}
 
 /// How much waits, all in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-
-use super::{Edit, Page, PageOf, RecordsError};
-use crate::objects::{
+use breakerbox_model::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Revision, Secret, TenantId,
 };
+
+use super::{Edit, Page, PageOf, RecordsError};
 use crate::queue::{Batch, QueueError};
 
 /// An endpoint that is created.

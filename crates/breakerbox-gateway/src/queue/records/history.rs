@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::{Status, Timestamp};
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{PastChange, TenantId};
 
 use super::{Page, PageOf, RecordsError};
-use crate::notify::Notice;
-use crate::objects::{PastChange, TenantId};
 use crate::queue::QueueError;
 
 /// A change that was heard of.

@@ -39,7 +39,7 @@ mod resends;
 mod tenants;
 
 pub use api_keys::{ApiKeys, NewApiKey};
-pub use deliveries::{Deliveries, DeliveryFilter, Waiting};
+pub use deliveries::{Deliveries, Waiting};
 pub use edit::{Edit, Refused};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
 pub use history::{ChangeFilter, Heard, History};
@@ -53,8 +53,9 @@ pub use requests::{Answered, Request, RequestResponse, Requests};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 
+use breakerbox_model::objects::{DeliveryId, EndpointId, ReminderId, ReminderStateName, StateName, TenantId};
+
 use super::QueueError;
-use crate::objects::{DeliveryId, EndpointId, ReminderId, ReminderStateName, StateName, TenantId};
 
 /// All that the gateway keeps besides the hot queue.
 pub trait Records:

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::{Headline, Kind, Notice};
+use breakerbox_model::objects::{NoticeId, TenantId};
 
 use super::{Page, PageOf, RecordsError};
-use crate::notify::{Headline, Kind, Notice};
-use crate::objects::{NoticeId, TenantId};
 use crate::queue::QueueError;
 
 /// Which notices. All that is said must hold.

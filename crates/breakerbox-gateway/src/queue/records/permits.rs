@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
+use breakerbox_model::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 
-use crate::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 use crate::queue::QueueError;
 
 /// What came of wanting to settle a permit.

@@ -2,10 +2,12 @@
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{
+    Reminder, ReminderId, ReminderSettings, ReminderStateName, Revision, Run, TenantId,
+};
 use bytes::Bytes;
 
 use super::{Edit, Page, PageOf, QueueError, RecordsError};
-use crate::objects::{Reminder, ReminderId, ReminderSettings, ReminderStateName, Revision, Run, TenantId};
 
 /// Reminders.
 #[async_trait]

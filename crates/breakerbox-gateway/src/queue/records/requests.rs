@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-
-use super::{NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, RecordsError};
-use crate::objects::{
+use breakerbox_model::objects::{
     ApiKey, Endpoint, EndpointId, IdempotencyKey, Reminder, ReminderId, Resend, Revision, Secret, Tenant,
     TenantId,
 };
+use bytes::Bytes;
+
+use super::{NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, RecordsError};
 
 /// A request that creates a `T`.
 pub struct Request<T> {

@@ -1,9 +1,9 @@
 //! Resends by filter: jobs that go on after a restart, and in small steps, so that live traffic hardly notices.
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantId};
 
-use super::{DeliveryFilter, Page, PageOf, RecordsError};
-use crate::objects::{ApiKeyId, JobId, Resend, TenantId};
+use super::{Page, PageOf, RecordsError};
 use crate::queue::{Batch, QueueError};
 
 /// A resend that is created.

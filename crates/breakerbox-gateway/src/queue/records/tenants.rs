@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{Backlog, Revision, Secret, Tenant, TenantId, TenantSettings};
 
 use super::{Edit, Page, PageOf, RecordsError};
-use crate::objects::{Backlog, Revision, Secret, Tenant, TenantId, TenantSettings};
 
 /// A tenant that is created.
 #[derive(Clone, PartialEq, Debug)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Key, Timestamp};
+use breakerbox_model::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
 
 use super::columns::{LEASED, WAITING, id};
 use super::disk::BelowReserve;
@@ -23,7 +24,6 @@ use super::routes::{Routes, TenantRoutes};
 use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::clock::Drift;
-use crate::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
 use crate::queue::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
 
 /// The most deliveries that one accept writes itself.

@@ -1,13 +1,13 @@
 //! What people do to single deliveries: cancel one that waits, resend one that is finished. For whoever writes records.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Backlog, DeliveryId, LaneId};
 use rusqlite::{OptionalExtension, params};
 
 use super::columns::{CANCELLED, DELIVERED, WAITING, micros, priority, whole};
 use super::lanes;
 use super::settle::stop_waiting;
 use super::writer::Writing;
-use crate::objects::{Backlog, DeliveryId, LaneId};
 use crate::queue::{QueueError, WaitingLane};
 
 impl Writing<'_> {

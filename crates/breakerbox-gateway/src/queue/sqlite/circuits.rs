@@ -22,12 +22,12 @@ use breakerbox::store::{
     StoreError, Swap, Swapped, Term,
 };
 use breakerbox_core::{Draw, Nonce, Record, Timestamp, Version};
+use breakerbox_model::objects::ShownKey;
 use futures_util::FutureExt;
 use rusqlite::params;
 
 use super::columns::{micros, time};
 use super::{Database, Writing};
-use crate::objects::ShownKey;
 use crate::queue::QueueError;
 
 /// How long an answer waits for the disk.

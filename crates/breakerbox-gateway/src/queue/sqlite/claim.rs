@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Epoch, Timestamp};
+use breakerbox_model::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -20,7 +21,6 @@ use super::reminders::kept::Kept;
 use super::settle::{give_up_expired, give_up_unreadable};
 use super::unheard::Unheard;
 use super::writer::Writing;
-use crate::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
 use crate::queue::{Claim, Claimed, Lease, Leased, LeasedRun, QueueError};
 
 /// How often a claim looks again because all that it found had expired.

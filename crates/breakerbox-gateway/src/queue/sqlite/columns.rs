@@ -5,9 +5,8 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DeliveryState, FailReason, Id, Priority};
 use rusqlite::types::Type;
-
-use crate::objects::{DeliveryState, FailReason, Id, Priority};
 
 /// A count, as SQLite keeps it.
 pub(crate) fn number(count: u64) -> i64 {

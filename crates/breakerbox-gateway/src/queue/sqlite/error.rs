@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Moment;
 use rusqlite::ErrorCode;
 
-use crate::objects::Moment;
 use crate::queue::QueueError;
 
 /// Why a file is not opened.

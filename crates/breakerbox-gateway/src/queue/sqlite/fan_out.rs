@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{LaneId, Priority};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{CANCELLED, WAITING, id, micros, number, priority, time, whole};
@@ -21,7 +22,6 @@ use super::lanes::OneWaiting;
 use super::routes::{EndpointRoute, Routes};
 use super::unheard::Unheard;
 use super::writer::Writing;
-use crate::objects::{LaneId, Priority};
 use crate::queue::{Batch, QueueError, WaitingLane};
 
 /// The bytes of one endpoint in an audience.

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, IdempotencyKey, Revision};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::writer::Writing;
-use crate::objects::{Id, IdempotencyKey, Revision};
 use crate::queue::RecordsError;
 use crate::queue::records::RequestResponse;
 

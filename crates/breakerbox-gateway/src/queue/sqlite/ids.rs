@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Id;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{micros, time};
-use crate::objects::Id;
 
 /// The tables whose ids are given out here.
 const TABLES: [&str; 9] = [

@@ -1,10 +1,10 @@
 //! New rows: an event, what it carries, and a delivery of it.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Priority, RunId};
 use rusqlite::{Connection, params};
 
 use super::columns::{content_type, level, micros, number};
-use crate::objects::{Priority, RunId};
 
 /// An event to be.
 pub(super) struct NewEventRow<'e> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{LaneId, Priority, TenantId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, micros, number, parsed, time};
 use super::ledger::Ledger;
-use crate::objects::{LaneId, Priority, TenantId};
 use crate::queue::WaitingLane;
 
 /// That a lane was used is written at most so often.

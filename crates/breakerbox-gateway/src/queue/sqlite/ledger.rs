@@ -8,12 +8,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, TenantId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
-use crate::objects::{Id, TenantId};
 use crate::queue::Lease;
 
 /// Numbers of leases: which start of the file, and which of that start's.

@@ -1,13 +1,13 @@
 //! Tells of something in a transaction: the notice, and a row for each of its targets. For whoever writes what it is about, so
 //! that both are one commit.
 
+use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notice};
+use breakerbox_model::objects::Moment;
 use rusqlite::{OptionalExtension, params};
 
 use super::columns::{micros, number, time, whole};
 use super::routes::{Audience, Routes};
 use super::writer::Writing;
-use crate::notify::{Kind, MOST_WAITING, News, Notice};
-use crate::objects::Moment;
 use crate::queue::QueueError;
 
 impl Writing<'_> {
@@ -29,7 +29,7 @@ impl Writing<'_> {
             News::StoreBack { since: None } => News::StoreBack { since: latest.map(|(_, at)| at) },
             News::Recovery(news) if news.since.is_none() => {
                 let since = self.outage_since(&notice.subject, notice.epoch)?;
-                News::Recovery(crate::notify::Recovered { since, ..news.clone() })
+                News::Recovery(breakerbox_model::notifications::Recovered { since, ..news.clone() })
             }
             other => other.clone(),
         };
@@ -97,7 +97,9 @@ impl Writing<'_> {
              ORDER BY id DESC LIMIT 1",
         )?;
         let found = statement
-            .query_row([crate::notify::STORE], |row| Ok((row.get(0)?, Moment(time(row.get(1)?)))))
+            .query_row([breakerbox_model::notifications::STORE], |row| {
+                Ok((row.get(0)?, Moment(time(row.get(1)?))))
+            })
             .optional()?;
         Ok(found)
     }

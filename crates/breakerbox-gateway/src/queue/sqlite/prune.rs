@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Id;
 use rusqlite::{Connection, params};
 
 use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
@@ -19,7 +20,6 @@ use super::lanes;
 use super::line::Urgency;
 use super::tombstones;
 use super::writer::Writing;
-use crate::objects::Id;
 use crate::queue::{Batch, QueueError, Retention};
 
 /// How many rows the writer deletes in one job.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DeliveryId, LaneId, NewBatch};
 
 use super::accept::Accept;
 use super::claim::ClaimAll;
@@ -17,7 +18,6 @@ use super::routes::Routes;
 use super::settle::HandBack;
 use super::unheard::{Answers, Unheard};
 use super::upkeep::{CancelClosed, Expire, Reclaim};
-use crate::objects::{DeliveryId, LaneId, NewBatch};
 use crate::queue::{
     AcceptError, Accepted, Batch, Claim, Claimed, HandOver, Lease, Queue, QueueError, Retention, Settle,
     Settled, WaitingLane,

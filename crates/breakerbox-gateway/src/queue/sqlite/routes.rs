@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
-
-use crate::notify::Notice;
-use crate::objects::{Backlog, EventType, LaneId, TenantId};
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{Backlog, EventType, LaneId, TenantId};
 
 /// Finds tenants. Asked by the writer: it must not wait.
 pub trait Routes: Send + Sync + 'static {

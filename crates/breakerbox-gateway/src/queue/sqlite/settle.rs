@@ -1,6 +1,8 @@
 //! What became of a delivery: settled, handed back, given up, cancelled. Fenced by the lease, which the writer knows by heart.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{Attempt, DeliveryId, FailReason};
 use rusqlite::params;
 
 use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, id, micros, number, reason, whole};
@@ -8,8 +10,7 @@ use super::job::Command;
 use super::ledger::Held;
 use super::reminders::runs;
 use super::writer::Writing;
-use crate::objects::{Attempt, DeliveryId, FailReason};
-use crate::queue::{Lease, Next, QueueError, Settle, Settled};
+use crate::queue::{Lease, QueueError, Settle, Settled};
 
 impl Command for Settle {
     type Answer = Settled;
@@ -190,7 +191,7 @@ fn note(writing: &mut Writing<'_>, delivery: i64, requests: u32, attempt: &Attem
             micros(attempt.started_at),
             latency,
             attempt.status,
-            attempt.fault.map(crate::delivery::Fault::name),
+            attempt.fault.map(breakerbox_model::delivery::Fault::name),
             attempt.detail,
             attempt.probe,
             response,

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Id;
 
 use super::columns::{number, time};
 use super::writer::Writing;
-use crate::objects::Id;
 
 /// Ids go on where they were when a clock is set back, so they may be ahead of it.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);

@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::objects::DeliveryId;
+use breakerbox_model::objects::DeliveryId;
+
 use crate::queue::{Lease, Leased, WaitingLane};
 
 /// What nobody has heard of.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::{RetrySchedule, bounded_due};
+use breakerbox_model::objects::{LaneId, Purpose, TenantId};
 use rusqlite::{Connection, params};
 
 use super::clock_step;
 use super::columns::{id, micros, parsed, time};
 use super::{Database, SqliteQueue};
-use crate::delivery::{RetrySchedule, bounded_due};
-use crate::objects::{LaneId, Purpose, TenantId};
 use crate::queue::{Directory, QueueError};
 
 /// How many deliveries one job looks at.

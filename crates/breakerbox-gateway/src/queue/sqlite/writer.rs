@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, LaneId};
 use rusqlite::{Connection, ErrorCode};
 
 use super::checkpoints::Checkpoints;
@@ -24,7 +25,6 @@ use super::ledger::Ledger;
 use super::line::Line;
 use super::open_files::OpenFiles;
 use crate::clock::{Drift, WallClock};
-use crate::objects::{Id, LaneId};
 use crate::queue::QueueError;
 
 /// What is done once the transaction is durable.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::notify::{Kind, Known, notices};
-use breakerbox_gateway::objects::PastChange;
 use breakerbox_gateway::queue::records::{Heard, History};
+use breakerbox_model::notifications::{Kind, Known, notices};
+use breakerbox_model::objects::PastChange;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn the_example_of_a_message_has_the_names_of_one() {
     let shown: Value = serde_json::from_str(shown.split("~~~").next().unwrap()).unwrap();
     let heard = tripped(breakerbox_core::Timestamp::from_millis(1_763_000_000_000));
     let id = "ntc_01ht8gs800000".parse().unwrap();
-    let message = breakerbox_gateway::notify::Message::of(id, &heard.notices[0]).json;
+    let message = breakerbox_model::notifications::Message::of(id, &heard.notices[0]).json;
     same_names(&shown, &message, "");
 }
 

@@ -1,8 +1,8 @@
 //! The guide to reminders: every command works, and what it shows of an answer is what is answered.
 
-use breakerbox_gateway::delivery::RetrySchedule;
-use breakerbox_gateway::objects::{ReminderRules, ReminderStateName};
-use breakerbox_gateway::reminder::StopReason;
+use breakerbox_model::delivery::RetrySchedule;
+use breakerbox_model::objects::{ReminderRules, ReminderStateName};
+use breakerbox_model::reminder::StopReason;
 
 use super::guide_limits::tried;
 use super::site::Site;

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use http::Method;
 
 use super::site::Site;

@@ -14,18 +14,18 @@ use breakerbox_core::Timestamp;
 use breakerbox_gateway::api::{
     self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
 };
-use breakerbox_gateway::delivery::Reply;
-use breakerbox_gateway::notify::Delivered;
-use breakerbox_gateway::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
+use breakerbox_gateway::notifications::Delivered;
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::queue::records::{ApiKeys, NewApiKey};
 use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use breakerbox_gateway::queue::{AcceptError, Accepted, Calendar, Defaults, Directory, EndpointEntry, Queue};
-use breakerbox_gateway::reminder::{CatchUp, TenantSays, WhenFailed};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_gateway::send::{AddressPolicy, Incoming};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::work::{Intake, LaneHolds, Taker};
+use breakerbox_model::delivery::Reply;
+use breakerbox_model::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
+use breakerbox_model::reminder::{CatchUp, TenantSays, WhenFailed};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};

@@ -1,7 +1,7 @@
 //! Who may do what: every route of the document with every scope, and with another tenant's things.
 
 use breakerbox_gateway::api;
-use breakerbox_gateway::objects::{Scope, Scopes};
+use breakerbox_model::objects::{Scope, Scopes};
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Each change is told once, however many see it and whatever happens in between.
 
 use breakerbox_core::{Cause, Status, TripRule};
-use breakerbox_gateway::notify::{News, Notice};
-use breakerbox_gateway::objects::{DisabledBecause, EndpointSettings, Moment};
 use breakerbox_gateway::queue::records::{Endpoints, History, NewEndpoint, Notices, PageOf};
+use breakerbox_model::notifications::{News, Notice};
+use breakerbox_model::objects::{DisabledBecause, EndpointSettings, Moment};
 use futures_util::future::join_all;
 
 use super::rig::{Rig, TENANT, heard, webhook};
@@ -102,9 +102,9 @@ async fn an_endpoint_that_is_gone_is_told_with_what_disables_it() {
 
 #[tokio::test]
 async fn targets_are_kept_sealed_and_whole() {
-    use breakerbox_gateway::notify::{Kind, Kinds, NoticeTarget, Way};
-    use breakerbox_gateway::objects::Secret;
     use breakerbox_gateway::queue::records::Tenants;
+    use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
+    use breakerbox_model::objects::Secret;
     let mut rig = Rig::new(vec![]).await;
     let secret = Secret::random();
     let targets = vec![

@@ -15,8 +15,9 @@ cases! {
 
 mod cases {
     use breakerbox_core::Epoch;
-    use breakerbox_gateway::objects::{DeliveryState, FailReason, LaneId, NewEvent, Priority};
-    use breakerbox_gateway::queue::{Claim, Leased, Next};
+    use breakerbox_gateway::queue::{Claim, Leased};
+    use breakerbox_model::delivery::Next;
+    use breakerbox_model::objects::{DeliveryState, FailReason, LaneId, NewEvent, Priority};
 
     use crate::queue::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds};
 
@@ -74,7 +75,7 @@ mod cases {
         assert_eq!(claimed.deliveries.len(), 1);
         assert_eq!(claimed.next_due, [Some(later), None, None, Some(rig.now())]);
         let nowhere = Claim::Due {
-            lane: LaneId(breakerbox_gateway::objects::Id::from_number(5).unwrap()),
+            lane: LaneId(breakerbox_model::objects::Id::from_number(5).unwrap()),
             priority: Priority::Low,
             limit: 9,
             lease: LEASE,

@@ -9,8 +9,9 @@ cases! {
 mod cases {
     use std::collections::HashMap;
 
-    use breakerbox_gateway::objects::{DeliveryState, FailReason, Filter, LaneId, Priority};
-    use breakerbox_gateway::queue::{Next, Settled};
+    use breakerbox_gateway::queue::Settled;
+    use breakerbox_model::delivery::Next;
+    use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, Priority};
 
     use crate::queue::rig::{Rig, Verbs, acme, event, retry, seconds};
 
@@ -56,8 +57,8 @@ mod cases {
 
     async fn check<R: Rig>(rig: &R, wanted: &HashMap<i64, &str>, is_deleted: bool) {
         for (id, wanted) in wanted {
-            let id = breakerbox_gateway::objects::DeliveryId(
-                breakerbox_gateway::objects::Id::from_number(*id).unwrap(),
+            let id = breakerbox_model::objects::DeliveryId(
+                breakerbox_model::objects::Id::from_number(*id).unwrap(),
             );
             let found = match rig.state(id).await {
                 DeliveryState::Pending | DeliveryState::Retrying => "open",

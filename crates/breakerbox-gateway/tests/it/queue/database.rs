@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::objects::{Priority, ReminderSettings, TenantId, TenantSettings};
 use breakerbox_gateway::queue::records::{NewReminder, NewTenant, Reminders, Tenants};
 use breakerbox_gateway::queue::sqlite::{
     Database, NEWEST, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
 };
-use breakerbox_gateway::queue::{AcceptError, Defaults, HandOver, Next, Queue, QueueError, Settled};
-use breakerbox_gateway::reminder::{Repeat, Schedule};
+use breakerbox_gateway::queue::{AcceptError, Defaults, HandOver, Queue, QueueError, Settled};
 use breakerbox_gateway::secrets::{Keyring, MasterKey};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{Priority, ReminderSettings, TenantId, TenantSettings};
+use breakerbox_model::reminder::{Repeat, Schedule};
 use tokio::task::JoinSet;
 
 use super::rig::{LEASE, Rig, Verbs, acme, batch, event};
@@ -212,7 +213,7 @@ struct Panics {
 impl HandOver for Panics {
     fn take(
         &self,
-        _lane: breakerbox_gateway::objects::LaneId,
+        _lane: breakerbox_model::objects::LaneId,
         _tenant: &TenantId,
         _key: Option<&Arc<str>>,
     ) -> Option<Duration> {
@@ -220,7 +221,7 @@ impl HandOver for Panics {
         Some(LEASE)
     }
 
-    fn lost(&self, _lane: breakerbox_gateway::objects::LaneId) {
+    fn lost(&self, _lane: breakerbox_model::objects::LaneId) {
         self.lost.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -277,7 +278,7 @@ async fn a_full_disk_is_said_and_leaves_nothing_and_passes() {
         })
     };
     limit("1").await.unwrap();
-    let large = breakerbox_gateway::objects::NewEvent {
+    let large = breakerbox_model::objects::NewEvent {
         payload: bytes::Bytes::from(vec![b'x'; 200_000]),
         ..event("a")
     };

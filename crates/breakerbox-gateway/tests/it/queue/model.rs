@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_gateway::objects::{
+use breakerbox_gateway::queue::{AcceptError, Claim, Lease, Leased, Settled};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, FailReason, Filter, Id, LaneId, NewEvent, Priority,
 };
-use breakerbox_gateway::queue::{AcceptError, Claim, Lease, Leased, Next, Settled};
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 

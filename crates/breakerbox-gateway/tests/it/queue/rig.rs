@@ -8,12 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::objects::{
+use breakerbox_gateway::queue::{Accepted, Batch, Claim, Claimed, HandOver, Leased, Queue, Settle, Settled};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{
     Attempt, Backlog, DeliveryId, DeliveryState, EventType, Filter, IdempotencyKey, LaneId, NewBatch,
     NewEvent, Priority, TenantId,
-};
-use breakerbox_gateway::queue::{
-    Accepted, Batch, Claim, Claimed, HandOver, Leased, Next, Queue, Settle, Settled,
 };
 use bytes::Bytes;
 
@@ -215,7 +214,7 @@ pub(crate) trait Verbs: Rig {
                 .any(|woken| woken.lane == lane && woken.next_due[priority.index()].is_some())
         );
         // The deliveries of an event follow it.
-        let id = breakerbox_gateway::objects::Id::from_number(accepted.events[0].id.number() + 1).unwrap();
+        let id = breakerbox_model::objects::Id::from_number(accepted.events[0].id.number() + 1).unwrap();
         DeliveryId(id)
     }
 }

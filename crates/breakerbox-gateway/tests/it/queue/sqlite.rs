@@ -9,13 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::ManualClock;
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_gateway::objects::{
-    Backlog, DeliveryId, DeliveryState, EndpointId, EventType, FailReason, Filter, LaneId, TenantId,
-};
 use breakerbox_gateway::queue::sqlite::{
     Database, EndpointRoute, FreeSpace, Options, Routes, SqliteQueue, TenantRoutes,
 };
 use breakerbox_gateway::queue::{Batch, Queue, QueueError};
+use breakerbox_model::objects::{
+    Backlog, DeliveryId, DeliveryState, EndpointId, EventType, FailReason, Filter, LaneId, TenantId,
+};
 use tempfile::TempDir;
 
 use super::rig::{Rig, Seen, Taker, tenant};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::objects::{ApiKey, ApiKeyText, Scope, Scopes};
 use breakerbox_gateway::queue::RecordsError;
 use breakerbox_gateway::queue::records::{NewApiKey, PageOf};
+use breakerbox_model::objects::{ApiKey, ApiKeyText, Scope, Scopes};
 
 use super::World;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::Fault;
-use breakerbox_gateway::objects::{
-    Backlog, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
+use breakerbox_gateway::queue::records::PageOf;
+use breakerbox_gateway::queue::{RecordsError, Settle};
+use breakerbox_model::delivery::{Fault, Next};
+use breakerbox_model::objects::{
+    Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
 };
-use breakerbox_gateway::queue::records::{DeliveryFilter, PageOf};
-use breakerbox_gateway::queue::{Next, RecordsError, Settle};
 use bytes::Bytes;
 
 use super::World;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::CustomHeaders;
-use breakerbox_gateway::objects::{
-    DeliveryState, DisabledBecause, Filter, NewBatch, RateLimit, Secret, StateName,
+use breakerbox_gateway::queue::records::{NewEndpoint, PageOf};
+use breakerbox_gateway::queue::{Changed, Defaults, RecordsError, Watcher};
+use breakerbox_model::delivery::{CustomHeaders, Next};
+use breakerbox_model::objects::{
+    DeliveryFilter, DeliveryState, DisabledBecause, Filter, NewBatch, RateLimit, Secret, StateName,
 };
-use breakerbox_gateway::queue::records::{DeliveryFilter, NewEndpoint, PageOf};
-use breakerbox_gateway::queue::{Changed, Defaults, Next, RecordsError, Watcher};
 use serde_json::json;
 
 use super::World;
@@ -55,7 +55,7 @@ pub(crate) async fn an_endpoint_gets_what_is_accepted_after_its_creation(world: 
     world.tenant("acme").await;
     world.tenant("other").await;
     let before = world.event("acme", "order.paid").await;
-    let orders = |settings: &mut breakerbox_gateway::objects::EndpointSettings| {
+    let orders = |settings: &mut breakerbox_model::objects::EndpointSettings| {
         settings.filter = Filter::any_of(["order.*"]).unwrap();
     };
     let endpoint = world.endpoint_with("acme", "https://a.example/", orders).await;
@@ -152,10 +152,10 @@ pub(crate) async fn deleting_cancels_what_waits_and_says_how_much(world: &mut Wo
         }
     }
     assert_eq!(cancelled, 5);
-    let states = |state| breakerbox_gateway::queue::records::DeliveryFilter {
+    let states = |state| breakerbox_model::objects::DeliveryFilter {
         endpoint: Some(doomed.id),
         state: Some(state),
-        ..breakerbox_gateway::queue::records::DeliveryFilter::default()
+        ..breakerbox_model::objects::DeliveryFilter::default()
     };
     assert_eq!(world.found(&states(StateName::Cancelled), 3).await.len(), 5);
     assert_eq!(world.found(&states(StateName::Failed), 3).await.len(), 5);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::objects::StateName;
-use breakerbox_gateway::queue::records::{DeliveryFilter, MAX_PAGE, PageOf};
+use breakerbox_gateway::queue::records::{MAX_PAGE, PageOf};
+use breakerbox_model::objects::{DeliveryFilter, StateName};
 use proptest::prelude::*;
 
 use super::World;
@@ -87,7 +87,7 @@ proptest! {
                     from: times.map(|(from, _)| at(from)),
                     until: times.map(|(_, until)| at(until)),
                 };
-                let admits = |delivery: &&breakerbox_gateway::objects::Delivery| {
+                let admits = |delivery: &&breakerbox_model::objects::Delivery| {
                     filter.tenant.as_ref().is_none_or(|tenant| *tenant == delivery.tenant)
                         && filter.endpoint.is_none_or(|endpoint| Some(endpoint) == delivery.endpoint)
                         && filter.kind.as_ref().is_none_or(|kind| *kind == delivery.kind)

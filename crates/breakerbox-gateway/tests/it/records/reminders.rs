@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::notify::Kind;
-use breakerbox_gateway::objects::{
-    Backlog, DeliveryState, FailReason, LaneId, Reminder, ReminderId, ReminderSettings, ReminderState,
-    ReminderStateName, StateName,
+use breakerbox_gateway::queue::records::{NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter};
+use breakerbox_gateway::queue::{Leased, RecordsError, Stepped};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::notifications::Kind;
+use breakerbox_model::objects::{
+    Backlog, DeliveryFilter, DeliveryState, FailReason, LaneId, Reminder, ReminderId, ReminderSettings,
+    ReminderState, ReminderStateName, StateName,
 };
-use breakerbox_gateway::queue::records::{
-    DeliveryFilter, NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter,
-};
-use breakerbox_gateway::queue::{Leased, Looked, Next, RecordsError, Stepped};
-use breakerbox_gateway::reminder::{CatchUp, Repeat, Schedule, StopReason, TenantSays, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, Looked, Repeat, Schedule, StopReason, TenantSays, WhenFailed};
 use bytes::Bytes;
 
 use super::world::World;
@@ -33,7 +32,7 @@ pub(super) fn settings(schedule: Schedule) -> ReminderSettings {
         reference: None,
         url: "https://a.example/cb?id=1".parse().unwrap(),
         content_type: "application/json".into(),
-        priority: breakerbox_gateway::objects::Priority::Medium,
+        priority: breakerbox_model::objects::Priority::Medium,
         schedule,
         catch_up: None,
         expires_after: None,
@@ -109,7 +108,7 @@ impl World {
 pub(super) async fn a_reminder_is_as_it_was_created_and_after_a_restart_too(world: &mut World) {
     world.tenant("acme").await;
     let now = world.now();
-    let cron = breakerbox_gateway::reminder::Cron::new("30 2 * * MON", "Europe/Berlin").unwrap();
+    let cron = breakerbox_model::reminder::Cron::new("30 2 * * MON", "Europe/Berlin").unwrap();
     let schedule =
         Schedule::new(None, Repeat::Cron(cron), Some(now + 400 * 24 * 60 * MINUTE), Some(7), now).unwrap();
     let mut wanted = new(schedule);

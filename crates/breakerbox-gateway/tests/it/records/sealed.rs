@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::CustomHeaders;
-use breakerbox_gateway::objects::Secret;
 use breakerbox_gateway::queue::Defaults;
 use breakerbox_gateway::queue::records::{Endpoints, NewEndpoint, NewTenant, Tenants};
 use breakerbox_gateway::queue::sqlite::{Database, LoadError, Options, Resealed, SqliteRecords};
 use breakerbox_gateway::secrets::{KeySource, Keyring, MasterKey, SecretsError};
+use breakerbox_model::delivery::CustomHeaders;
+use breakerbox_model::objects::Secret;
 use tempfile::TempDir;
 
 use super::world::{endpoint_settings, tenant_settings};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_gateway::objects::{Backlog, RateLimit, ResendState, Secret, TenantId};
-use breakerbox_gateway::queue::records::{ChangeFilter, DeliveryFilter, NewResend, NewTenant, PageOf};
-use breakerbox_gateway::queue::{Defaults, Next, RecordsError};
+use breakerbox_gateway::queue::records::{ChangeFilter, NewResend, NewTenant, PageOf};
+use breakerbox_gateway::queue::{Defaults, RecordsError};
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{Backlog, DeliveryFilter, RateLimit, ResendState, Secret, TenantId};
 use serde_json::json;
 
 use super::World;
@@ -82,7 +83,7 @@ pub(crate) async fn a_tenants_defaults_reach_its_endpoints(world: &mut World) {
         .records
         .change_tenant(
             &id("acme"),
-            breakerbox_gateway::objects::TenantSettings {
+            breakerbox_model::objects::TenantSettings {
                 retry: Some("7s".parse().unwrap()),
                 policy: Some(json!({ "window": "10m", "failures": 4 })),
                 expires_after: Some(Duration::from_secs(5)),

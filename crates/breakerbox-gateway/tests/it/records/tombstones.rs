@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::objects::TenantId;
 use breakerbox_gateway::queue::Retention;
+use breakerbox_model::objects::TenantId;
 
 use super::World;
 
@@ -73,6 +73,6 @@ async fn who_still_has_finished_work_is_not_forgotten() {
         prune(&world).await;
         assert_eq!(tombstones(&world), ["first"]);
     }
-    let found = world.found(&breakerbox_gateway::queue::records::DeliveryFilter::default(), 10).await;
+    let found = world.found(&breakerbox_model::objects::DeliveryFilter::default(), 10).await;
     assert_eq!(found.len(), 1, "it is shown, and whose it was");
 }

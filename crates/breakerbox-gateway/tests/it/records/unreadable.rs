@@ -1,9 +1,9 @@
 //! One row that can't be read is set aside, and never blocks others.
 
-use breakerbox_gateway::notify::Kind;
-use breakerbox_gateway::objects::{DeliveryState, FailReason, ResendState};
-use breakerbox_gateway::queue::records::{DeliveryFilter, NewResend, NoticeFilter, PageOf, ReminderFilter};
+use breakerbox_gateway::queue::records::{NewResend, NoticeFilter, PageOf, ReminderFilter};
 use breakerbox_gateway::queue::{Claim, QueueError, RecordsError};
+use breakerbox_model::notifications::Kind;
+use breakerbox_model::objects::{DeliveryFilter, DeliveryState, FailReason, ResendState};
 
 use super::reminders::{MINUTE, every_minute, new, once};
 use super::world::World;
@@ -86,7 +86,7 @@ pub(super) async fn an_unreadable_delivery_fails_and_keeps_no_other_waiting(worl
     let lanes = [first.lane(), second.lane()];
     let claim = |lane| Claim::Due {
         lane,
-        priority: breakerbox_gateway::objects::Priority::Medium,
+        priority: breakerbox_model::objects::Priority::Medium,
         limit: 10,
         lease: MINUTE,
     };
@@ -112,7 +112,7 @@ pub(super) async fn an_unreadable_delivery_fails_and_keeps_no_other_waiting(worl
         assert_eq!(delivery.state, DeliveryState::Failed(FailReason::Unreadable));
     }
     for leased in claimed.into_iter().flat_map(|claimed| claimed.deliveries) {
-        world.settle(&leased, breakerbox_gateway::queue::Next::Delivered).await;
+        world.settle(&leased, breakerbox_model::delivery::Next::Delivered).await;
     }
     let counted = world.records.backlog(&"acme".parse().unwrap()).await.unwrap();
     assert_eq!(counted.count, 0);
@@ -133,7 +133,7 @@ pub(super) async fn a_parked_run_goes_on_though_its_schedule_is_unreadable(world
     world.tenant("acme").await;
     let now = world.now();
     let mut latest = new(every_minute(now + MINUTE));
-    latest.settings.catch_up = Some(breakerbox_gateway::reminder::CatchUp::Latest);
+    latest.settings.catch_up = Some(breakerbox_model::reminder::CatchUp::Latest);
     world.records.create_reminder(latest).await.unwrap();
     world.clock.advance(90 * std::time::Duration::from_secs(1));
     assert_eq!(world.turn().await.fired, 1);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{ApiKey, ApiKeyId, Id, TenantId};
 use rusqlite::params;
 
 use super::SqliteRecords;
 use super::cursors::{Place, place};
-use crate::objects::{ApiKey, ApiKeyId, Id, TenantId};
 use crate::queue::RecordsError;
 use crate::queue::records::{ApiKeys, Cursor, NewApiKey, Page, PageOf};
 use crate::queue::sqlite::Writing;

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use breakerbox_model::objects::{Id, TenantId};
 
-use crate::objects::{Id, TenantId};
 use crate::queue::RecordsError;
 use crate::queue::records::{Cursor, Page, PageOf};
 

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::delivery::Fault;
+use breakerbox_model::objects::{
+    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id,
+    NewEvent, ReminderId, RunId, TenantNumber,
+};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::cursors::{Place, page, place};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
-use crate::delivery::Fault;
-use crate::objects::{
-    Attempt, Backlog, Delivery, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id, NewEvent,
-    ReminderId, RunId, TenantNumber,
-};
 use crate::queue::RecordsError;
-use crate::queue::records::{Cursor, Deliveries, DeliveryFilter, Page, PageOf, Waiting};
+use crate::queue::records::{Cursor, Deliveries, Page, PageOf, Waiting};
 use crate::queue::sqlite::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
 
 pub(super) const DELIVERY: &str = "delivery";

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{
+    Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
+    TenantId,
+};
 use rusqlite::params;
 
 use super::cursors::{page, place};
 use super::kept::{self, ENDPOINT};
 use super::{SqliteRecords, unchanged};
-use crate::notify::Notice;
-use crate::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
-    TenantId,
-};
 use crate::queue::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, PageOf};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;

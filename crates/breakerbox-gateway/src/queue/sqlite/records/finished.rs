@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_model::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority, Purpose};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use super::deliveries::{DELIVERY, show};
-use crate::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority, Purpose};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::{DELIVERED, id, level, state, time, whole};
 use crate::queue::{Directory, RecordsError, WaitingLane};

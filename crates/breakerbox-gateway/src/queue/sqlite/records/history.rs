@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
+use breakerbox_model::objects::{CircuitOwner, PastChange};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::cursors::{Place, page, place};
 use super::{SqliteRecords, listed};
-use crate::objects::{CircuitOwner, PastChange};
 use crate::queue::records::{ChangeFilter, Cursor, Heard, History, Page, PageOf};
 use crate::queue::sqlite::columns::{micros, number, time, whole};
 use crate::queue::{Directory, QueueError, RecordsError};

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, Timestamp};
+use breakerbox_model::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use breakerbox_model::objects::{
+    Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, ReminderRules, SigningSecret,
+    SigningSecrets, Tenant, TenantSettings,
+};
+use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::LoadError;
 use super::kept_target::KeptTarget;
-use crate::delivery::{CustomHeaders, RetrySchedule, Rulings};
-use crate::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, ReminderRules, SigningSecret,
-    SigningSecrets, Tenant, TenantSettings,
-};
-use crate::reminder::{CatchUp, WhenFailed};
 use crate::secrets::{Keyring, Owner, Sealed};
 
 pub(super) const TENANT: &str = "tenant";

@@ -1,10 +1,10 @@
 //! How a tenant's targets of notices are kept: all of it sealed, since their URLs are credentials as often as not.
 
+use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
 use serde::{Deserialize, Serialize};
 
 use super::LoadError;
 use super::kept::unreadable;
-use crate::notify::{Kind, Kinds, NoticeTarget, Way};
 use crate::secrets::Owner;
 
 #[derive(Serialize, Deserialize)]

@@ -2,11 +2,13 @@
 //! delivery.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{
+    ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId,
+};
 use rusqlite::Connection;
 use serde_json::json;
 
 use super::kept;
-use crate::objects::{ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId};
 use crate::queue::sqlite::Database;
 use crate::queue::sqlite::columns::{id, parsed, time};
 use crate::queue::{Directory, QueueError, RecordsError};

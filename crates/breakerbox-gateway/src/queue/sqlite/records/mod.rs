@@ -40,11 +40,12 @@ mod tenants;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use breakerbox_model::objects::Revision;
+
 pub use self::load::LoadError;
 pub use self::reseal::Resealed;
 use super::Database;
 use super::columns::is_unreadable;
-use crate::objects::Revision;
 use crate::queue::{Defaults, Directory, QueueError, RecordsError};
 use crate::secrets::Keyring;
 

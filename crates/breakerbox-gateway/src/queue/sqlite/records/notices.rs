@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::{COUNTED, Headline, Kind, News, Notice};
+use breakerbox_model::objects::{Id, NoticeId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::cursors::place;
 use super::{SqliteRecords, listed, readable};
-use crate::notify::{COUNTED, Headline, Kind, News, Notice};
-use crate::objects::{Id, NoticeId, TenantId};
 use crate::queue::records::{
     Cursor, Failed, NoticeFilter, Notices, Page, PageOf, PastNotice, PastSend, SendResult, SendState,
     WaitingNotice, WaitingTarget,

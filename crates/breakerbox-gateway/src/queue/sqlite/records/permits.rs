@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
+use breakerbox_model::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
-use crate::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 use crate::queue::QueueError;
 use crate::queue::records::{Claimed, SettledPermits};
 use crate::queue::sqlite::Writing;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{
+    ApiKey, Endpoint, EndpointId, Reminder, ReminderId, Resend, Secret, Tenant, TenantId,
+};
 
 use super::reminders::create_all;
 use super::{SqliteRecords, reminders};
-use crate::objects::{ApiKey, Endpoint, EndpointId, Reminder, ReminderId, Resend, Secret, Tenant, TenantId};
 use crate::queue::RecordsError;
 use crate::queue::records::{
     Answered, NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, Request, Requests,

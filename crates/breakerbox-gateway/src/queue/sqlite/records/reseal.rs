@@ -1,11 +1,11 @@
 //! Seals what an older master key sealed with the newest one, a few rows at a time and beside live traffic. Afterwards the
 //! older key can be taken away.
 
+use breakerbox_model::objects::EndpointId;
 use rusqlite::params;
 
 use super::kept::{ENDPOINT, TENANT};
 use super::{LoadError, SqliteRecords};
-use crate::objects::EndpointId;
 use crate::queue::sqlite::columns::id;
 use crate::secrets::{Owner, Sealed};
 

@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{
+    ApiKeyId, DeliveryFilter, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState,
+    StateName, TenantId, TenantNumber,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +18,7 @@ use super::cursors::{page, place};
 use super::finished::{Resent, resend};
 use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
-use crate::objects::{
-    ApiKeyId, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState, StateName,
-    TenantId, TenantNumber,
-};
-use crate::queue::records::{DeliveryFilter, NewResend, Page, PageOf, Resends};
+use crate::queue::records::{NewResend, Page, PageOf, Resends};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::{id, micros, number, time, whole};
 use crate::queue::{Batch, QueueError, RecordsError, WaitingLane};

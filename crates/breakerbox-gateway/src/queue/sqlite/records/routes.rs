@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
 
-use crate::notify::Notice;
-use crate::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
 use crate::queue::sqlite::{Audience, EndpointRoute, Routes, TenantRoutes};
 use crate::queue::{Directory, Household};
 

@@ -6,10 +6,9 @@
 //! have their own.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DeliveryFilter, EndpointId, Id, StateName};
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
-use crate::objects::{EndpointId, Id, StateName};
-use crate::queue::records::DeliveryFilter;
 use crate::queue::sqlite::columns::{CANCELLED, WAITING, state};
 
 /// In which order.

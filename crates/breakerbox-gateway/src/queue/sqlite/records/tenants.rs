@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use breakerbox_model::objects::{
+    Backlog, Revision, Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
+};
 use rusqlite::params;
 
 use super::cursors::{Place, page, place};
 use super::kept::{self, TENANT};
 use super::{SqliteRecords, unchanged};
-use crate::objects::{Backlog, Revision, Secret, SigningSecrets, Tenant, TenantId, TenantSettings};
 use crate::queue::records::{Cursor, Edit, NewTenant, Page, PageOf, TenantBacklog, Tenants};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_model::objects::{
+    DeliveryId, Reminder, ReminderId, ReminderSettings, ReminderState, ReminderStateName, Revision,
+    TenantNumber,
+};
+use breakerbox_model::reminder::{CatchUp, Schedule, StopReason};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::{Deserialize, Serialize};
 
-use crate::objects::{
-    DeliveryId, Reminder, ReminderId, ReminderSettings, ReminderState, ReminderStateName, Revision,
-    TenantNumber,
-};
 use crate::queue::sqlite::columns::{id, parsed, time, whole};
-use crate::reminder::{CatchUp, Schedule, StopReason};
 
 pub(in crate::queue::sqlite) const ACTIVE: i64 = 0;
 pub(in crate::queue::sqlite) const PAUSED: i64 = 1;

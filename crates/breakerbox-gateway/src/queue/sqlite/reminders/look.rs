@@ -1,14 +1,13 @@
 //! Which reminders are to be looked at. One step into an index that holds nothing else.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DeliveryState, FailReason, ReminderId};
+use breakerbox_model::reminder::{Asked, Ended, Looked, OpenRun, SeenTurn};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::kept::{ACTIVE, Kept, TO_RESUME, TO_RUN_NOW};
 use super::unreadable::Unreadable;
-use crate::objects::{DeliveryState, FailReason, ReminderId};
 use crate::queue::sqlite::columns::{id, is_unreadable, micros, number, parsed, state, time};
-use crate::queue::{Asked, Looked, OpenRun, SeenTurn};
-use crate::reminder::Ended;
 
 pub(in crate::queue::sqlite) const NEXT: &str =
     "SELECT look_at FROM reminders INDEXED BY reminders_to_look_at

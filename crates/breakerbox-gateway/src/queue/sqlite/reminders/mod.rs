@@ -22,13 +22,14 @@ pub(super) mod unreadable;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::{Decided, Looked};
 use rusqlite::Connection;
 
 use self::steps::TakeSteps;
 use self::unreadable::StopUnreadable;
 use super::line::Urgency;
 use super::queue::SqliteQueue;
-use crate::queue::{Calendar, Decided, Looked, QueueError, StepError, Stepped};
+use crate::queue::{Calendar, QueueError, StepError, Stepped};
 
 #[async_trait]
 impl Calendar for SqliteQueue {

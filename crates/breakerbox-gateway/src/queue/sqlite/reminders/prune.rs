@@ -1,6 +1,7 @@
 //! Forgets reminders that have ended, a bounded number in one job.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::StopReason;
 use rusqlite::params;
 
 use super::kept::{STOPPED, reason};
@@ -9,7 +10,6 @@ use crate::queue::QueueError;
 use crate::queue::sqlite::columns::{micros, number, whole};
 use crate::queue::sqlite::job::Command;
 use crate::queue::sqlite::writer::Writing;
-use crate::reminder::StopReason;
 
 /// Forgets reminders that have ended.
 pub(in crate::queue::sqlite) struct Prune {

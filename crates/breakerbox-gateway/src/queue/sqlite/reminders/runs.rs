@@ -1,11 +1,11 @@
 //! What the end of a run means for its reminder. All in the transaction that ends it.
 
+use breakerbox_model::reminder::Missed;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::kept::{CANCELLED, PAUSED};
 use crate::queue::sqlite::columns::micros;
 use crate::queue::sqlite::writer::Writing;
-use crate::reminder::Missed;
 
 /// A run has ended: its reminder is looked at at once. A delivery that is no run, or not the latest, means nothing.
 pub(in crate::queue::sqlite) fn ended(

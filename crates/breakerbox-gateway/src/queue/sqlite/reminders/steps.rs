@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{
+    CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
+};
+use breakerbox_model::reminder::{Act, Decided, Step, StopReason};
 use bytes::Bytes;
 use rusqlite::{OptionalExtension, params};
 
 use super::kept::{ACTIVE, FINISHED, Kept, NOTHING_ASKED, STOPPED, reason};
 use super::totals;
 use super::unreadable::{self, Unreadable};
-use crate::notify::Notice;
-use crate::objects::{
-    CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
-};
 use crate::queue::sqlite::accept::room_for;
 use crate::queue::sqlite::columns::{LEASED, WAITING, id, micros, whole};
 use crate::queue::sqlite::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
@@ -23,8 +24,7 @@ use crate::queue::sqlite::ledger::Held;
 use crate::queue::sqlite::routes::{Routes, TenantRoutes};
 use crate::queue::sqlite::unheard::Unheard;
 use crate::queue::sqlite::writer::Writing;
-use crate::queue::{Act, Decided, HandOver, Lease, Leased, LeasedRun, QueueError, StepError, Stepped};
-use crate::reminder::{Step, StopReason};
+use crate::queue::{HandOver, Lease, Leased, LeasedRun, QueueError, StepError, Stepped};
 
 /// The type of the event that a run is.
 const KIND: &str = "reminder";

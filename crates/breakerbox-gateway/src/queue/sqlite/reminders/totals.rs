@@ -1,9 +1,9 @@
 //! How many reminders a tenant has that have not ended for good, and how many bytes they carry. Counted all along, since a limit
 //! is looked at with each new one.
 
+use breakerbox_model::objects::Backlog;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::objects::Backlog;
 use crate::queue::sqlite::columns::{number, whole};
 
 pub(in crate::queue::sqlite) fn of(connection: &Connection, tenant: i64) -> rusqlite::Result<Backlog> {

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::ReminderId;
+use breakerbox_model::reminder::StopReason;
 use rusqlite::{OptionalExtension, params};
 
 use super::kept::{CANCELLED, FINISHED, NOTHING_ASKED, STOPPED, reason};
 use super::totals;
-use crate::notify::Notice;
-use crate::objects::ReminderId;
 use crate::queue::QueueError;
 use crate::queue::sqlite::columns::{id, micros, whole};
 use crate::queue::sqlite::job::Command;
 use crate::queue::sqlite::routes::Routes;
 use crate::queue::sqlite::writer::Writing;
-use crate::reminder::StopReason;
 
 /// A reminder whose row can't be read.
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use breakerbox_model::objects::{DeliveryId, Purpose, Reminder, ReminderState};
+use breakerbox_model::reminder::TakingOver;
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use super::create::taken_reference;
-use crate::objects::{DeliveryId, Purpose, Reminder, ReminderState};
 use crate::queue::records::ReminderChange;
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::{WAITING, content_type, level, micros, number, whole};
@@ -14,7 +15,6 @@ use crate::queue::sqlite::lanes;
 use crate::queue::sqlite::reminders::kept::Kept;
 use crate::queue::sqlite::reminders::runs::{self, WasSent};
 use crate::queue::{RecordsError, TenantEntry};
-use crate::reminder::TakingOver;
 
 /// Writes what is changed of a reminder.
 pub(super) fn write(

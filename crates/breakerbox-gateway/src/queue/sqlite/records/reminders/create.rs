@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Purpose, Reminder, ReminderId, ReminderSettings, Revision};
 use rusqlite::{ErrorCode, params};
 
 use super::{SqliteRecords, TENANT, found};
-use crate::objects::{Purpose, Reminder, ReminderId, ReminderSettings, Revision};
 use crate::queue::records::NewReminder;
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::accept::room_for;

@@ -1,13 +1,13 @@
 //! Listings of reminders and of their runs.
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{DeliveryId, Reminder, ReminderId, Run, RunId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::super::cursors::{Place, page};
 use super::super::{deliveries, listed};
 use super::REMINDER;
-use crate::objects::{DeliveryId, Reminder, ReminderId, Run, RunId};
 use crate::queue::records::{Cursor, Page, ReminderFilter};
 use crate::queue::sqlite::columns::{id, number, time};
 use crate::queue::sqlite::reminders::kept::{COLUMNS, reminder, state_number};

@@ -12,6 +12,7 @@ mod list;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -21,7 +22,6 @@ use super::SqliteRecords;
 use super::cursors::place;
 use super::kept::TENANT;
 use super::{readable, unchanged};
-use crate::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
 use crate::queue::records::{Edit, NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders};
 use crate::queue::sqlite::Writing;
 use crate::queue::sqlite::columns::micros;
