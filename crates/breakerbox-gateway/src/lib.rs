@@ -3,12 +3,9 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`api`] | the REST API, and the server that it is behind |
-//! | [`clock`] | the wall clock, and the clock that leases, circuits and limits go by |
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`notifications`] | sends notifications: webhook, Slack, mail |
 //! | [`permits`] | the decision API's permits: given to workers, settled by what they report |
-//! | [`queue`] | the durable queue: one trait, SQLite behind it |
-//! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //! | [`send`] | outgoing HTTP, and which addresses may be called |
 //! | [`telemetry`] | the log and the metrics |
 //! | [`gateway`] | all of it put together, started and stopped |
@@ -18,14 +15,11 @@
 
 pub mod api;
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod gateway;
 pub mod host;
 pub mod notifications;
 pub mod permits;
-pub mod queue;
-pub mod secrets;
 pub mod send;
 pub mod telemetry;
 pub mod work;

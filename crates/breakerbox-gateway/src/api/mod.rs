@@ -44,6 +44,7 @@ use std::sync::Arc;
 use axum::Router;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Moment;
+use breakerbox_storage::clock::Drift;
 use http::{Method, Uri};
 use tokio::net::TcpListener;
 use utoipa_axum::router::OpenApiRouter;
@@ -59,7 +60,6 @@ use self::caller::Failures;
 use self::events::IngestRates;
 use self::reading::Budget;
 use self::test_sends::TestSends;
-use crate::clock::Drift;
 use crate::telemetry::Metrics;
 
 /// What every handler can reach.

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use breakerbox_storage_sqlite::{CopyError, CopyProgress, DatabaseCopy};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -15,7 +16,6 @@ use super::failure::{Failure, with_sources};
 use super::output::Output;
 use super::serve;
 use crate::config::Config;
-use crate::queue::sqlite::{self, CopyError, CopyProgress, DatabaseCopy};
 
 /// Copy a gateway's database into a file, also while the gateway runs.
 ///
@@ -60,7 +60,9 @@ pub(super) fn backup(arguments: &Backup, output: Output) -> Result<(), Failure> 
     let Shared { data, overwrite } = &arguments.shared;
     let key = master_key(data)?;
     let watched = Watched::new(output);
-    let copied = sqlite::backup(data, &arguments.file, *overwrite, &|progress| watched.show(progress));
+    let copied = breakerbox_storage_sqlite::backup(data, &arguments.file, *overwrite, &|progress| {
+        watched.show(progress)
+    });
     let copy = copied.map_err(failed)?;
     show(&copy, &watched, &key, output)?;
     output.hint(&match &key {
@@ -79,7 +81,9 @@ pub(super) fn restore(arguments: &Restore, output: Output) -> Result<(), Failure
     let Shared { data, overwrite } = &arguments.shared;
     let key = master_key(data)?;
     let watched = Watched::new(output);
-    let copied = sqlite::restore(&arguments.file, data, *overwrite, &|progress| watched.show(progress));
+    let copied = breakerbox_storage_sqlite::restore(&arguments.file, data, *overwrite, &|progress| {
+        watched.show(progress)
+    });
     let copy = copied.map_err(failed)?;
     show(&copy, &watched, &key, output)?;
     if let MasterKey::File(path) = &key

@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
+use breakerbox_storage_sqlite::{Database, OpenError, Schema};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::{Failure, with_sources};
 use super::output::Output;
-use crate::queue::sqlite::{Database, OpenError, Schema};
 
 /// Look at the schema of a gateway's database, or bring it up to date.
 ///

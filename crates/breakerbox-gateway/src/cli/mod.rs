@@ -47,9 +47,9 @@ mod usage;
 
 use std::process::ExitCode;
 
+use breakerbox_storage::clock::Clocks;
 use clap::{Parser, Subcommand};
 
-use crate::clock::Clocks;
 use failure::{Failure, output_failed, say};
 use output::Output;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breakerbox_model::objects::ApiKeyText;
+use breakerbox_storage::clock::Clocks;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -12,7 +13,6 @@ use tracing::{info, warn};
 use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
-use crate::clock::Clocks;
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, HandedOver, Show, StartError};
 use crate::host::descriptors;

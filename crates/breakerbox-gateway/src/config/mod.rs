@@ -32,6 +32,7 @@ use breakerbox::TenantLimit;
 use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::Backlog;
 use breakerbox_model::shares::DEFAULT_SHARE;
+use breakerbox_storage::Retention;
 use ipnet::IpNet;
 use url::Url;
 
@@ -45,7 +46,6 @@ pub use size::{SizeError, format_size, parse_size};
 pub use values::{Hidden, LogFormat};
 
 use crate::notifications::NotifierSettings;
-use crate::queue::Retention;
 use crate::send::AddressPolicy;
 
 /// Every setting of the gateway, checked.

@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
+use breakerbox_storage::clock::{Clocks, StoreClock};
+use breakerbox_storage_sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use tracing::warn;
 
 use super::history::Scribe;
 use super::{StartError, notices, settings, transitions};
-use crate::clock::{Clocks, StoreClock};
 use crate::config::Config;
-use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use crate::telemetry::Metrics;
 use crate::work::{Dispatch, Taker};
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use breakerbox::{Breakerbox, StoreHealth};
 use breakerbox_model::objects::Moment;
+use breakerbox_storage::records::Records;
+use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteCircuits};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::clock_watch::ClockWatch;
 use crate::api::{Health, HealthReport};
 use crate::notifications::Notifier;
-use crate::queue::records::Records;
-use crate::queue::sqlite::{Database, FreeSpace, SqliteCircuits};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 use crate::work::Dispatch;

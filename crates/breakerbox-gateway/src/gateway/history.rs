@@ -13,13 +13,13 @@ use breakerbox::store::{ListQuery, Store};
 use breakerbox_core::{Change, Record, Status, Timestamp};
 use breakerbox_model::notifications::{Notice, is_old};
 use breakerbox_model::objects::{PastChange, ShownKey};
+use breakerbox_storage::QueueError;
+use breakerbox_storage::clock::{Drift, StoreClock};
+use breakerbox_storage::records::{Heard, Notices, PageOf, Records, RecordsError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
-use crate::clock::{Drift, StoreClock};
 use crate::notifications::{Teller, ToTell};
-use crate::queue::QueueError;
-use crate::queue::records::{Heard, Notices, PageOf, Records, RecordsError};
 use crate::telemetry::Metrics;
 
 /// How many changes may wait to be written.

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
 use breakerbox_model::objects::ApiKeyTextError;
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::RecordsError;
+use breakerbox_storage::secrets::SecretsError;
+use breakerbox_storage_sqlite::{LoadError, OpenError};
 
 use crate::notifications::MailError;
-use crate::queue::QueueError;
-use crate::queue::records::RecordsError;
-use crate::queue::sqlite::{LoadError, OpenError};
-use crate::secrets::SecretsError;
 use crate::send::{ProxyError, TrustError};
 
 /// Why a gateway did not start.

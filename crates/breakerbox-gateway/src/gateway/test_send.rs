@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use breakerbox_storage::EndpointEntry;
 
 use crate::api::{TestEvent, TestSend};
-use crate::queue::EndpointEntry;
 use crate::send::Incoming;
 use crate::work::Dispatch;
 

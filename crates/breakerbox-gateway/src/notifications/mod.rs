@@ -9,7 +9,7 @@
 //! | [`Notifier`] | the loop that sends what waits |
 //!
 //! **Once.** Of each kind, subject and epoch there is one notice, in the database, written in the commit of what it is about
-//! ([`Writing::tell`](crate::queue::sqlite::Writing::tell)). So it does not matter who notices a change, nor how often.
+//! ([`Writing::tell`](breakerbox_storage_sqlite::Writing::tell)). So it does not matter who notices a change, nor how often.
 //!
 //! **Not lost, and bounded.** What waits is in the database. A message is tried six times; so many notices wait for a target, and
 //! those beyond are counted and said; so many messages are under way.

@@ -12,15 +12,17 @@ use breakerbox_model::notifications::{
     after_failure,
 };
 use breakerbox_model::objects::{Id, NoticeId, TenantId};
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::records::{
+    Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget,
+};
+use breakerbox_storage::{Directory, QueueError};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use super::post::{Delivered, Post};
-use crate::clock::WallClock;
-use crate::queue::records::{Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget};
-use crate::queue::{Directory, QueueError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::NoticeResult;
 

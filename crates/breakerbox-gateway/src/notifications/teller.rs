@@ -6,9 +6,8 @@ use std::sync::Arc;
 use breakerbox::Breakerbox;
 use breakerbox_model::notifications::{Known, notices};
 use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
-
-use crate::queue::Directory;
-use crate::queue::records::Heard;
+use breakerbox_storage::Directory;
+use breakerbox_storage::records::Heard;
 
 /// Finds the words.
 #[derive(Clone)]

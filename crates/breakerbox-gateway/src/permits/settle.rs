@@ -8,13 +8,13 @@ use breakerbox::throttle::Verdict;
 use breakerbox::{Outcome, OutcomeKind, Ticket};
 use breakerbox_model::delivery::{Reply, Rulings};
 use breakerbox_model::objects::SettledAs;
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::Claimed;
 use tracing::warn;
 
 use super::Permits;
 use super::table::Held;
 use super::token::Token;
-use crate::queue::QueueError;
-use crate::queue::records::Claimed;
 
 /// What a worker says of its call.
 #[derive(Clone, Copy, PartialEq, Debug)]

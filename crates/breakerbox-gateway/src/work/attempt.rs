@@ -9,13 +9,13 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::lanes::{Ended, Sleep};
 use breakerbox_model::delivery::{Fate, Fault, LocalFault, Next, Reply, Ruling, Tried};
 use breakerbox_model::objects::{Attempt, FailReason};
+use breakerbox_storage::{EndpointEntry, Leased, Settle, Settled};
 use bytes::Bytes;
 use tracing::{debug, error, warn};
 
 use super::destination::Destination;
 use super::dispatch::Dispatch;
 use super::gates::{self, Pass};
-use crate::queue::{EndpointEntry, Leased, Settle, Settled};
 use crate::send::Incoming;
 use crate::telemetry::labels::Outcome;
 

@@ -3,9 +3,8 @@
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DisabledBecause, EndpointId};
-
-use crate::queue::records::{Endpoints, History, RecordsError, Reminders, Resends};
-use crate::queue::{Batch, QueueError};
+use breakerbox_storage::records::{Endpoints, History, RecordsError, Reminders, Resends};
+use breakerbox_storage::{Batch, QueueError};
 
 /// What dispatch has others write down.
 #[async_trait]

@@ -13,11 +13,11 @@ use breakerbox_model::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
 use breakerbox_model::reminder::Missed;
+use breakerbox_storage::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::queue::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
 use crate::send::Outgoing;
 
 /// How the gateway names itself to receivers.

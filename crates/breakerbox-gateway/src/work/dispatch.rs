@@ -12,13 +12,13 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::LocalFaultPace;
 use breakerbox_model::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
 use breakerbox_model::objects::{LaneId, Priority};
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::{Directory, Leased, Queue, WaitingLane};
 use tokio::sync::{Notify, Semaphore};
 use tracing::warn;
 
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
-use crate::clock::WallClock;
-use crate::queue::{Directory, Leased, Queue, WaitingLane};
 use crate::send::Courier;
 use crate::telemetry::Metrics;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_model::objects::{LaneId, NewBatch, TenantId};
+use breakerbox_storage::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 
 use super::dispatch::Dispatch;
 use super::gates;
-use crate::queue::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 
 /// Where events come in.
 #[async_trait]

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::reminder::{Act, CatchUp, Decided, Looked, Step, TenantSays, WhenFailed};
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::{Calendar, Directory, StepError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::clock::WallClock;
-use crate::queue::{Calendar, Directory, StepError};
 use crate::telemetry::Metrics;
 
 /// How many reminders are looked at in one piece. Others wait for the writer as long as a piece takes, so it is short.

@@ -9,12 +9,12 @@ use breakerbox::{Epoch, Status};
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::lanes::{Sleep, Turn};
 use breakerbox_model::objects::{FailReason, LaneId, Priority};
+use breakerbox_storage::{Claim, Claimed, Leased, QueueError};
 use tracing::{error, warn};
 
 use super::destination::Destination;
 use super::dispatch::Dispatch;
 use super::gates::{self, Pass, Refused, Said};
-use crate::queue::{Claim, Claimed, Leased, QueueError};
 
 /// How many turns go into one claim at the most, so that a commit stays short.
 const TURNS_AT_ONCE: usize = 256;

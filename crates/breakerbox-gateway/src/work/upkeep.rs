@@ -8,11 +8,11 @@ use std::time::Duration;
 use breakerbox::{Attribution, Command, Mode, Status};
 use breakerbox_model::delivery::lanes::KeepIdle;
 use breakerbox_model::objects::{LaneId, ShownKey};
+use breakerbox_storage::{Batch, QueueError, Retention};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::queue::{Batch, QueueError, Retention};
 use crate::telemetry::labels::Outcome;
 
 /// How many rows one piece of upkeep concerns at the most.

@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use breakerbox::{CircuitChange, KeyError, Status};
 use breakerbox_model::objects::{CircuitOwner, ShownKey};
+use breakerbox_storage::{Changed, TenantEntry, Watcher};
 use tracing::warn;
 
 use super::dispatch::Dispatch;
-use crate::queue::{Changed, TenantEntry, Watcher};
 
 /// Hears of changes for dispatch.
 pub struct Watch(Weak<Dispatch>);

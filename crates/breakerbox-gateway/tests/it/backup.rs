@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::queue::sqlite::{Database, Options};
+use breakerbox_storage_sqlite::{Database, Options};
 use breakerbox_testkit::gateway::{Api, Gateway};
 use breakerbox_testkit::receiver::Receiver;
 use http::Method;

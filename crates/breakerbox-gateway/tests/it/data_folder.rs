@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use breakerbox_gateway::queue::sqlite::{Database, NEWEST, Options};
 use breakerbox_model::objects::ApiKeyText;
+use breakerbox_storage_sqlite::{Database, NEWEST, Options};
 use serde_json::Value;
 
 use crate::program::{Ended, Program};

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use breakerbox_model::objects::{ApiKey, ApiKeyText, Scope, TenantId, TenantNumber};
+use breakerbox_storage::Directory;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -20,7 +21,6 @@ pub(super) use self::failures::Failures;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::serve::{OpenConnection, Peer};
-use crate::queue::Directory;
 
 /// The tenant that is meant when a key for all tenants names none.
 pub const DEFAULT_TENANT: &str = "default";

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use breakerbox_core::Status;
 use breakerbox_model::objects::{CircuitId, TenantId};
+use breakerbox_storage::records::ChangeFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +17,6 @@ use crate::api::listing::{Limit, Listed, Paging};
 use crate::api::problem::Answer;
 use crate::api::reading::Query;
 use crate::api::reading::fields::{Moment, Text};
-use crate::queue::records::ChangeFilter;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_changes))

@@ -16,6 +16,7 @@ use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, ObeyError};
 use breakerbox_core::{Command, Record, Status, Totals};
 use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
+use breakerbox_storage::records::ChangeFilter;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -27,7 +28,6 @@ use super::caller::{Allowed, Caller, Read};
 use super::listing::{Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Named, Query};
-use crate::queue::records::ChangeFilter;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

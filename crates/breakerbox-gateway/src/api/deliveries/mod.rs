@@ -6,6 +6,7 @@ use axum::extract::State;
 use breakerbox_model::objects::{
     Delivery, DeliveryFilter, DeliveryId, EndpointId, EventId, EventType, StateName, TenantId,
 };
+use breakerbox_storage::records::PageOf;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,7 +20,6 @@ use super::listing::{Limit, Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Named, Query};
-use crate::queue::records::PageOf;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Purpose;
+use breakerbox_storage::TenantEntry;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
@@ -21,7 +22,6 @@ use url::Url;
 use super::fields::Object;
 use super::{explained, fault_in_fields, not_json};
 use crate::api::problem::{Answer, Code, Problem};
-use crate::queue::TenantEntry;
 use crate::send::AddressPolicy;
 
 /// The longest content type.

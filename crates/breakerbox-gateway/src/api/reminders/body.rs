@@ -6,6 +6,7 @@ use std::sync::Arc;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
 use breakerbox_model::reminder::CatchUp;
+use breakerbox_storage::records::{NewReminder, ReminderChange};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,7 +20,6 @@ use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
 };
-use crate::queue::records::{NewReminder, ReminderChange};
 
 const LIST: &str = "reminders";
 

@@ -8,6 +8,7 @@ mod refusal;
 
 use std::time::Duration;
 
+use breakerbox_storage::records::MAX_PAGE;
 use bytes::Bytes;
 use clap::Args;
 use http::{Method, Request, StatusCode, Uri, header};
@@ -19,7 +20,6 @@ pub(super) use refusal::Refusal;
 
 use super::failure::Failure;
 use super::limit::Limit;
-use crate::queue::records::MAX_PAGE;
 
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 20;

@@ -7,6 +7,10 @@ use std::path::Path;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
+use breakerbox_storage::Defaults;
+use breakerbox_storage::records::{ApiKeys, NewApiKey, PageOf, RecordsError};
+use breakerbox_storage::secrets::KeySource;
+use breakerbox_storage_sqlite::{Database, OpenError, Options, SqliteRecords};
 use serde_json::{Value, json};
 
 use super::{Action, COLUMNS, New, created_once, written};
@@ -14,10 +18,6 @@ use crate::cli::failure::{Failure, with_sources};
 use crate::cli::output::Output;
 use crate::cli::serve;
 use crate::config::Config;
-use crate::queue::Defaults;
-use crate::queue::records::{ApiKeys, NewApiKey, PageOf, RecordsError};
-use crate::queue::sqlite::{Database, OpenError, Options, SqliteRecords};
-use crate::secrets::KeySource;
 
 pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Failure> {
     // A slip must not make a database that nobody looks at.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, TripRule};
-use breakerbox_gateway::queue::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
 use breakerbox_model::objects::{PastChange, Scope};
+use breakerbox_storage::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
 use http::Method;
 use serde_json::{Value, json};
 

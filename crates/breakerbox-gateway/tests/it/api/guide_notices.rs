@@ -4,9 +4,9 @@ use std::path::Path;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::queue::records::{Heard, History};
 use breakerbox_model::notifications::{Kind, Known, notices};
 use breakerbox_model::objects::PastChange;
+use breakerbox_storage::records::{Heard, History};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{Cause, Outcome, Status, TripRule};
-use breakerbox_gateway::queue::records::{Endpoints, Heard, History};
 use breakerbox_model::objects::Scope;
+use breakerbox_storage::records::{Endpoints, Heard, History};
 use http::Method;
 use serde_json::{Value, json};
 

@@ -9,10 +9,10 @@ mod throttle;
 use std::time::Duration;
 
 use breakerbox::{Attribution, Command, Policy, Status};
-use breakerbox_gateway::queue::Queue;
 use breakerbox_gateway::work::Settings;
 use breakerbox_model::delivery::{Fault, Next, Reply};
 use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
+use breakerbox_storage::Queue;
 
 use self::site::{MILLISECOND, Site, answered, ok};
 

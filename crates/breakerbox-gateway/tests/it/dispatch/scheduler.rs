@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::clock::WallClock;
-use breakerbox_gateway::queue::{Calendar, QueueError, StepError, Stepped};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::work::Scheduler;
 use breakerbox_model::objects::{Id, ReminderId, TenantId};
 use breakerbox_model::reminder::{
     Act, CatchUp, Cron, Decided, Ended, Looked, OpenRun, Repeat, Schedule, SeenTurn, Step,
 };
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::{Calendar, QueueError, StepError, Stepped};
 use tokio::time::Instant;
 
 use super::site::Site;

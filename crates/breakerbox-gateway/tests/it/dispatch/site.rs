@@ -10,8 +10,6 @@ use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::queue::records::RecordsError;
-use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
 use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
@@ -20,6 +18,8 @@ use breakerbox_model::objects::{
     Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,
     Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
 };
+use breakerbox_storage::records::RecordsError;
+use breakerbox_storage::{Batch, Defaults, Directory, QueueError};
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::Instant;
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use breakerbox_gateway::notifications::NotifierSettings;
-use breakerbox_gateway::queue::records::{History, Notices, SendState};
 use breakerbox_gateway::telemetry::labels::NoticeResult;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_model::notifications::{MOST_WAITING, Notice};
+use breakerbox_storage::records::{History, Notices, SendState};
 
 use super::rig::{Rig, TENANT, heard, webhook};
 

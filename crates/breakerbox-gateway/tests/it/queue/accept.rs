@@ -23,9 +23,9 @@ mod cases {
     use std::sync::atomic::Ordering;
     use std::task::{Context, Poll, Waker};
 
-    use breakerbox_gateway::queue::{AcceptError, Claim, Settled};
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{Backlog, DeliveryState, Filter, NewBatch, NewEvent, Priority};
+    use breakerbox_storage::{AcceptError, Claim, Settled};
     use bytes::Bytes;
 
     use crate::queue::rig::{LEASE, Rig, Verbs, acme, at, batch, event, seconds, tenant, to_url, with_key};

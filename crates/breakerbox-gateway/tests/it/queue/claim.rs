@@ -15,9 +15,9 @@ cases! {
 
 mod cases {
     use breakerbox_core::Epoch;
-    use breakerbox_gateway::queue::{Claim, Leased};
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{DeliveryState, FailReason, LaneId, NewEvent, Priority};
+    use breakerbox_storage::{Claim, Leased};
 
     use crate::queue::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds};
 

@@ -9,9 +9,9 @@ cases! {
 mod cases {
     use std::collections::HashMap;
 
-    use breakerbox_gateway::queue::Settled;
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, Priority};
+    use breakerbox_storage::Settled;
 
     use crate::queue::rig::{Rig, Verbs, acme, event, retry, seconds};
 

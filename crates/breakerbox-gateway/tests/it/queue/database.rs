@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::queue::records::{NewReminder, NewTenant, Reminders, Tenants};
-use breakerbox_gateway::queue::sqlite::{
-    Database, NEWEST, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
-};
-use breakerbox_gateway::queue::{AcceptError, Defaults, HandOver, Queue, QueueError, Settled};
-use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{Priority, ReminderSettings, TenantId, TenantSettings};
 use breakerbox_model::reminder::{Repeat, Schedule};
+use breakerbox_storage::records::{NewReminder, NewTenant, Reminders, Tenants};
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage::{AcceptError, Defaults, HandOver, Queue, QueueError, Settled};
+use breakerbox_storage_sqlite::{
+    Database, JobError, NEWEST, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
+};
 use tokio::task::JoinSet;
 
 use super::rig::{LEASE, Rig, Verbs, acme, batch, event};
@@ -40,7 +40,7 @@ fn put(database: &Database, name: &str) -> impl Future<Output = Result<(), Queue
 async fn has(database: &Database, name: &'static str) -> bool {
     let sql = "SELECT EXISTS (SELECT 1 FROM meta WHERE name = ?1)";
     let found = database.read(move |connection| {
-        Ok::<_, QueueError>(connection.query_row(sql, [name], |row| row.get::<_, bool>(0))?)
+        Ok::<_, JobError<QueueError>>(connection.query_row(sql, [name], |row| row.get::<_, bool>(0))?)
     });
     found.await.unwrap()
 }
@@ -54,7 +54,7 @@ async fn hold(database: &Database) -> Arc<Barrier> {
         let held = database.write(move |_| {
             enters.store(true, Ordering::SeqCst);
             waits.wait();
-            Ok::<_, QueueError>(())
+            Ok::<_, JobError<QueueError>>(())
         });
         held.await.unwrap();
     });
@@ -148,11 +148,11 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
             database
                 .write(move |writing| {
                     let sql = "INSERT INTO meta (name, value) VALUES ('refused', 1)";
-                    writing.connection().execute(sql, []).map_err(QueueError::from)?;
+                    writing.connection().execute(sql, []).expect("it is written");
                     writing.after_commit(move || {
                         hooked.fetch_add(100, Ordering::SeqCst);
                     });
-                    Err::<(), _>(Refused::No)
+                    Err::<(), _>(Refused::No.into())
                 })
                 .await
         })
@@ -164,11 +164,11 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
             database
                 .write(|writing| {
                     let sql = "INSERT INTO meta (name, value) VALUES ('panicked', 1)";
-                    writing.connection().execute(sql, []).map_err(QueueError::from)?;
+                    writing.connection().execute(sql, []).expect("it is written");
                     if writing.now() > breakerbox_core::Timestamp::ZERO {
                         panic!("on purpose");
                     }
-                    Ok::<(), Refused>(())
+                    Ok::<(), JobError<Refused>>(())
                 })
                 .await
         })
@@ -182,7 +182,7 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
                     writing.after_commit(move || {
                         last.fetch_add(1, Ordering::SeqCst);
                     });
-                    Ok::<(), QueueError>(())
+                    Ok::<(), JobError<QueueError>>(())
                 })
                 .await
         })
@@ -242,7 +242,7 @@ async fn a_verb_that_panics_is_rolled_back_and_the_others_are_done_again() {
     tokio::task::yield_now().await;
     let settling = {
         let (queue, now) = (rig.queue(), rig.now());
-        let settle = breakerbox_gateway::queue::Settle {
+        let settle = breakerbox_storage::Settle {
             id: leased.id,
             lease: leased.lease,
             attempt: super::rig::attempt(now),
@@ -274,7 +274,7 @@ async fn a_full_disk_is_said_and_leaves_nothing_and_passes() {
     let limit = |pages: &'static str| {
         rig.database.write(move |writing| {
             let sql = format!("PRAGMA max_page_count = {pages}");
-            Ok::<_, QueueError>(writing.connection().query_row(&sql, [], |_| Ok(()))?)
+            Ok::<_, JobError<QueueError>>(writing.connection().query_row(&sql, [], |_| Ok(()))?)
         })
     };
     limit("1").await.unwrap();

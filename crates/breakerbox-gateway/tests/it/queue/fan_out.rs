@@ -21,10 +21,10 @@ mod cases {
     use std::collections::HashSet;
     use std::time::Duration;
 
-    use breakerbox_gateway::queue::{AcceptError, Batch, Retention};
     use breakerbox_model::objects::{
         Backlog, DeliveryId, DeliveryState, EventId, Filter, Id, LaneId, NewBatch, NewEvent, Priority,
     };
+    use breakerbox_storage::{AcceptError, Batch, Retention};
     use futures_util::future::join_all;
 
     use crate::queue::rig::{Rig, Verbs, batch, event, seconds, tenant, with_key};

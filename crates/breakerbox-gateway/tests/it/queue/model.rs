@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_gateway::queue::{AcceptError, Claim, Lease, Leased, Settled};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, FailReason, Filter, Id, LaneId, NewEvent, Priority,
 };
+use breakerbox_storage::{AcceptError, Claim, Lease, Leased, Settled};
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
@@ -306,7 +306,7 @@ impl Model {
                 (Next::Retry { due_at, uses_attempt, failed_probe }, u32::from(uses_attempt), Is::Waiting)
             }
         };
-        let settle = breakerbox_gateway::queue::Settle {
+        let settle = breakerbox_storage::Settle {
             id: delivery(id),
             lease,
             attempt: attempt(now),
@@ -347,7 +347,7 @@ impl Model {
                     let (id, lease) = self.old[nth % self.old.len()];
                     let next = Next::Failed(FailReason::Gone);
                     let attempt = attempt(self.rig.now());
-                    let settle = breakerbox_gateway::queue::Settle {
+                    let settle = breakerbox_storage::Settle {
                         id: delivery(id),
                         lease,
                         attempt,

@@ -13,9 +13,9 @@ mod cases {
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
-    use breakerbox_gateway::queue::{Claim, Leased, Queue, Settle, Settled};
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{Backlog, Filter, LaneId, Priority};
+    use breakerbox_storage::{Claim, Leased, Queue, Settle, Settled};
     use tokio::task::JoinSet;
 
     use crate::queue::rig::{LEASE, Rig, acme, at, attempt, batch, event, retry, with_key};

@@ -8,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::queue::{Accepted, Batch, Claim, Claimed, HandOver, Leased, Queue, Settle, Settled};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{
     Attempt, Backlog, DeliveryId, DeliveryState, EventType, Filter, IdempotencyKey, LaneId, NewBatch,
     NewEvent, Priority, TenantId,
 };
+use breakerbox_storage::{Accepted, Batch, Claim, Claimed, HandOver, Leased, Queue, Settle, Settled};
 use bytes::Bytes;
 
 /// How long a lease of the cases is.

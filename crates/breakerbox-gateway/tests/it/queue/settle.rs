@@ -11,9 +11,9 @@ cases! {
 }
 
 mod cases {
-    use breakerbox_gateway::queue::Settled;
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{DeliveryState, FailReason, Priority};
+    use breakerbox_storage::Settled;
 
     use crate::queue::rig::{LEASE, Rig, Verbs, acme, event, retry, seconds};
 

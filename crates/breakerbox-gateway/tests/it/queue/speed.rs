@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::queue::{Claim, Queue, Settle};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{Backlog, Filter, NewEvent, Priority};
+use breakerbox_storage::{Claim, Queue, Settle};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::ManualClock;
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_gateway::queue::sqlite::{
-    Database, EndpointRoute, FreeSpace, Options, Routes, SqliteQueue, TenantRoutes,
-};
-use breakerbox_gateway::queue::{Batch, Queue, QueueError};
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, EndpointId, EventType, FailReason, Filter, LaneId, TenantId,
+};
+use breakerbox_storage::{Batch, Queue, QueueError};
+use breakerbox_storage_sqlite::{
+    Database, EndpointRoute, FreeSpace, JobError, Options, Routes, SqliteQueue, TenantRoutes,
 };
 use tempfile::TempDir;
 
@@ -145,7 +145,7 @@ impl Rig for SqliteRig {
                 let household = Household { row, backlog, endpoints: Vec::new() };
                 registry.0.write().unwrap().insert(id, Arc::new(household));
             });
-            Ok::<_, QueueError>(())
+            Ok::<_, JobError<QueueError>>(())
         });
         added.await.unwrap();
     }
@@ -162,7 +162,7 @@ impl Rig for SqliteRig {
             )?;
             let route = EndpointRoute { lane: endpoint.into(), expires_after };
             writing.after_commit(move || registry.change(&id, |known| known.endpoints.push((filter, route))));
-            Ok::<_, QueueError>(route.lane)
+            Ok::<_, JobError<QueueError>>(route.lane)
         });
         added.await.unwrap()
     }
@@ -177,7 +177,7 @@ impl Rig for SqliteRig {
                     Arc::make_mut(household).endpoints.retain(|(_, route)| route.lane != lane);
                 }
             });
-            Ok::<_, QueueError>(())
+            Ok::<_, JobError<QueueError>>(())
         });
         deleted.await.unwrap();
     }
@@ -223,7 +223,7 @@ impl Rig for SqliteRig {
                 other => panic!("{other:?}"),
             };
             let due_at = Timestamp::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
-            Ok::<_, QueueError>(Some(Seen { state, attempts, requests: row.get(3)?, due_at }))
+            Ok::<_, JobError<QueueError>>(Some(Seen { state, attempts, requests: row.get(3)?, due_at }))
         });
         found.await.unwrap()
     }
@@ -236,7 +236,7 @@ impl Rig for SqliteRig {
                 let sql = format!("SELECT count(*) FROM {table}");
                 *count = connection.query_row(&sql, [], |row| row.get::<_, i64>(0))?.unsigned_abs();
             }
-            Ok::<_, QueueError>(counts)
+            Ok::<_, JobError<QueueError>>(counts)
         });
         counted.await.unwrap()
     }
@@ -260,7 +260,7 @@ impl Rig for SqliteRig {
                 .map(|lane| (Filter::ALL, EndpointRoute { lane: *lane, expires_after: None }))
                 .collect();
             writing.after_commit(move || registry.change(&id, |known| known.endpoints.extend(routes)));
-            Ok::<_, QueueError>(lanes)
+            Ok::<_, JobError<QueueError>>(lanes)
         });
         added.await.unwrap()
     }
@@ -279,7 +279,7 @@ impl Rig for SqliteRig {
                 "SELECT count(*), coalesce(sum(length(payload)), 0) FROM deliveries d JOIN payloads p USING (event)
                  WHERE d.tenant = ?1 AND d.state < 2",
             )?;
-            Ok::<_, QueueError>((kept, again))
+            Ok::<_, JobError<QueueError>>((kept, again))
         });
         counted.await.unwrap()
     }

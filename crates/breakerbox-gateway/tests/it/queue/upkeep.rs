@@ -16,9 +16,9 @@ cases! {
 }
 
 mod cases {
-    use breakerbox_gateway::queue::{Retention, Settled};
     use breakerbox_model::delivery::Next;
     use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, NewEvent, Priority};
+    use breakerbox_storage::{Retention, Settled};
 
     use crate::queue::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds, tenant, to_url, with_key};
 

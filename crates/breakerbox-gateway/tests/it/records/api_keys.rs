@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::RecordsError;
-use breakerbox_gateway::queue::records::{NewApiKey, PageOf};
 use breakerbox_model::objects::{ApiKey, ApiKeyText, Scope, Scopes};
+use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::{NewApiKey, PageOf};
 
 use super::World;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use breakerbox::store::{ListQuery, Store, Swap, Swapped};
 use breakerbox::{Breakerbox, Clock, Consistency, Judgement, ManualClock, Refusal, Settlement, Status};
 use breakerbox_core::{Attribution, Command, Mode, PolicyBuilder, Record, State, Timestamp, Version};
-use breakerbox_gateway::queue::QueueError;
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteCircuits};
+use breakerbox_storage::QueueError;
+use breakerbox_storage_sqlite::{Database, JobError, Options, SqliteCircuits};
 use breakerbox_testkit::Held;
 use tempfile::TempDir;
 
@@ -244,7 +244,7 @@ async fn idle_records_go_from_the_file_and_the_others_stay() {
                 .read(|connection| {
                     let mut statement = connection.prepare("SELECT key FROM circuits ORDER BY key")?;
                     let rows = statement.query_map([], |row| row.get(0))?;
-                    Ok::<Vec<String>, QueueError>(rows.collect::<Result<_, _>>()?)
+                    Ok::<Vec<String>, JobError<QueueError>>(rows.collect::<Result<_, _>>()?)
                 })
                 .await
                 .unwrap()
@@ -271,7 +271,7 @@ async fn circuits_go_on_while_the_file_can_not_be_written_and_are_written_later(
         database
             .write(move |writing| {
                 writing.connection().execute(&format!("ALTER TABLE {from} RENAME TO {to}"), [])?;
-                Ok::<_, QueueError>(())
+                Ok::<_, JobError<QueueError>>(())
             })
             .await
             .unwrap();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::records::PageOf;
-use breakerbox_gateway::queue::{RecordsError, Settle};
 use breakerbox_model::delivery::{Fault, Next};
 use breakerbox_model::objects::{
     Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
 };
+use breakerbox_storage::records::PageOf;
+use breakerbox_storage::{RecordsError, Settle};
 use bytes::Bytes;
 
 use super::World;
@@ -119,7 +119,7 @@ pub(crate) async fn deliveries_are_found_by_all_that_can_be_said(world: &mut Wor
         assert_eq!(found, world.found(&filter, 500).await, "{name}: whatever the page");
     }
     for text in ["", "7", "evt_0000000000000", "zzzzzzzzzzzzz"] {
-        let cursor = breakerbox_gateway::queue::records::Cursor(text.to_owned());
+        let cursor = breakerbox_storage::records::Cursor(text.to_owned());
         let refused = world.records.deliveries(&NONE, &PageOf::after(cursor, 5)).await;
         assert!(matches!(refused, Err(RecordsError::Cursor)), "{text}: {refused:?}");
     }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox_gateway::queue::records::{NewEndpoint, PageOf};
-use breakerbox_gateway::queue::{Changed, Defaults, RecordsError, Watcher};
 use breakerbox_model::delivery::{CustomHeaders, Next};
 use breakerbox_model::objects::{
     DeliveryFilter, DeliveryState, DisabledBecause, Filter, NewBatch, RateLimit, Secret, StateName,
 };
+use breakerbox_storage::records::{NewEndpoint, PageOf};
+use breakerbox_storage::{Changed, Defaults, RecordsError, Watcher};
 use serde_json::json;
 
 use super::World;

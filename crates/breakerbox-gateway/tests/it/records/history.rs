@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, Totals};
-use breakerbox_gateway::queue::records::{ChangeFilter, Heard, Page, PageOf};
 use breakerbox_model::objects::PastChange;
+use breakerbox_storage::records::{ChangeFilter, Heard, Page, PageOf};
 
 use super::World;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::Defaults;
-use breakerbox_gateway::queue::records::{NewTenant, Tenants};
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
-use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_model::objects::TenantId;
+use breakerbox_storage::Defaults;
+use breakerbox_storage::records::{NewTenant, Tenants};
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use serde_json::json;
 
 use super::world::tenant_settings;

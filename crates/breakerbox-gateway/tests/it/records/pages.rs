@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::records::{MAX_PAGE, PageOf};
 use breakerbox_model::objects::{DeliveryFilter, StateName};
+use breakerbox_storage::records::{MAX_PAGE, PageOf};
 use proptest::prelude::*;
 
 use super::World;

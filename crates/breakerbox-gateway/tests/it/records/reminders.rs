@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::queue::records::{NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter};
-use breakerbox_gateway::queue::{Leased, RecordsError, Stepped};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{
@@ -12,6 +10,8 @@ use breakerbox_model::objects::{
     ReminderState, ReminderStateName, StateName,
 };
 use breakerbox_model::reminder::{CatchUp, Looked, Repeat, Schedule, StopReason, TenantSays, WhenFailed};
+use breakerbox_storage::records::{NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter};
+use breakerbox_storage::{Leased, RecordsError, Stepped};
 use bytes::Bytes;
 
 use super::world::World;

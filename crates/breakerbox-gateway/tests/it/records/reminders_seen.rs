@@ -1,10 +1,10 @@
 //! What people see of reminders: several at once, names that are free again, numbers that never come twice, and the lane of a
 //! run that is sent again.
 
-use breakerbox_gateway::queue::RecordsError;
-use breakerbox_gateway::queue::records::{PageOf, ReminderChange, ReminderFilter};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{DeliveryState, FailReason, RunId};
+use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::{PageOf, ReminderChange, ReminderFilter};
 
 use super::reminders::{MINUTE, every_minute, new, once};
 use super::world::World;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::RecordsError;
-use breakerbox_gateway::queue::records::{NewResend, PageOf};
 use breakerbox_model::objects::{
     ApiKeyId, Backlog, DeliveryFilter, Endpoint, EventId, Id, JobId, Priority, Resend, ResendState, StateName,
 };
+use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::{NewResend, PageOf};
 
 use super::World;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::queue::Defaults;
-use breakerbox_gateway::queue::records::{Endpoints, NewEndpoint, NewTenant, Tenants};
-use breakerbox_gateway::queue::sqlite::{Database, LoadError, Options, Resealed, SqliteRecords};
-use breakerbox_gateway::secrets::{KeySource, Keyring, MasterKey, SecretsError};
 use breakerbox_model::delivery::CustomHeaders;
 use breakerbox_model::objects::Secret;
+use breakerbox_storage::Defaults;
+use breakerbox_storage::records::{Endpoints, NewEndpoint, NewTenant, Tenants};
+use breakerbox_storage::secrets::{KeySource, Keyring, MasterKey, SecretsError};
+use breakerbox_storage_sqlite::{Database, JobError, LoadError, Options, Resealed, SqliteRecords};
 use tempfile::TempDir;
 
 use super::world::{endpoint_settings, tenant_settings};
@@ -111,7 +111,7 @@ async fn a_secret_that_was_moved_to_another_row_does_not_open() {
         database
             .write(move |writing| {
                 writing.connection().execute(swap, [])?;
-                Ok::<_, breakerbox_gateway::queue::QueueError>(())
+                Ok::<_, JobError<breakerbox_storage::QueueError>>(())
             })
             .await
             .unwrap();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_gateway::queue::records::{ChangeFilter, NewResend, NewTenant, PageOf};
-use breakerbox_gateway::queue::{Defaults, RecordsError};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{Backlog, DeliveryFilter, RateLimit, ResendState, Secret, TenantId};
+use breakerbox_storage::records::{ChangeFilter, NewResend, NewTenant, PageOf};
+use breakerbox_storage::{Defaults, RecordsError};
 use serde_json::json;
 
 use super::World;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::queue::Retention;
 use breakerbox_model::objects::TenantId;
+use breakerbox_storage::Retention;
 
 use super::World;
 

@@ -1,9 +1,10 @@
 //! One row that can't be read is set aside, and never blocks others.
 
-use breakerbox_gateway::queue::records::{NewResend, NoticeFilter, PageOf, ReminderFilter};
-use breakerbox_gateway::queue::{Claim, QueueError, RecordsError};
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{DeliveryFilter, DeliveryState, FailReason, ResendState};
+use breakerbox_storage::records::{NewResend, NoticeFilter, PageOf, ReminderFilter};
+use breakerbox_storage::{Claim, QueueError, RecordsError};
+use breakerbox_storage_sqlite::JobError;
 
 use super::reminders::{MINUTE, every_minute, new, once};
 use super::world::World;
@@ -15,8 +16,8 @@ impl World {
     /// Damages what is stored.
     async fn damage(&self, sql: &str) -> usize {
         let (database, sql) = (self.sqlite.database.clone().unwrap(), sql.to_owned());
-        let write =
-            database.write(move |writing| Ok::<_, QueueError>(writing.connection().execute(&sql, [])?));
+        let write = database
+            .write(move |writing| Ok::<_, JobError<QueueError>>(writing.connection().execute(&sql, [])?));
         write.await.unwrap()
     }
 }
@@ -99,7 +100,9 @@ pub(super) async fn an_unreadable_delivery_fails_and_keeps_no_other_waiting(worl
     let state = "SELECT count(*) FROM deliveries WHERE state = 3 AND reason = 4";
     let database = world.sqlite.database.clone().unwrap();
     let failed: i64 = database
-        .read(move |connection| Ok::<_, QueueError>(connection.query_row(state, [], |row| row.get(0))?))
+        .read(move |connection| {
+            Ok::<_, JobError<QueueError>>(connection.query_row(state, [], |row| row.get(0))?)
+        })
         .await
         .unwrap();
     assert_eq!(failed, 4);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::queue::records::{NewEndpoint, NewTenant, PageOf};
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteQueue, SqliteRecords};
-use breakerbox_gateway::queue::{
-    AcceptError, Calendar, Claim, Defaults, Directory, HandOver, Leased, Queue, Records, Settle, Settled,
-};
-use breakerbox_gateway::secrets::{Keyring, MasterKey};
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{
     Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason,
     LaneId, NewBatch, NewEvent, Priority, Tenant, TenantId, TenantSettings,
 };
+use breakerbox_storage::records::{NewEndpoint, NewTenant, PageOf};
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage::{
+    AcceptError, Calendar, Claim, Defaults, Directory, HandOver, Leased, Queue, Records, Settle, Settled,
+};
+use breakerbox_storage_sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use bytes::Bytes;
 use tempfile::TempDir;
 
