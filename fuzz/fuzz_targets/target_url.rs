@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use breakerbox_gateway::send::AddressPolicy;
+use breakerbox_egress::AddressPolicy;
 use breakerbox_model::delivery::Target;
 use libfuzzer_sys::fuzz_target;
 

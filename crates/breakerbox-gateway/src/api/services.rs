@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_model::notifications::NoticeTarget;
 use breakerbox_model::objects::{EventType, TenantId};
 use breakerbox_model::shares::DEFAULT_SHARE;
@@ -17,11 +18,10 @@ use breakerbox_storage::{Directory, EndpointEntry};
 use bytes::Bytes;
 
 use super::serve::Connections;
+use crate::dispatch::{Intake, LaneHolds};
 use crate::notifications::Delivered;
 use crate::permits::Permits;
-use crate::send::{AddressPolicy, Incoming};
 use crate::telemetry::Metrics;
-use crate::work::{Intake, LaneHolds};
 
 /// What the API stands on.
 #[derive(Clone)]

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use breakerbox_egress::host::descriptors;
 use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage::clock::Clocks;
 use clap::Args;
@@ -15,7 +16,6 @@ use super::flags::Flags;
 use super::output::{Output, print};
 use crate::config::{self, Config, Loaded, Sources};
 use crate::gateway::{Gateway, HandedOver, Show, StartError};
-use crate::host::descriptors;
 use crate::telemetry;
 
 /// How long a start that was interrupted has to come to its end.

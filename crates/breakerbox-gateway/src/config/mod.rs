@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breakerbox::TenantLimit;
+use breakerbox_egress::AddressPolicy;
 use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::Backlog;
 use breakerbox_model::shares::DEFAULT_SHARE;
@@ -46,7 +47,6 @@ pub use size::{SizeError, format_size, parse_size};
 pub use values::{Hidden, LogFormat};
 
 use crate::notifications::NotifierSettings;
-use crate::send::AddressPolicy;
 
 /// Every setting of the gateway, checked.
 ///

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_egress::AddressPolicy;
 use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, OPERATOR, Way, target_url};
 use breakerbox_model::objects::Secret;
 use lettre::Address;
@@ -12,7 +13,6 @@ use url::Url;
 
 use super::values::Hidden;
 use crate::notifications::{MailServer, NotifierSettings};
-use crate::send::AddressPolicy;
 
 /// Who is told of what.
 #[derive(Clone, PartialEq, Debug)]

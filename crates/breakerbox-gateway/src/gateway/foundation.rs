@@ -11,8 +11,8 @@ use tracing::warn;
 use super::history::Scribe;
 use super::{StartError, notices, settings, transitions};
 use crate::config::Config;
+use crate::dispatch::{Dispatch, Taker};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Taker};
 
 /// The database, open, and what reads and writes it.
 pub(super) struct Foundation {

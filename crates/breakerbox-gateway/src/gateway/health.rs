@@ -14,10 +14,10 @@ use tracing::{info, warn};
 
 use super::clock_watch::ClockWatch;
 use crate::api::{Health, HealthReport};
+use crate::dispatch::Dispatch;
 use crate::notifications::Notifier;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
-use crate::work::Dispatch;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);

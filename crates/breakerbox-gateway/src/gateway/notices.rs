@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use breakerbox::StoreHealth;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::Courier;
 use breakerbox_model::notifications::Notice;
 use breakerbox_model::objects::TenantId;
 use tracing::{info, warn};
@@ -13,7 +14,6 @@ use super::start_error::StartError;
 use crate::api::{NoticeTest, TestedTarget};
 use crate::config::Config;
 use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
-use crate::send::Courier;
 
 /// What takes messages to targets.
 pub(super) fn post(config: &Config, courier: Arc<dyn Courier>) -> Result<Post, StartError> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
+use breakerbox_egress::{ProxyError, TrustError};
 use breakerbox_model::objects::ApiKeyTextError;
 use breakerbox_storage::QueueError;
 use breakerbox_storage::records::RecordsError;
@@ -12,7 +13,6 @@ use breakerbox_storage::secrets::SecretsError;
 use breakerbox_storage_sqlite::{LoadError, OpenError};
 
 use crate::notifications::MailError;
-use crate::send::{ProxyError, TrustError};
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]

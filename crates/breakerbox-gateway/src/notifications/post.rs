@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_egress::{Courier, Outgoing};
 use breakerbox_model::delivery::{Fault, Reply, Signer, Target};
 use breakerbox_model::notifications::{Message, Way};
 use breakerbox_model::objects::TenantId;
@@ -15,7 +16,6 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 
 use super::mail::Mailer;
-use crate::send::{Courier, Outgoing};
 
 /// How long one message may take.
 pub const LIMIT: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_egress::host::Pauses;
 use breakerbox_model::objects::PermitSettled;
 use breakerbox_storage::QueueError;
 use tokio::task::coop::consume_budget;
@@ -13,7 +14,6 @@ use tracing::warn;
 
 use super::Permits;
 use super::table::Held;
-use crate::host::Pauses;
 
 /// How often is looked for expired ones.
 const EVERY: Duration = Duration::from_millis(250);

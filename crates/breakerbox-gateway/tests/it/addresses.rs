@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use breakerbox_gateway::send::{Incoming, Proxy, SendSettings, Sender};
+use breakerbox_egress::{Incoming, Proxy, SendSettings, Sender};
 use breakerbox_model::delivery::{Fault, Reply, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox_gateway::send::{SendSettings, Sender, Trust};
+use breakerbox_egress::{SendSettings, Sender, Trust};
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_testkit::receiver::{Http2End, Http2Receiver, Manner, Receiver};
 use futures_util::future::join_all;

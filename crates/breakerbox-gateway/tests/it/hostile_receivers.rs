@@ -5,7 +5,7 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::send::{Incoming, Sender};
+use breakerbox_egress::{Incoming, Sender};
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_testkit::receiver::{Hostile, Manner, Receiver};
 use breakerbox_testkit::usage::Usage;
@@ -254,8 +254,7 @@ async fn connections_are_used_again_and_those_that_closed_meanwhile_do_no_harm()
 #[tokio::test]
 async fn connections_beyond_the_limit_are_not_kept() {
     let receivers: Vec<_> = (0..6).map(|_| Receiver::start().unwrap()).collect();
-    let few =
-        breakerbox_gateway::send::SendSettings { max_connections_kept: 3, ..settings(&["127.0.0.0/8"]) };
+    let few = breakerbox_egress::SendSettings { max_connections_kept: 3, ..settings(&["127.0.0.0/8"]) };
     let sender = Sender::with_resolver(&few, Scripted::new(&[&[]])).unwrap();
     for receiver in receivers.iter().chain(&receivers) {
         assert!(is_answered(&sender.send(to(&receiver.url("/"))).await, 200));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::send::{SendSettings, Sender, Trust};
+use breakerbox_egress::{SendSettings, Sender, Trust};
 use breakerbox_model::delivery::{Fault, Reply};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_gateway::send::{Outgoing, Proxy, Resolve, SendSettings, Sender};
+use breakerbox_egress::{Outgoing, Proxy, Resolve, SendSettings, Sender};
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_testkit::receiver::{Receiver, RefusingPort};
 use tokio::net::TcpListener;

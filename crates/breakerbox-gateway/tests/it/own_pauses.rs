@@ -1,11 +1,9 @@
 //! The process is paused while requests are under way: answers that have come are taken, and what is missing is nobody's fault.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_gateway::host::Pauses;
-use breakerbox_gateway::send::{Incoming, Sender};
-use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_egress::host::Pauses;
+use breakerbox_egress::{Incoming, Sender};
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 
@@ -19,7 +17,7 @@ async fn across_a_pause(path: &str, manner: Manner, number: u64) -> Vec<Incoming
     let receiver = Receiver::start().unwrap();
     receiver.set(path, manner);
     let pauses = Pauses::default();
-    tokio::spawn(pauses.clone().watch(Arc::new(Metrics::new())));
+    tokio::spawn(pauses.clone().watch(|_| {}));
     let sender = Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&[]])).unwrap();
     let sender = sender.with_pauses(pauses);
     let url = receiver.url(path);
@@ -60,7 +58,7 @@ async fn without_a_pause_a_time_limit_is_the_receivers() {
     let receiver = Receiver::start().unwrap();
     receiver.set("/hangs", Manner::Hang);
     let pauses = Pauses::default();
-    tokio::spawn(pauses.clone().watch(Arc::new(Metrics::new())));
+    tokio::spawn(pauses.clone().watch(|_| {}));
     let sender = Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&[]])).unwrap();
     let lost = pauses.lost();
     let sender = sender.with_pauses(pauses.clone());

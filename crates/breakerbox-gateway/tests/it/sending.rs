@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_gateway::send::{AddressPolicy, Incoming, Outgoing, Resolve, SendSettings, Trust};
+use breakerbox_egress::{AddressPolicy, Incoming, Outgoing, Resolve, SendSettings, Trust};
 use breakerbox_model::delivery::{Reply, Target};
 use bytes::Bytes;
 

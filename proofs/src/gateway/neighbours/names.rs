@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
+use breakerbox_egress::Resolve;
 use breakerbox_gateway::config::Config;
 use breakerbox_gateway::gateway::Gateway;
-use breakerbox_gateway::send::Resolve;
 use breakerbox_storage::clock::Clocks;
 use clap::Args;
 

@@ -1,6 +1,7 @@
 //! One request to an endpoint, now, to see what it says. It passes the same address policy as any other.
 
 use axum::extract::State;
+use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::Reply;
 use breakerbox_model::objects::{EndpointId, EventType};
 use bytes::Bytes;
@@ -16,7 +17,6 @@ use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
-use crate::send::Incoming;
 
 /// What is sent if nothing is said.
 const TYPE: &str = "breakerbox.test";

@@ -11,14 +11,14 @@ use breakerbox::store::{MemoryStore, Store};
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, WallClock};
 use breakerbox_core::Timestamp;
+use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_gateway::api::{
     self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
 };
+use breakerbox_gateway::dispatch::{Intake, LaneHolds, Taker};
 use breakerbox_gateway::notifications::Delivered;
 use breakerbox_gateway::permits::{PermitParts, Permits};
-use breakerbox_gateway::send::{AddressPolicy, Incoming};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Intake, LaneHolds, Taker};
 use breakerbox_model::delivery::Reply;
 use breakerbox_model::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
 use breakerbox_model::reminder::{CatchUp, TenantSays, WhenFailed};

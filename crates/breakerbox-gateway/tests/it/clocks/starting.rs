@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::dispatch::Taker;
 use breakerbox_gateway::gateway::StartError;
-use breakerbox_gateway::work::Taker;
 use breakerbox_storage::{Defaults, Directory, Queue, QueueError, Retention};
 use breakerbox_storage_sqlite::{Database, JobError, OpenError, Options, SqliteQueue};
 use breakerbox_testkit::receiver::Manner;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_gateway::work::Taker;
+use breakerbox_gateway::dispatch::Taker;
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{
     DeliveryId, EventId, EventType, Id, LaneId, NewBatch, NewEvent, Priority, TenantId,

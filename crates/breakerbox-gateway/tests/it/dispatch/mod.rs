@@ -9,7 +9,7 @@ mod throttle;
 use std::time::Duration;
 
 use breakerbox::{Attribution, Command, Policy, Status};
-use breakerbox_gateway::work::Settings;
+use breakerbox_gateway::dispatch::Settings;
 use breakerbox_model::delivery::{Fault, Next, Reply};
 use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
 use breakerbox_storage::Queue;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::dispatch::Scheduler;
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::Scheduler;
 use breakerbox_model::objects::{Id, ReminderId, TenantId};
 use breakerbox_model::reminder::{
     Act, CatchUp, Cron, Decided, Ended, Looked, OpenRun, Repeat, Schedule, SeenTurn, Step,

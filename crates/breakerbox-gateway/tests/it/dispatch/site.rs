@@ -10,9 +10,9 @@ use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
+use breakerbox_egress::{Courier, Incoming, Outgoing};
+use breakerbox_gateway::dispatch::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::objects::{
     Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breakerbox_core::Timestamp;
+use breakerbox_egress::{AddressPolicy, SendSettings, Sender};
 use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, Post};
-use breakerbox_gateway::send::{AddressPolicy, SendSettings, Sender};
 use breakerbox_model::delivery::Signer;
 use breakerbox_model::notifications::{Message, Notice, Way};
 use breakerbox_model::objects::{Id, NoticeId, Secret};

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 use crate::telemetry::Metrics;
 
 /// How many reminders are looked at in one piece. Others wait for the writer as long as a piece takes, so it is short.

@@ -7,7 +7,7 @@ use breakerbox_model::objects::{CircuitOwner, ShownKey};
 use breakerbox_storage::{Changed, TenantEntry, Watcher};
 use tracing::warn;
 
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 
 /// Hears of changes for dispatch.
 pub struct Watch(Weak<Dispatch>);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Verdict};
 use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
+use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::lanes::{Ended, Sleep};
 use breakerbox_model::delivery::{Fate, Fault, LocalFault, Next, Reply, Ruling, Tried};
 use breakerbox_model::objects::{Attempt, FailReason};
@@ -14,9 +15,8 @@ use bytes::Bytes;
 use tracing::{debug, error, warn};
 
 use super::destination::Destination;
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 use super::gates::{self, Pass};
-use crate::send::Incoming;
 use crate::telemetry::labels::Outcome;
 
 /// How long to wait before a settlement that failed is tried again.

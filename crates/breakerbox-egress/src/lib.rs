@@ -7,14 +7,16 @@
 //! | [`Proxy`] | the way out, where an operator wants one |
 //! | [`Trust`] | whose certificates are believed |
 //! | [`Sender`] | makes requests over all of these |
+//! | [`host`] | what the process needs from its host, and how it notices that it lacks it |
 //!
-//! What an answer means is decided elsewhere ([`Rulings`](breakerbox_model::delivery::Rulings)).
+//! It reads no settings, stores nothing and knows no API. What an answer means is decided elsewhere ([`Rulings`](breakerbox_model::delivery::Rulings)).
 
 mod address;
 mod connection;
 mod connector;
 mod dial;
 mod fault;
+pub mod host;
 mod look_up_places;
 mod progress;
 mod proxy;

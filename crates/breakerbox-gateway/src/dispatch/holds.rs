@@ -2,7 +2,7 @@
 
 use breakerbox_model::objects::{LaneId, Priority};
 
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 
 /// Says which deliveries are held, as this process sees it now.
 pub trait LaneHolds: Send + Sync + 'static {

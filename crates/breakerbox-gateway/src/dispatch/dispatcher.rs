@@ -9,6 +9,7 @@ use std::time::Duration;
 use breakerbox::throttle::Throttles;
 use breakerbox::{Breakerbox, Epoch};
 use breakerbox_core::Timestamp;
+use breakerbox_egress::Courier;
 use breakerbox_model::delivery::LocalFaultPace;
 use breakerbox_model::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
 use breakerbox_model::objects::{LaneId, Priority};
@@ -19,7 +20,6 @@ use tracing::warn;
 
 use super::chores::Chores;
 use super::destination::{Destination, Destinations};
-use crate::send::Courier;
 use crate::telemetry::Metrics;
 
 /// The numbers of dispatch.

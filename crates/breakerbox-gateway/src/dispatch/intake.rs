@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use breakerbox_model::objects::{LaneId, NewBatch, TenantId};
 use breakerbox_storage::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 use super::gates;
 
 /// Where events come in.

@@ -12,7 +12,7 @@ use breakerbox_storage::{Batch, QueueError, Retention};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 use crate::telemetry::labels::Outcome;
 
 /// How many rows one piece of upkeep concerns at the most.

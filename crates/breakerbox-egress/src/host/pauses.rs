@@ -6,10 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use breakerbox_model::delivery::LocalFault;
 use tokio::time::{Instant, sleep};
-
-use crate::telemetry::Metrics;
 
 /// How often the watching task wakes.
 const EVERY: Duration = Duration::from_millis(100);
@@ -36,8 +33,8 @@ impl Watched {
 }
 
 impl Pauses {
-    /// Watches until the task is dropped. A pause is counted and reported as a local fault.
-    pub async fn watch(self, metrics: Arc<Metrics>) {
+    /// Watches until the task is dropped. Calls `report` with the length of each pause.
+    pub async fn watch(self, report: impl Fn(Duration)) {
         self.watched().woke_at = Some(Instant::now());
         loop {
             sleep(EVERY).await;
@@ -50,8 +47,7 @@ impl Pauses {
                 pause
             };
             if let Some(pause) = pause {
-                let detail = format!("the process was not run for {} ms", pause.as_millis());
-                metrics.local_faults.note(LocalFault::Pause, &detail);
+                report(pause);
             }
         }
     }
@@ -74,9 +70,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_gap_is_noticed_at_once_and_counted_once() {
-        let (pauses, metrics) = (Pauses::default(), Arc::new(Metrics::new()));
+        let (pauses, reported) = (Pauses::default(), Arc::new(Mutex::new(Vec::new())));
         assert_eq!(pauses.lost(), Duration::ZERO, "nobody watches");
-        tokio::spawn(pauses.clone().watch(Arc::clone(&metrics)));
+        let report = Arc::clone(&reported);
+        tokio::spawn(pauses.clone().watch(move |pause| report.lock().unwrap().push(pause)));
         sleep(Duration::from_secs(60)).await;
         assert_eq!(pauses.lost(), Duration::ZERO, "nothing happened");
 
@@ -88,6 +85,6 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         let after = pauses.lost();
         assert!(after + EVERY >= pause && after <= pause, "{after:?}");
-        assert_eq!(metrics.local_faults.count(LocalFault::Pause), 1);
+        assert_eq!(*reported.lock().unwrap(), [after], "reported once, with its length");
     }
 }

@@ -17,7 +17,7 @@ const DENIED_BY_OPERATOR: &str = "an address that the operator denies";
 /// Which addresses may be called.
 ///
 /// ```
-/// use breakerbox_gateway::send::AddressPolicy;
+/// use breakerbox_egress::AddressPolicy;
 ///
 /// let policy = AddressPolicy::default();
 /// assert!(policy.check("93.184.215.14".parse()?).is_ok());
@@ -81,7 +81,7 @@ impl AddressPolicy {
     /// Checks the address that a URL names. A URL with a host name passes: its addresses are checked when it is called.
     ///
     /// ```
-    /// use breakerbox_gateway::send::AddressPolicy;
+    /// use breakerbox_egress::AddressPolicy;
     ///
     /// let refused = AddressPolicy::default().check_url(&"http://10.0.0.7/in".parse()?).unwrap_err();
     /// assert_eq!(

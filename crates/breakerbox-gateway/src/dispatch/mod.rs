@@ -24,7 +24,7 @@
 mod attempt;
 mod chores;
 mod destination;
-mod dispatch;
+mod dispatcher;
 mod gates;
 mod holds;
 mod intake;
@@ -34,7 +34,7 @@ mod upkeep;
 mod watch;
 
 pub use chores::Chores;
-pub use dispatch::{Dispatch, Parts, Seen, Settings};
+pub use dispatcher::{Dispatch, Parts, Seen, Settings};
 pub use holds::LaneHolds;
 pub use intake::{Intake, Taker};
 pub use schedule::Scheduler;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
+use breakerbox_egress::Outgoing;
 use breakerbox_model::delivery::{RetrySchedule, Rulings, Signer, Target, TokenBucket};
 use breakerbox_model::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
@@ -17,8 +18,6 @@ use breakerbox_storage::{Directory, EndpointEntry, Leased, TenantEntry, WaitingL
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-use crate::send::Outgoing;
 
 /// How the gateway names itself to receivers.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));

@@ -13,7 +13,7 @@ use breakerbox_storage::{Claim, Claimed, Leased, QueueError};
 use tracing::{error, warn};
 
 use super::destination::Destination;
-use super::dispatch::Dispatch;
+use super::dispatcher::Dispatch;
 use super::gates::{self, Pass, Refused, Said};
 
 /// How many turns go into one claim at the most, so that a commit stays short.

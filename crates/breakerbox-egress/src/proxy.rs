@@ -12,11 +12,11 @@ use url::Url;
 /// A proxy that is asked to CONNECT, such as `http://user:password@proxy.internal:3128`.
 ///
 /// ```
-/// use breakerbox_gateway::send::Proxy;
+/// use breakerbox_egress::Proxy;
 ///
 /// let proxy: Proxy = "http://me:secret@proxy.internal:3128".parse()?;
 /// assert_eq!(proxy.to_string(), "http://proxy.internal:3128/", "without the password");
-/// # Ok::<(), breakerbox_gateway::send::ProxyError>(())
+/// # Ok::<(), breakerbox_egress::ProxyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxy {

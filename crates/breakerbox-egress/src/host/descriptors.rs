@@ -60,7 +60,7 @@ pub struct Shares {
 /// that deliveries need.
 ///
 /// ```
-/// use breakerbox_gateway::host::descriptors::{Wanted, share};
+/// use breakerbox_egress::host::descriptors::{Wanted, share};
 ///
 /// let wanted = Wanted { connections: 4_096, slots: 512, kept: 1_024 };
 /// assert_eq!(share(Some(500_000), wanted).shortfall, None);
