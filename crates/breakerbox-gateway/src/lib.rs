@@ -1,4 +1,5 @@
-//! The `breakerbox` binary, as a library so that tests and fuzz targets can reach its parts.
+//! The webhook gateway, as a library: it serves the API, dispatches deliveries and fires reminders. What it decides is in
+//! `breakerbox-model`, what it stores behind the traits of `breakerbox-storage`; it has no command line of its own.
 //!
 //! | part | what it does |
 //! | --- | --- |
@@ -9,10 +10,8 @@
 //! | [`telemetry`] | the log and the metrics |
 //! | [`gateway`] | all of it put together, started and stopped |
 //! | [`dispatch`] | the loops that move deliveries |
-//! | [`cli`] | the command line: reads arguments, opens files, prints |
 
 pub mod api;
-pub mod cli;
 pub mod config;
 pub mod dispatch;
 pub mod gateway;

@@ -10,7 +10,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::site::Site;
-use super::tenancy::{Things, body_for, operations};
+use super::tenancy::{body_for, operations};
+use super::things::Things;
 
 pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
     let change = Change {

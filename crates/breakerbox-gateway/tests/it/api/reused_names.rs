@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::changes::change;
 use super::site::Site;
-use super::tenancy::{Things, body_for, operations};
+use super::tenancy::{body_for, operations};
+use super::things::Things;
 
 fn failure() -> Outcome {
     Outcome::failure(Duration::from_millis(3))

@@ -8,7 +8,7 @@ use breakerbox_model::objects::Scope;
 use http::Method;
 
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs schemathesis; cargo xtask fuzz-api"]

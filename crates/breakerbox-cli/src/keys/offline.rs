@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::config::Config;
 use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
 use breakerbox_storage::Defaults;
 use breakerbox_storage::records::{ApiKeys, NewApiKey, PageOf, RecordsError};
@@ -14,10 +15,9 @@ use breakerbox_storage_sqlite::{Database, OpenError, Options, SqliteRecords};
 use serde_json::{Value, json};
 
 use super::{Action, COLUMNS, New, created_once, written};
-use crate::cli::failure::{Failure, with_sources};
-use crate::cli::output::Output;
-use crate::cli::serve;
-use crate::config::Config;
+use crate::failure::{Failure, with_sources};
+use crate::output::Output;
+use crate::serve;
 
 pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Failure> {
     // A slip must not make a database that nobody looks at.

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 /// The gateway answered, and did not do it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct Refusal {
-    pub(in crate::cli) status: u16,
-    pub(in crate::cli) problem: Value,
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) problem: Value,
     /// Seconds to wait before asking again.
-    pub(in crate::cli) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
 }
 
 impl Refusal {
@@ -31,7 +31,7 @@ impl Refusal {
     }
 
     /// What went wrong, which field it is about, and what to do.
-    pub(in crate::cli) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let code = self.text("code").unwrap_or("unknown");
         let what = self.text("detail").or(self.text("title")).unwrap_or("the gateway did not say why");
         // Most details begin with the field that they are about.

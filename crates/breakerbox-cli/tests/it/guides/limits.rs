@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 /// Whether all that is shown is in what was said.
 fn shows(shown: &Value, said: &Value) -> bool {

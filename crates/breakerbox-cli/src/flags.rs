@@ -1,10 +1,9 @@
 //! A flag for each setting, made from the list of settings. So a new setting has its flag at once.
 
 use breakerbox_core::POLICY_KEYS;
+use breakerbox_gateway::config::{SETTINGS, Sources};
 use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-
-use crate::config::{SETTINGS, Sources};
 
 /// The settings that were given as flags.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
-use crate::cli::failure::printable;
+use crate::failure::printable;
 
 /// How much of a body is shown, unless all is asked for.
 const SHOWN: usize = 2_000;

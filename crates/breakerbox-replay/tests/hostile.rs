@@ -1,5 +1,7 @@
 //! Hostile traffic: a line, or an error that names the line, and never a panic.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufReader, sink};
 
 use breakerbox_core::Policy;

@@ -4,9 +4,9 @@ use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::{ReminderRules, ReminderStateName};
 use breakerbox_model::reminder::StopReason;
 
-use super::guide_limits::tried;
+use super::limits::tried;
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_to_reminders_does_as_it_says() {

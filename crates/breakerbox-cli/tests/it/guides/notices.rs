@@ -10,9 +10,9 @@ use breakerbox_storage::records::{Heard, History};
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::guide_limits::tried;
+use super::limits::tried;
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/notices.md");

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use breakerbox_gateway::config::Config;
 use breakerbox_storage_sqlite::{CopyError, CopyProgress, DatabaseCopy};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,7 +16,6 @@ use serde_json::json;
 use super::failure::{Failure, with_sources};
 use super::output::Output;
 use super::serve;
-use crate::config::Config;
 
 /// Copy a gateway's database into a file, also while the gateway runs.
 ///

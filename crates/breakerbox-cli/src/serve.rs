@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breakerbox_egress::host::descriptors;
+use breakerbox_gateway::config::{self, Config, Loaded, Sources};
+use breakerbox_gateway::gateway::{Gateway, HandedOver, Show, StartError};
+use breakerbox_gateway::telemetry;
 use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage::clock::Clocks;
 use clap::Args;
@@ -14,9 +17,6 @@ use tracing::{info, warn};
 use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
-use crate::config::{self, Config, Loaded, Sources};
-use crate::gateway::{Gateway, HandedOver, Show, StartError};
-use crate::telemetry;
 
 /// How long a start that was interrupted has to come to its end.
 const INTERRUPTED: Duration = Duration::from_secs(2);

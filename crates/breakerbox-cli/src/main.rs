@@ -1,5 +1,5 @@
 //! The `breakerbox` command.
 
 fn main() -> std::process::ExitCode {
-    breakerbox_gateway::cli::run()
+    breakerbox_cli::run()
 }

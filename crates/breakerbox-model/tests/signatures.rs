@@ -1,6 +1,8 @@
 //! Signatures, against the library that Standard Webhooks' authors give to receivers in Python. It is installed into the
 //! build's own folder when it is missing there.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
