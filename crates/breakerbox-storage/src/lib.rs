@@ -11,6 +11,7 @@
 //! | [`records`] | the rest, as people see and change it |
 //! | [`Directory`] | tenants, endpoints and API keys in memory, by which deliveries are made |
 //! | [`clock`] | the wall clock, and the clock that leases, circuits and limits go by |
+//! | `conformance` | what every backend must do, as tests; with the feature `conformance` |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //!
 //! **Durability.** When a method returns `Ok`, what it did survives a power cut. Accepting is one transaction: the events, a
@@ -28,6 +29,8 @@
 
 mod calendar;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod directory;
 pub mod records;
 pub mod secrets;

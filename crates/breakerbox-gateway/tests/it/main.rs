@@ -10,8 +10,6 @@ mod limits;
 mod metrics;
 mod notices;
 mod permits;
-mod queue;
-mod records;
 mod reminders;
 
 use std::path::Path;
