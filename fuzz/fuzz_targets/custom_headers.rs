@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use breakerbox_gateway::delivery::{CustomHeaders, MAX_HEADERS, MAX_TOTAL_LENGTH};
+use breakerbox_model::delivery::{CustomHeaders, MAX_HEADERS, MAX_TOTAL_LENGTH};
 use http::HeaderMap;
 use libfuzzer_sys::fuzz_target;
 

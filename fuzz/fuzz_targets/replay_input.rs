@@ -5,8 +5,8 @@
 use std::io::{BufReader, sink};
 
 use breakerbox_core::Policy;
-use breakerbox_gateway::replay::input::ReadError;
-use breakerbox_gateway::replay::{Engine, Limits, Line, Reader, Report};
+use breakerbox_replay::input::ReadError;
+use breakerbox_replay::{Engine, Limits, Line, Reader, Report};
 use libfuzzer_sys::fuzz_target;
 
 fn replay(bytes: &[u8]) -> Result<(), ReadError> {

@@ -5,7 +5,8 @@
 
 use std::net::IpAddr;
 
-use breakerbox_gateway::send::{AddressPolicy, Target};
+use breakerbox_egress::AddressPolicy;
+use breakerbox_model::delivery::Target;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     // The gateway that is proved is this program too: so it is never an old one.
     if std::env::args().nth(1).is_some_and(|command| command == "serve") {
         return match clock_file::clocks() {
-            Ok(clocks) => breakerbox_gateway::cli::run_with(&clocks),
+            Ok(clocks) => breakerbox_cli::run_with(&clocks),
             Err(error) => {
                 eprintln!("Error: {error:?}");
                 ExitCode::FAILURE

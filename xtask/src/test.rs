@@ -11,12 +11,27 @@ use crate::steps::{cargo, output, step, succeed};
 /// What the core may depend on: none of these reads a clock, does IO, runs async code or draws random numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
+/// What must not be found anywhere among the dependencies of a package: the text says what each of them never does.
+const BOUNDARIES: [(&str, &str); 5] = [
+    ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
+    ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
+    (
+        "breakerbox-storage",
+        "rusqlite tokio-postgres hyper h2 axum reqwest breakerbox-egress breakerbox-gateway",
+    ),
+    ("breakerbox-storage-sqlite", "hyper h2 axum reqwest breakerbox-egress breakerbox-gateway"),
+    ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
+];
+
 /// The library must build, and be free of warnings, with each of these alone.
 const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", "sqlite"];
 
 pub(crate) fn run() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("dependencies of the core", core_is_pure)?;
+    step("boundaries between crates", || {
+        BOUNDARIES.iter().try_for_each(|(package, forbidden)| boundary_holds(package, forbidden))
+    })?;
     step("lints", || {
         let everything = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
         succeed(cargo(&everything).args(["--", "-D", "warnings"]))?;
@@ -53,24 +68,32 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn core_is_pure() -> Result<()> {
-    let tree = [
-        "tree",
-        "--package",
-        "breakerbox-core",
-        "--edges",
-        "normal",
-        "--depth",
-        "1",
-        "--prefix",
-        "none",
-        "--locked",
-    ];
-    let tree = output(&mut cargo(&tree))?;
-    let names: Vec<_> = tree.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let names = dependencies("breakerbox-core", &["--depth", "1"])?;
     if names != CORE_DEPENDENCIES {
         bail!("breakerbox-core may depend on {CORE_DEPENDENCIES:?} only, but depends on {names:?}");
     }
     Ok(())
+}
+
+/// Whether a boundary between crates holds: the package must not have any of these anywhere in its tree.
+fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
+    let names = dependencies(package, &[])?;
+    let found: Vec<_> = forbidden.split(' ').filter(|name| names.iter().any(|found| found == name)).collect();
+    if !found.is_empty() {
+        bail!(
+            "{package} must not depend on {found:?}; see `cargo tree --package {package} --invert {}`",
+            found[0]
+        );
+    }
+    Ok(())
+}
+
+/// The names of what a package depends on, as it is built: neither for tests, nor with what other packages ask of it.
+fn dependencies(package: &str, more: &[&str]) -> Result<Vec<String>> {
+    let tree = ["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--locked"];
+    let tree = output(cargo(&tree).args(more))?;
+    let names = tree.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    Ok(names.map(str::to_owned).collect())
 }
 
 #[derive(Default)]

@@ -25,7 +25,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use breakerbox::Timestamp;
-use breakerbox_gateway::clock::{Clocks, WallClock};
+use breakerbox_storage::clock::{Clocks, WallClock};
 use tempfile::TempDir;
 
 /// The environment variable that names the file.

@@ -5,6 +5,8 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use breakerbox_model::objects::{IdempotencyKey, Revision, TenantId};
+use breakerbox_storage::records::{self, Answered, RequestResponse};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -15,8 +17,6 @@ use utoipa::IntoParams;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Body, SMALL_BODY, read_body};
-use crate::objects::{IdempotencyKey, Revision, TenantId};
-use crate::queue::records::{self, Answered, RequestResponse};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -130,11 +130,21 @@ impl Created {
     }
 }
 
-impl IntoResponse for Answered {
+/// What the storage answers to a request that is carried out once, as a response.
+pub(super) struct CreatedOnce(Answered);
+
+impl From<Answered> for CreatedOnce {
+    fn from(answered: Answered) -> Self {
+        Self(answered)
+    }
+}
+
+impl IntoResponse for CreatedOnce {
     fn into_response(self) -> Response {
-        let RequestResponse { status, revision, body, .. } = self.response;
+        let Answered { response, repeated } = self.0;
+        let RequestResponse { status, revision, body, .. } = response;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
-        let mut response = json(status, body, self.repeated);
+        let mut response = json(status, body, repeated);
         if let Some(tag) =
             revision.and_then(|revision| HeaderValue::try_from(format!("\"{}\"", revision.0)).ok())
         {

@@ -3,6 +3,8 @@
 //! Nobody can give away more than they have: a key for one tenant makes keys for that tenant, and only an admin makes any.
 
 use axum::extract::State;
+use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
+use breakerbox_storage::records::NewApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -10,14 +12,12 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::caller::{Admin, Allowed, Caller};
-use super::idempotency::{self, Created, KeyHeader, Keyed};
+use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
-use crate::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
-use crate::queue::records::{Answered, NewApiKey};
 
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 200;
@@ -165,7 +165,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(body), key): Keyed<Json<KeyBody>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     let scopes: Vec<Scope> = body.scopes.into_iter().map(Scope::from).collect();
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
@@ -187,7 +187,7 @@ async fn create(
         let view = CreatedKeyView { shown: KeyView::from(key), key: text.reveal() };
         Created::new(key.id, &view).secret(true)
     });
-    Ok(api.services.records.create_api_key_for(request, new).await?)
+    Ok(api.services.records.create_api_key_for(request, new).await?.into())
 }
 
 /// Show an API key

@@ -43,12 +43,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::clock::Drift;
 use http::{Method, Uri};
 use tokio::net::TcpListener;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use self::caller::DEFAULT_TENANT;
-pub(crate) use self::circuits::CircuitId;
 pub use self::problem::{Code, Problem};
 pub use self::serve::{Connections, Front};
 pub use self::services::{
@@ -59,8 +60,6 @@ use self::caller::Failures;
 use self::events::IngestRates;
 use self::reading::Budget;
 use self::test_sends::TestSends;
-use crate::clock::Drift;
-use crate::objects::Moment;
 use crate::telemetry::Metrics;
 
 /// What every handler can reach.

@@ -6,15 +6,14 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use breakerbox_model::objects::Scope;
+use breakerbox_storage::records::Refused;
+use breakerbox_storage::{AcceptError, QueueError};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
-
-use crate::objects::Scope;
-use crate::queue::records::Refused;
-use crate::queue::{AcceptError, QueueError};
 
 /// The media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";

@@ -1,6 +1,10 @@
 //! Resends by filter and time range: background jobs. Create, list, show, cancel.
 
 use axum::extract::State;
+use breakerbox_model::objects::{
+    DeliveryFilter, EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId,
+};
+use breakerbox_storage::records::NewResend;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -9,13 +13,11 @@ use utoipa_axum::routes;
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::deliveries::StateNameView;
-use super::idempotency::{self, Created, KeyHeader, Keyed};
+use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
-use crate::objects::{EndpointId, EventId, EventType, JobId, Resend, ResendState, StateName, TenantId};
-use crate::queue::records::{Answered, DeliveryFilter, NewResend};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))
@@ -185,7 +187,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(body), key): Keyed<Json<ResendBody>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     let state = body.state.map(|state| state.0);
     if matches!(state, Some(StateName::Pending | StateName::InFlight | StateName::Retrying)) {
         return Err(Problem::invalid(
@@ -208,7 +210,7 @@ async fn create(
     });
     let filter = DeliveryFilter { tenant: Some(tenant.clone()), endpoint, event, kind, state, from, until };
     let new = NewResend { filter, by: Some(caller.0.id) };
-    Ok(api.services.records.create_resend_for(request, new).await?)
+    Ok(api.services.records.create_resend_for(request, new).await?.into())
 }
 
 /// The tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An endpoint or an

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
+use breakerbox_model::objects::Revision;
 use http::HeaderValue;
 use http::header::{ETAG, IF_MATCH};
 use http::request::Parts;
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use super::Api;
 use super::problem::{Answer, Code, Problem};
-use crate::objects::Revision;
 
 /// The revision that the caller has seen, if it says so.
 pub(super) struct IfMatch(pub(super) Option<Revision>);

@@ -8,19 +8,20 @@ use async_trait::async_trait;
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::{AddressPolicy, Incoming};
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::{EventType, TenantId};
+use breakerbox_model::shares::DEFAULT_SHARE;
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::records::Records;
+use breakerbox_storage::{Directory, EndpointEntry};
 use bytes::Bytes;
 
 use super::serve::Connections;
-use crate::clock::WallClock;
-use crate::notify::{Delivered, NoticeTarget};
-use crate::objects::{EventType, TenantId};
+use crate::dispatch::{Intake, LaneHolds};
+use crate::notifications::Delivered;
 use crate::permits::Permits;
-use crate::queue::records::Records;
-use crate::queue::{Directory, EndpointEntry};
-use crate::send::{AddressPolicy, Incoming};
-use crate::shares::DEFAULT_SHARE;
 use crate::telemetry::Metrics;
-use crate::work::{Intake, LaneHolds};
 
 /// What the API stands on.
 #[derive(Clone)]

@@ -4,11 +4,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::KeyedBuckets;
+use breakerbox_model::objects::{RateLimit, TenantId};
+use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 use super::problem::{Answer, Code, Problem};
-use crate::delivery::KeyedBuckets;
-use crate::objects::{RateLimit, TenantId};
-use crate::shares::{NoShare, SharePermit, SharePool};
 
 /// How many test sends there may be at once, of all tenants.
 const AT_ONCE: u64 = 8;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breakerbox_core::{format_duration, parse_duration};
+use breakerbox_egress::Proxy;
+use breakerbox_model::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
+use breakerbox_model::notifications::{Kind, address, target_url};
 use ipnet::IpNet;
 use lettre::Address;
 use lettre::message::Mailbox;
@@ -14,9 +17,7 @@ use url::Url;
 use super::error::Wrong;
 use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
-use crate::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
-use crate::notify::{Kind, address, check_mail_url, target_url};
-use crate::send::Proxy;
+use crate::notifications::check_mail_url;
 
 /// What was said, before anybody knows what it should be.
 #[derive(Clone, PartialEq, Debug)]
@@ -316,7 +317,7 @@ pub(super) const NOTICE_KIND: Read<Kind> = Read {
 };
 
 pub(super) const LEVEL: Read<String> = Read {
-    expects: "a level (error, warn, info, debug, trace, off), or levels for parts, such as \"info,breakerbox_gateway::send=debug\"",
+    expects: "a level (error, warn, info, debug, trace, off), or levels for parts, such as \"info,breakerbox_egress=debug\"",
     parse: |text| {
         // A lone word that is no level would be taken for a part of the program, and everything else would fall silent.
         let lone = !text.contains(['=', ',', '[']);

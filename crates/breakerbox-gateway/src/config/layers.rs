@@ -5,13 +5,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use breakerbox_core::POLICY_KEYS;
+use breakerbox_model::objects::ApiKeyText;
 
 use super::error::{ConfigError, ConfigErrors, Wrong};
 use super::format::Raw;
 use super::settings::SETTINGS;
 use super::size::format_size;
 use super::{Config, environment, file, names};
-use crate::objects::ApiKeyText;
 
 /// The file that is read if none is named and it is there.
 pub const FILE_NAME: &str = "breakerbox.toml";

@@ -7,7 +7,6 @@
 //! | [`Loaded`] | a [`Config`], and where each value is from |
 //! | [`SETTINGS`] | the list of settings: names, meaning, what each accepts |
 //! | [`PolicyDefaults`] | the `[policy]` table, and how a tenant's and an endpoint's policy go over it |
-//! | [`policy_value`] | a policy by the names of the policy file |
 //! | [`ConfigErrors`] | all that is wrong, each with the key, the place and what would be right |
 //!
 //! Nothing here opens a socket or a database, and nothing reads the environment by itself: it is told.
@@ -20,7 +19,6 @@ mod layers;
 mod names;
 mod notify;
 mod policy;
-mod policy_value;
 mod print;
 mod settings;
 mod size;
@@ -31,25 +29,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breakerbox::TenantLimit;
+use breakerbox_egress::AddressPolicy;
+use breakerbox_model::delivery::RetrySchedule;
+use breakerbox_model::objects::Backlog;
+use breakerbox_model::shares::DEFAULT_SHARE;
+use breakerbox_storage::Retention;
 use ipnet::IpNet;
 use url::Url;
 
 pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
 pub use notify::Notify;
-pub use policy::{PROBE_MARGIN, PolicyDefaults};
-pub use policy_value::{policy_value, policy_values};
+pub use policy::PolicyDefaults;
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};
 pub use values::{Hidden, LogFormat};
 
-use crate::delivery::RetrySchedule;
-use crate::notify::NotifierSettings;
-use crate::objects::Backlog;
-use crate::queue::Retention;
-use crate::send::AddressPolicy;
-use crate::shares::DEFAULT_SHARE;
+use crate::notifications::NotifierSettings;
 
 /// Every setting of the gateway, checked.
 ///

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_egress::AddressPolicy;
+use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, OPERATOR, Way, target_url};
+use breakerbox_model::objects::Secret;
 use lettre::Address;
 use lettre::message::Mailbox;
 use url::Url;
 
 use super::values::Hidden;
-use crate::notify::{Kind, Kinds, MailServer, NoticeTarget, NotifierSettings, OPERATOR, Way, target_url};
-use crate::objects::Secret;
-use crate::send::AddressPolicy;
+use crate::notifications::{MailServer, NotifierSettings};
 
 /// Who is told of what.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,14 +6,12 @@
 use std::time::Duration;
 
 use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, PolicyError, Preset, format_duration};
+use breakerbox_model::{PROBE_MARGIN, policy_value};
 use serde_json::{Map, Value};
 
 use super::error::Wrong;
 use super::format::{Raw, quoted};
-use super::policy_value::policy_value;
 
-/// How much longer than a request a probe may take.
-pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 /// At which trip the gateway disables a circuit.
 const DISABLE_AFTER: u32 = 10;
 /// How long it must have failed: longer than a weekend.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
-
-use crate::clock::{DEGRADED_FROM, Drift, StoreClock};
-use crate::queue::sqlite::ClockStep;
+use breakerbox_storage::clock::{DEGRADED_FROM, Drift, StoreClock};
+use breakerbox_storage_sqlite::ClockStep;
 
 /// How long a drift must stay as it is before it is no longer reported.
 const SETTLES_AFTER: Duration = Duration::from_secs(300);

@@ -7,12 +7,13 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use breakerbox_model::objects::{ApiKeyText, Scope, Scopes, TenantId, TenantSettings};
+use breakerbox_storage::records::{NewApiKey, NewTenant, PageOf, Records, RecordsError};
+use breakerbox_storage::secrets::{SecretsError, private_file};
+
 use super::StartError;
 use crate::api::DEFAULT_TENANT;
 use crate::config::Config;
-use crate::objects::{ApiKeyText, Scope, Scopes, TenantId, TenantSettings};
-use crate::queue::records::{NewApiKey, NewTenant, PageOf, Records, RecordsError};
-use crate::secrets::{SecretsError, private_file};
 
 /// What a first start made.
 #[derive(Debug)]

@@ -4,15 +4,15 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
+use breakerbox_storage::clock::{Clocks, StoreClock};
+use breakerbox_storage_sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use tracing::warn;
 
 use super::history::Scribe;
 use super::{StartError, notices, settings, transitions};
-use crate::clock::{Clocks, StoreClock};
 use crate::config::Config;
-use crate::queue::sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
+use crate::dispatch::{Dispatch, Taker};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, Taker};
 
 /// The database, open, and what reads and writes it.
 pub(super) struct Foundation {

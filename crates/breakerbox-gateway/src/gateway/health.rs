@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Breakerbox, StoreHealth};
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::records::Records;
+use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteCircuits};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::clock_watch::ClockWatch;
 use crate::api::{Health, HealthReport};
-use crate::notify::Notifier;
-use crate::objects::Moment;
-use crate::queue::records::Records;
-use crate::queue::sqlite::{Database, FreeSpace, SqliteCircuits};
+use crate::dispatch::Dispatch;
+use crate::notifications::Notifier;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
-use crate::work::Dispatch;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);

@@ -11,14 +11,15 @@ use std::time::Duration;
 use breakerbox::CircuitChange;
 use breakerbox::store::{ListQuery, Store};
 use breakerbox_core::{Change, Record, Status, Timestamp};
+use breakerbox_model::notifications::{Notice, is_old};
+use breakerbox_model::objects::{PastChange, ShownKey};
+use breakerbox_storage::QueueError;
+use breakerbox_storage::clock::{Drift, StoreClock};
+use breakerbox_storage::records::{Heard, Notices, PageOf, Records, RecordsError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
-use crate::clock::{Drift, StoreClock};
-use crate::notify::{Notice, Teller, ToTell, is_old};
-use crate::objects::{PastChange, ShownKey};
-use crate::queue::QueueError;
-use crate::queue::records::{Heard, Notices, PageOf, Records, RecordsError};
+use crate::notifications::{Teller, ToTell};
 use crate::telemetry::Metrics;
 
 /// How many changes may wait to be written.

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use breakerbox::store::{MemoryStore, Store, Swap};
 use breakerbox::{Breakerbox, Command, Outcome, WallClock};
 use breakerbox_core::{Attribution, Cause, Circuit, Draw, Policy, Record, Status, Timestamp, TripRule};
+use breakerbox_model::notifications::News;
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::Defaults;
+use breakerbox_storage::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
 use super::{history, notices};
-use crate::notify::{News, Teller};
-use crate::objects::Moment;
-use crate::queue::Defaults;
-use crate::queue::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
-use crate::queue::sqlite::{Database, Options, SqliteRecords};
-use crate::secrets::{Keyring, MasterKey};
+use crate::notifications::Teller;
 use crate::telemetry::Metrics;
 
 const KEY: &str = "acme https://hooks.example.com/in";
@@ -170,7 +171,7 @@ async fn what_is_old_or_an_operators_is_not_told() {
 async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let world = World::new().await;
     let metrics = Arc::new(Metrics::new());
-    let (scribe, writing) = history::line(&metrics, crate::clock::Clocks::system().store());
+    let (scribe, writing) = history::line(&metrics, breakerbox_storage::clock::Clocks::system().store());
     let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
     let (of_store, clock) = (scribe.clone(), world.database.clone());
     let breakers = Breakerbox::builder()

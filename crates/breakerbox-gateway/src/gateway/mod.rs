@@ -41,6 +41,14 @@ use std::time::Duration;
 
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::host::Pauses;
+use breakerbox_egress::{Courier, Resolve, Sender, SystemResolver};
+use breakerbox_model::delivery::LocalFault;
+use breakerbox_model::objects::ApiKeyText;
+use breakerbox_storage::Queue;
+use breakerbox_storage::clock::Clocks;
+use breakerbox_storage::records::{ApiKeys, PageOf};
+use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteRecords};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -54,18 +62,11 @@ use self::foundation::{Foundation, Heard};
 pub use self::start_error::StartError;
 use self::writes::WriteWatcher;
 use crate::api::{self, Front, Services};
-use crate::clock::Clocks;
 use crate::config::Config;
-use crate::host::Pauses;
-use crate::notify::{Notifier, Teller};
-use crate::objects::ApiKeyText;
+use crate::dispatch::{Dispatch, LaneHolds, Parts, Scheduler, Watch};
+use crate::notifications::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
-use crate::queue::Queue;
-use crate::queue::records::{ApiKeys, PageOf};
-use crate::queue::sqlite::{Database, FreeSpace, SqliteRecords};
-use crate::send::{Courier, Resolve, Sender, SystemResolver};
 use crate::telemetry::Metrics;
-use crate::work::{Dispatch, LaneHolds, Parts, Scheduler, Watch};
 
 /// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
@@ -274,7 +275,7 @@ impl Gateway {
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
             tokio::spawn(Arc::clone(&permits).keep_house(pauses.clone())),
-            tokio::spawn(pauses.watch(Arc::clone(&metrics))),
+            tokio::spawn(watch_pauses(pauses, Arc::clone(&metrics))),
             tokio::spawn(writing.run(records.clone(), teller)),
             tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
@@ -374,4 +375,13 @@ async fn reseal(records: Arc<SqliteRecords>) {
             warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
         }
     }
+}
+
+/// Counts and reports each pause of this process as a local fault.
+async fn watch_pauses(pauses: Pauses, metrics: Arc<Metrics>) {
+    let report = |pause: Duration| {
+        let detail = format!("the process was not run for {} ms", pause.as_millis());
+        metrics.local_faults.note(LocalFault::Pause, &detail);
+    };
+    pauses.watch(report).await;
 }

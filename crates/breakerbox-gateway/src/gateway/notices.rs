@@ -5,14 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use breakerbox::StoreHealth;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::Courier;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::TenantId;
 use tracing::{info, warn};
 
 use super::start_error::StartError;
 use crate::api::{NoticeTest, TestedTarget};
 use crate::config::Config;
-use crate::notify::{LIMIT, Mailer, Notice, Notifier, NotifierSettings, Post};
-use crate::objects::TenantId;
-use crate::send::Courier;
+use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
 
 /// What takes messages to targets.
 pub(super) fn post(config: &Config, courier: Arc<dyn Courier>) -> Result<Post, StartError> {

@@ -1,13 +1,14 @@
 //! What the settings mean for each part of the gateway.
 
+use breakerbox_egress::host::descriptors::{self, Wanted};
+use breakerbox_egress::{Proxy, SendSettings, Trust};
+use breakerbox_storage::Defaults;
+use breakerbox_storage::secrets::KeySource;
+
 use super::{API_GRACE, StartError};
 use crate::api::{self, Connections};
 use crate::config::Config;
-use crate::host::descriptors::{self, Wanted};
-use crate::queue::Defaults;
-use crate::secrets::KeySource;
-use crate::send::{Proxy, SendSettings, Trust};
-use crate::work::Settings;
+use crate::dispatch::Settings;
 
 pub(super) fn dispatch(config: &Config) -> Settings {
     Settings {

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use breakerbox_core::{KeyError, PolicyError};
+use breakerbox_egress::{ProxyError, TrustError};
+use breakerbox_model::objects::ApiKeyTextError;
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::RecordsError;
+use breakerbox_storage::secrets::SecretsError;
+use breakerbox_storage_sqlite::{LoadError, OpenError};
 
-use crate::notify::MailError;
-use crate::objects::ApiKeyTextError;
-use crate::queue::QueueError;
-use crate::queue::records::RecordsError;
-use crate::queue::sqlite::{LoadError, OpenError};
-use crate::secrets::SecretsError;
-use crate::send::{ProxyError, TrustError};
+use crate::notifications::MailError;
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use breakerbox_egress::Incoming;
+use breakerbox_storage::EndpointEntry;
 
 use crate::api::{TestEvent, TestSend};
-use crate::queue::EndpointEntry;
-use crate::send::Incoming;
-use crate::work::Dispatch;
+use crate::dispatch::Dispatch;
 
 /// Tries endpoints with dispatch's own courier.
 pub(super) struct Tests(pub(super) Arc<Dispatch>);

@@ -3,9 +3,9 @@
 
 use breakerbox::CircuitChange;
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Moment, ShownKey};
 use tracing::info;
 
-use crate::objects::{Moment, ShownKey};
 use crate::telemetry::Metrics;
 
 /// Logs a change, and counts it if it happened since the start.

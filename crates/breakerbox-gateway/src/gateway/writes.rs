@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::Notices;
+use breakerbox_storage_sqlite::Database;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::health::Report;
-use crate::notify::{Notice, Notifier};
-use crate::objects::Moment;
-use crate::queue::QueueError;
-use crate::queue::records::Notices;
-use crate::queue::sqlite::Database;
+use crate::notifications::Notifier;
 
 /// How often a write is made. Each costs one sync of the disk if nothing else is written.
 const EVERY: Duration = Duration::from_secs(5);
@@ -188,7 +189,7 @@ mod tests {
     async fn a_dead_writer_is_neither_ready_nor_alive() {
         use crate::api::Health;
         let folder = tempfile::tempdir().expect("there is room");
-        let options = crate::queue::sqlite::Options::default();
+        let options = breakerbox_storage_sqlite::Options::default();
         let database = Database::open(folder.path(), options).expect("it opens");
         database.check_write().await.expect("it takes writes");
         database.clone().close().await;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use breakerbox::{KeyError, OwnedPermit, Refusal};
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{PermitId, PermitTerm, Priority};
+use breakerbox_model::shares::NoShare;
+use breakerbox_storage::TenantEntry;
 
 use super::table::Held;
 use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
-use crate::objects::{PermitId, PermitTerm, Priority};
-use crate::queue::TenantEntry;
-use crate::shares::NoShare;
 
 /// When to ask again, at the latest, where a refusal ends by itself and nobody knows when.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

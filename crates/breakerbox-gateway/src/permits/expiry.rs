@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_egress::host::Pauses;
+use breakerbox_model::objects::PermitSettled;
+use breakerbox_storage::QueueError;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
 use super::Permits;
 use super::table::Held;
-use crate::host::Pauses;
-use crate::objects::PermitSettled;
-use crate::queue::QueueError;
 
 /// How often is looked for expired ones.
 const EVERY: Duration = Duration::from_millis(250);

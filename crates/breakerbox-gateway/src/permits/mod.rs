@@ -10,7 +10,7 @@
 //! A worker's token holds all that is needed to settle it: any process with the master key and the database can, also after a
 //! restart. What the process that gave it out holds besides is only what is its own.
 //!
-//! **What is guaranteed.** A permit counts at most once: it is [claimed](crate::queue::records::SettledPermits) in the database
+//! **What is guaranteed.** A permit counts at most once: it is [claimed](breakerbox_storage::records::SettledPermits) in the database
 //! before its outcome counts. The first settlement wins; whoever repeats it hears the same. Nobody can make or change a token.
 //! What is held is bounded, and so is the time for which it is.
 //!
@@ -29,14 +29,14 @@ use std::time::Duration;
 use breakerbox::Breakerbox;
 use breakerbox::throttle::Throttles;
 use breakerbox_core::Timestamp;
+use breakerbox_storage::records::SettledPermits;
+use breakerbox_storage::secrets::Keyring;
 use tokio::sync::Mutex;
 
 pub use self::acquire::{AcquireError, Acquired, Given, Reason, Refused, Wanted};
 pub use self::settle::{Answered, Report, Said};
 use self::table::Table;
 pub use self::token::{LONGEST_TOKEN, Token};
-use crate::queue::records::SettledPermits;
-use crate::secrets::Keyring;
 use crate::telemetry::Metrics;
 
 /// The longest that a permit can be settled after it was given out.

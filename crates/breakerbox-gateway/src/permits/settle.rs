@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use breakerbox::throttle::Verdict;
 use breakerbox::{Outcome, OutcomeKind, Ticket};
+use breakerbox_model::delivery::{Reply, Rulings};
+use breakerbox_model::objects::SettledAs;
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::Claimed;
 use tracing::warn;
 
 use super::Permits;
 use super::table::Held;
 use super::token::Token;
-use crate::delivery::{Reply, Rulings};
-use crate::objects::SettledAs;
-use crate::queue::QueueError;
-use crate::queue::records::Claimed;
 
 /// What a worker says of its call.
 #[derive(Clone, Copy, PartialEq, Debug)]

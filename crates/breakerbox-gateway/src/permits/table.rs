@@ -6,9 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use breakerbox::throttle::{Overload, Pass};
 use breakerbox::{OutcomeKind, OwnedPermit};
 use breakerbox_core::Timestamp;
-
-use crate::objects::{PermitId, PermitTerm, TenantId};
-use crate::shares::{NoShare, SharePermit, SharePool};
+use breakerbox_model::objects::{PermitId, PermitTerm, TenantId};
+use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 /// Room for one permit, taken from its tenant's share.
 pub(super) type Place = SharePermit<TenantId>;

@@ -4,10 +4,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox_core::{Ticket, Timestamp};
+use breakerbox_model::objects::{CircuitOwner, PermitId, PermitTerm, Priority, TenantId};
+use breakerbox_storage::secrets::{Keyring, Owner, Sealed};
 use serde::{Deserialize, Serialize};
-
-use crate::objects::{CircuitOwner, PermitId, PermitTerm, Priority, TenantId};
-use crate::secrets::{Keyring, Owner, Sealed};
 
 const PREFIX: &str = "per_";
 
@@ -73,7 +72,7 @@ mod tests {
     use breakerbox_core::{Epoch, MAX_KEY_LENGTH, Nonce, TicketKind};
 
     use super::*;
-    use crate::secrets::MasterKey;
+    use breakerbox_storage::secrets::MasterKey;
 
     fn token(key: &str, kind: TicketKind) -> Token {
         Token {

@@ -2,10 +2,10 @@
 //! start, and a counter is had without a look-up.
 
 use breakerbox_core::Status;
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
+use breakerbox_model::objects::{FailReason, SettledAs};
 
 use crate::api::Code;
-use crate::delivery::{Fault, LocalFault, Reply};
-use crate::objects::{FailReason, SettledAs};
 use crate::permits::{Answered, Reason};
 
 /// One of a small set of words.

@@ -4,13 +4,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use breakerbox_model::delivery::LocalFault;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::labels::Label;
 use super::metrics::ByLabel;
-use crate::delivery::LocalFault;
 
 /// How long after it was last seen a fault is over. Longer than lanes wait before they try again.
 const OVER_AFTER: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use breakerbox_gateway::clock::Clocks;
 use breakerbox_gateway::config::Config;
 use breakerbox_gateway::gateway::{Gateway, HandedOver, Show, StartError};
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
-use breakerbox_gateway::secrets::{KeySource, MasterKey};
+use breakerbox_storage::clock::Clocks;
+use breakerbox_storage::secrets::{KeySource, MasterKey};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 
 fn config(folder: &Path) -> Config {
     Config { data: folder.join("data"), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() }

@@ -3,7 +3,7 @@
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::telemetry::labels::{Class, Label, Outcome, Waiting};
 
-use crate::command::root;
+use crate::root;
 
 /// Every family that is shown, as one would ask for it.
 fn shown() -> Vec<String> {

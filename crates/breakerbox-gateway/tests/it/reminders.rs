@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use breakerbox_gateway::config::Config;
-use breakerbox_gateway::delivery::{Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 use breakerbox_gateway::gateway::Gateway;
-use breakerbox_gateway::objects::Secret;
+use breakerbox_model::delivery::{Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+use breakerbox_model::objects::Secret;
 use breakerbox_testkit::receiver::{Manner, Received, Receiver};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};

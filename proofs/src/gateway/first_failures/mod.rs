@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use breakerbox_gateway::objects::{ReminderRules, TenantId};
+use breakerbox_model::objects::{ReminderRules, TenantId};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
 use breakerbox_testkit::receiver::{Hostile, Manner, Receiver, Recording, RefusingPort};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use breakerbox::Timestamp;
-use breakerbox_gateway::objects::Id;
+use breakerbox_model::objects::Id;
 use rusqlite::Row;
 use serde_json::Value;
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use breakerbox_gateway::clock::Clocks;
+use breakerbox_egress::Resolve;
 use breakerbox_gateway::config::Config;
 use breakerbox_gateway::gateway::Gateway;
-use breakerbox_gateway::send::Resolve;
+use breakerbox_storage::clock::Clocks;
 use clap::Args;
 
 /// How long a name that hangs keeps the resolver waiting, as long as the system's own.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
-use breakerbox_gateway::delivery::Signer;
-use breakerbox_gateway::objects::Secret;
+use breakerbox_model::delivery::Signer;
+use breakerbox_model::objects::Secret;
 use breakerbox_testkit::gateway::{Gateway, Settings};
 use breakerbox_testkit::receiver::{Received, Receiver};
 use http::{HeaderMap, HeaderName, HeaderValue};

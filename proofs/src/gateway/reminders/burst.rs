@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use breakerbox::Timestamp;
-use breakerbox_gateway::objects::{ReminderId, ReminderRules, TenantId};
+use breakerbox_model::objects::{ReminderId, ReminderRules, TenantId};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::Load;
 use breakerbox_testkit::receiver::{Manner, Receiver, Recording};

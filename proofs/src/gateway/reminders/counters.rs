@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use breakerbox_gateway::delivery::RetrySchedule;
-use breakerbox_gateway::objects::{ReminderRules, TenantId};
+use breakerbox_model::delivery::RetrySchedule;
+use breakerbox_model::objects::{ReminderRules, TenantId};
 use breakerbox_testkit::gateway::Settings;
 use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
 use serde_json::{Value, json};

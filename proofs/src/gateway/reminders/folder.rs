@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use breakerbox::Timestamp;
-use breakerbox_gateway::objects::{
+use breakerbox_model::objects::{
     Backlog, Priority, Reminder, ReminderId, ReminderRules, ReminderSettings, TenantId, TenantSettings,
 };
-use breakerbox_gateway::queue::records::{NewReminder, NewTenant, Reminders, Tenants};
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
-use breakerbox_gateway::queue::{Defaults, RecordsError};
-use breakerbox_gateway::reminder::{CatchUp, Repeat, Schedule};
-use breakerbox_gateway::secrets::KeySource;
+use breakerbox_model::reminder::{CatchUp, Repeat, Schedule};
+use breakerbox_storage::records::{NewReminder, NewTenant, Reminders, Tenants};
+use breakerbox_storage::secrets::KeySource;
+use breakerbox_storage::{Defaults, RecordsError};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 

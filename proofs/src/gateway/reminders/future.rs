@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use breakerbox_gateway::objects::{LaneId, Priority, ReminderRules, TenantId};
-use breakerbox_gateway::queue::sqlite::SqliteQueue;
-use breakerbox_gateway::queue::{Calendar, Claim, Decided, HandOver, Queue};
-use breakerbox_gateway::reminder::{CatchUp, TenantSays, WhenFailed};
+use breakerbox_model::objects::{LaneId, Priority, ReminderRules, TenantId};
+use breakerbox_model::reminder::{CatchUp, Decided, TenantSays, WhenFailed};
+use breakerbox_storage::{Calendar, Claim, HandOver, Queue};
+use breakerbox_storage_sqlite::SqliteQueue;
 use breakerbox_testkit::gateway::Settings;
 use breakerbox_testkit::receiver::{Receiver, Recording};
 

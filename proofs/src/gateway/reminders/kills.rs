@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use breakerbox::Timestamp;
-use breakerbox_gateway::objects::{Id, ReminderId, ReminderRules, RunId};
+use breakerbox_model::objects::{Id, ReminderId, ReminderRules, RunId};
 use breakerbox_testkit::gateway::{Gateway, Settings};
 use breakerbox_testkit::receiver::{IdHash, Manner, Receiver};
 use rusqlite::{Connection, OpenFlags};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use breakerbox::Timestamp;
-use breakerbox_gateway::delivery::RetrySchedule;
-use breakerbox_gateway::objects::{ReminderId, ReminderRules, ReminderState, TenantId};
-use breakerbox_gateway::reminder::CatchUp;
+use breakerbox_model::delivery::RetrySchedule;
+use breakerbox_model::objects::{ReminderId, ReminderRules, ReminderState, TenantId};
+use breakerbox_model::reminder::CatchUp;
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
 use serde_json::{Value, json};

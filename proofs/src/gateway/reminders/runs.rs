@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use breakerbox_gateway::objects::{ReminderId, RunId};
+use breakerbox_model::objects::{ReminderId, RunId};
 use breakerbox_testkit::receiver::{IdHash, Receiver};
 
 /// What is known of a run that was to come.

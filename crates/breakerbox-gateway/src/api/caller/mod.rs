@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRequestParts;
+use breakerbox_model::objects::{ApiKey, ApiKeyText, Scope, TenantId, TenantNumber};
+use breakerbox_storage::Directory;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -19,8 +21,6 @@ pub(super) use self::failures::Failures;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::serve::{OpenConnection, Peer};
-use crate::objects::{ApiKey, ApiKeyText, Scope, TenantId, TenantNumber};
-use crate::queue::Directory;
 
 /// The tenant that is meant when a key for all tenants names none.
 pub const DEFAULT_TENANT: &str = "default";

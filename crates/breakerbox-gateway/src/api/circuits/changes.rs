@@ -2,21 +2,21 @@
 
 use axum::extract::State;
 use breakerbox_core::Status;
+use breakerbox_model::objects::{CircuitId, TenantId};
+use breakerbox_storage::records::ChangeFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::StateView;
 use super::view::ChangeView;
-use super::{CircuitId, StateView};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed, Paging};
 use crate::api::problem::Answer;
 use crate::api::reading::Query;
 use crate::api::reading::fields::{Moment, Text};
-use crate::objects::TenantId;
-use crate::queue::records::ChangeFilter;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_changes))

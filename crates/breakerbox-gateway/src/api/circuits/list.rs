@@ -11,6 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox::store::{Cursor, ListQuery};
 use breakerbox_core::Status;
+use breakerbox_model::objects::{CircuitOwner, TenantId};
+use breakerbox_storage::records::{PageOf, RecordsError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -24,8 +26,6 @@ use crate::api::listing::{Limit, Listed};
 use crate::api::problem::Answer;
 use crate::api::reading::Query;
 use crate::api::reading::fields::Text;
-use crate::objects::{CircuitOwner, TenantId};
-use crate::queue::records::{PageOf, RecordsError};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list))

@@ -4,7 +4,6 @@
 //! begins with the tenant, and so it is known whose it is.
 
 mod changes;
-mod id;
 mod list;
 mod orders;
 mod reset;
@@ -16,10 +15,11 @@ use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, ObeyError};
 use breakerbox_core::{Command, Record, Status, Totals};
+use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
+use breakerbox_storage::records::ChangeFilter;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use self::id::CircuitId;
 pub(super) use self::reset::reset_circuits_of;
 use self::view::{ChangeView, CircuitShown};
 pub(super) use self::view::{CircuitOf, PurposeView, StateView};
@@ -28,8 +28,6 @@ use super::caller::{Allowed, Caller, Read};
 use super::listing::{Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::{Named, Query};
-use crate::objects::{Endpoint, TenantId};
-use crate::queue::records::ChangeFilter;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

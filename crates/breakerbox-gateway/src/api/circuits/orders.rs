@@ -2,13 +2,14 @@
 
 use axum::extract::State;
 use breakerbox_core::{Command, MAX_ATTRIBUTION_LENGTH};
+use breakerbox_model::objects::CircuitId;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::view::CircuitShown;
-use super::{CircuitId, obey, seen, shown};
+use super::{obey, seen, shown};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Manage};
 use crate::api::problem::{Answer, Problem};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use breakerbox::store::ListQuery;
 use breakerbox_core::{Cause, Command, Record};
+use breakerbox_model::objects::{CircuitOwner, TenantId};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 
 use super::list::{Keys, places};
@@ -13,7 +14,6 @@ use super::{obey, store_problem, stored};
 use crate::api::Api;
 use crate::api::caller::Caller;
 use crate::api::problem::Answer;
-use crate::objects::{CircuitOwner, TenantId};
 
 /// How many are reset at once, so that they share commits.
 const AT_ONCE: usize = 64;

@@ -1,14 +1,13 @@
 //! Circuits, as they are shown.
 
 use breakerbox_core::{Cause, Draw, Mode, Policy, Record, Status, Timestamp, Totals};
+use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
+use breakerbox_model::policy_values;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::CircuitId;
 use crate::api::Api;
 use crate::api::reading::fields::Moment;
-use crate::config::policy_values;
-use crate::objects::{CircuitOwner, PastChange, Purpose, ShownKey};
 
 /// The state of a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]

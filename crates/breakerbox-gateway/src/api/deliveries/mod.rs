@@ -3,6 +3,10 @@
 mod view;
 
 use axum::extract::State;
+use breakerbox_model::objects::{
+    Delivery, DeliveryFilter, DeliveryId, EndpointId, EventId, EventType, StateName, TenantId,
+};
+use breakerbox_storage::records::PageOf;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,8 +20,6 @@ use super::listing::{Limit, Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Named, Query};
-use crate::objects::{Delivery, DeliveryId, EndpointId, EventId, EventType, StateName, TenantId};
-use crate::queue::records::{DeliveryFilter, PageOf};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

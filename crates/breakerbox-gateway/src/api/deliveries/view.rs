@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use breakerbox_core::Status;
+use breakerbox_model::objects::{Attempt, Delivery, DeliveryState, FailReason, LaneId, Purpose};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
-use crate::objects::{Attempt, Delivery, DeliveryState, FailReason, LaneId, Purpose};
 
 /// One event for one endpoint.
 #[derive(Serialize, ToSchema)]
@@ -179,7 +179,7 @@ impl From<Attempt> for AttemptView {
             started_at: Moment(attempt.started_at),
             latency_ms: u64::try_from(attempt.latency.as_millis()).unwrap_or(u64::MAX),
             status: attempt.status,
-            fault: attempt.fault.map(crate::delivery::Fault::name),
+            fault: attempt.fault.map(breakerbox_model::delivery::Fault::name),
             detail: attempt.detail,
             response: String::from_utf8_lossy(&attempt.response).into_owned(),
             probe: attempt.probe,

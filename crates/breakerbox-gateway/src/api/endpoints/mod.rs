@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use breakerbox_core::{Command, Status};
+use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
+use breakerbox_storage::records::NewEndpoint;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,13 +21,11 @@ pub(super) use self::view::{checked_in_flight, checked_timeout};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::circuits;
-use super::idempotency::{self, Created, KeyHeader, Keyed};
+use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
-use crate::queue::records::{Answered, NewEndpoint};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -80,7 +80,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(mut body), key): Keyed<Json<EndpointBody>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     let settings = body.take_settings();
     if settings.sets_policy() {
         caller.needs(Scope::Admin, "setting a policy")?;
@@ -101,7 +101,7 @@ async fn create(
         let endpoint = EndpointView::new(endpoint.clone(), circuit.as_deref(), status);
         Created::new(id, &CreatedView { endpoint, secret }).revised(revision).secret(true)
     });
-    Ok(api.services.records.create_endpoint_for(request, new).await?)
+    Ok(api.services.records.create_endpoint_for(request, new).await?.into())
 }
 
 /// An endpoint that was created, and its secret.

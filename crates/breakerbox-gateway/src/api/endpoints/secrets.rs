@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use breakerbox_core::{Timestamp, parse_duration};
+use breakerbox_model::objects::{Endpoint, EndpointId, Secret, SigningSecrets};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,12 +14,10 @@ use utoipa_axum::routes;
 use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
-use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
+use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
-use crate::objects::{Endpoint, EndpointId, Secret, SigningSecrets};
-use crate::queue::records::Answered;
 
 /// How long the secret before stays, unless it is said.
 const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
@@ -135,12 +134,12 @@ async fn rotate(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     let tenant = seen(&api, &caller, id).await?.tenant;
     let (secret, overlap) = body.split()?;
     let now = api.wall();
     let request = idempotency::request(key, Some(&tenant), move |endpoint: &Endpoint| {
         SecretsView::new(&endpoint.secrets, now).rotated(endpoint.id)
     });
-    Ok(api.services.records.rotate_endpoint_secret_for(request, id, secret, overlap).await?)
+    Ok(api.services.records.rotate_endpoint_secret_for(request, id, secret, overlap).await?.into())
 }

@@ -1,6 +1,9 @@
 //! One request to an endpoint, now, to see what it says. It passes the same address policy as any other.
 
 use axum::extract::State;
+use breakerbox_egress::Incoming;
+use breakerbox_model::delivery::Reply;
+use breakerbox_model::objects::{EndpointId, EventType};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,9 +17,6 @@ use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
-use crate::delivery::Reply;
-use crate::objects::{EndpointId, EventType};
-use crate::send::Incoming;
 
 /// What is sent if nothing is said.
 const TYPE: &str = "breakerbox.test";

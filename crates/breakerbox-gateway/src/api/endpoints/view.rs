@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, Key, Status, format_duration};
+use breakerbox_egress::AddressPolicy;
+use breakerbox_model::delivery::{CustomHeaders, RetrySchedule};
+use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
 use serde::Serialize;
 use serde_json::Value;
 use url::Url;
@@ -14,9 +17,6 @@ use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{callable, wrong_url};
 use crate::api::tenants::{RateView, checked_name, checked_policy};
-use crate::delivery::{CustomHeaders, RetrySchedule};
-use crate::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
-use crate::send::AddressPolicy;
 
 /// The longest description, in characters.
 const LONGEST_DESCRIPTION: usize = 500;

@@ -1,5 +1,6 @@
 //! What is submitted: read once, borrowed from the body, and only if it is wrong read again to say why.
 
+use breakerbox_model::objects::{EventType, NewEvent, Priority, Purpose, TenantId};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -12,7 +13,6 @@ use crate::api::reading::fields::{Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
 };
-use crate::objects::{EventType, NewEvent, Priority, Purpose, TenantId};
 
 const LIST: &str = "events";
 

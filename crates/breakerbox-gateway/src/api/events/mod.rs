@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use breakerbox_model::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
+use breakerbox_storage::{Accepted, AcceptedEvent, TenantEntry};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,8 +29,6 @@ use super::idempotency::{Key, KeyHeader, json};
 use super::problem::{Answer, Problem};
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
-use crate::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
-use crate::queue::{Accepted, AcceptedEvent, TenantEntry};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(show))

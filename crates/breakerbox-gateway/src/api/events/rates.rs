@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::TokenBucket;
+use breakerbox_model::objects::TenantId;
+use breakerbox_storage::TenantEntry;
 
 use crate::api::problem::{Answer, Code, Problem};
-use crate::delivery::TokenBucket;
-use crate::objects::TenantId;
-use crate::queue::TenantEntry;
 
 /// When so many tenants are remembered, all are forgotten: their buckets are full again, once.
 const REMEMBERED: usize = 100_000;

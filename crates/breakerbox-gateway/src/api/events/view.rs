@@ -2,13 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use breakerbox_model::objects::Event;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::body::PrioritySchema;
 use crate::api::reading::fields::Moment;
-use crate::objects::Event;
 
 /// An event that was accepted.
 #[derive(Serialize, ToSchema)]

@@ -4,6 +4,9 @@ mod targets;
 mod view;
 
 use axum::extract::State;
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::TenantId;
+use breakerbox_storage::records::{NoticeFilter, PastNotice};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -18,9 +21,6 @@ use super::listing::{Limit, Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::Text;
 use super::reading::{Named, Query};
-use crate::notify::NoticeTarget;
-use crate::objects::TenantId;
-use crate::queue::records::{NoticeFilter, PastNotice};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(test)).routes(routes!(secrets))

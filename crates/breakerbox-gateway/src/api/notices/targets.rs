@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use breakerbox_model::notifications::{Kinds, MOST_TARGETS, NoticeTarget, Way, address, target_url};
+use breakerbox_model::objects::{Id, Secret, TargetId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,8 +12,6 @@ use super::view::KindName;
 use crate::api::Services;
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Object, Text};
-use crate::notify::{Kinds, MOST_TARGETS, NoticeTarget, Way, address, target_url};
-use crate::objects::{Id, Secret, TargetId};
 
 /// How notices get to a target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]

@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use breakerbox_core::MAX_KEY_LENGTH;
+use breakerbox_model::objects::{CircuitId, Priority, TenantId};
+use breakerbox_storage::TenantEntry;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::batch::{self, Answers, NotDone};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
-use crate::api::circuits::CircuitId;
 use crate::api::events::PrioritySchema;
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Moment, Span, Text};
-use crate::objects::{Priority, TenantId};
 use crate::permits::{AcquireError, Acquired, Given, LONGEST_PERMIT, Reason, Refused, Wanted};
-use crate::queue::TenantEntry;
 
 /// A call that somebody wants to make: either to a `url`, or to what they call by a `key`.
 #[derive(Deserialize, ToSchema)]

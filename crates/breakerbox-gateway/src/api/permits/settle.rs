@@ -5,6 +5,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use breakerbox::OutcomeKind;
 use breakerbox::throttle::Verdict;
+use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::objects::SettledAs;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,8 +16,6 @@ use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::Json;
-use crate::delivery::{Fault, Reply};
-use crate::objects::SettledAs;
 use crate::permits::{Answered, LONGEST_TOKEN, Report, Said};
 
 /// The longest latency and the longest wait that are believed.

@@ -7,6 +7,8 @@
 mod names;
 
 use axum::extract::State;
+use breakerbox_model::objects::{Endpoint, EndpointId, Purpose, Revision, Tenant, TenantId};
+use breakerbox_storage::RecordsError;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -22,8 +24,6 @@ use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
 use super::tenants::CircuitByName;
 use super::{endpoints, tenants};
-use crate::objects::{Endpoint, EndpointId, Purpose, Revision, Tenant, TenantId};
-use crate::queue::RecordsError;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

@@ -1,12 +1,12 @@
 //! The names of the policy file, as they are changed and as they are shown. From one list, so that the document knows each of
 //! them and none can be missing.
 
+use breakerbox_storage::ExplainedValue;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::reading::fields::Change;
-use crate::queue::ExplainedValue;
 
 /// A value that is in force, and where it is from.
 #[derive(Default, Serialize, ToSchema)]

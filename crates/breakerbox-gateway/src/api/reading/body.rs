@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use breakerbox_model::shares::NoShare;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -13,7 +14,6 @@ use hyper::body::Body as _;
 use super::room::{HeldRoom, Room};
 use crate::api::caller::Caller;
 use crate::api::problem::{Answer, Code, Problem};
-use crate::shares::NoShare;
 
 /// What every body takes up, however little of it is there: its connection's buffers.
 const LEAST: usize = 4 * 1024;

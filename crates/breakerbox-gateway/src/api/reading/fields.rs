@@ -10,7 +10,7 @@ use breakerbox_core::parse_duration;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-pub(in crate::api) use crate::objects::Moment;
+pub(in crate::api) use breakerbox_model::objects::Moment;
 
 /// A text that is read as something else. Why it can't be is said by the type.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -9,6 +9,9 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use breakerbox_core::Timestamp;
+use breakerbox_egress::AddressPolicy;
+use breakerbox_model::objects::Purpose;
+use breakerbox_storage::TenantEntry;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
@@ -20,9 +23,6 @@ use url::Url;
 use super::fields::Object;
 use super::{explained, fault_in_fields, not_json};
 use crate::api::problem::{Answer, Code, Problem};
-use crate::objects::Purpose;
-use crate::queue::TenantEntry;
-use crate::send::AddressPolicy;
 
 /// The longest content type.
 const LONGEST_CONTENT_TYPE: usize = 255;

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use breakerbox_model::objects::{ApiKeyId, TenantId};
+use breakerbox_model::shares::{NoShare, Shares};
+
 use crate::api::caller::Caller;
-use crate::objects::{ApiKeyId, TenantId};
-use crate::shares::{NoShare, Shares};
 
 /// The tenant whose share it is; none: the operator.
 type Owner = Option<TenantId>;
@@ -102,7 +103,7 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Id;
+    use breakerbox_model::objects::Id;
 
     fn books() -> Books {
         Books { percent: 25, owners: Shares::new(1_600, 25), keys: HashMap::new() }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use breakerbox_core::Status;
+use breakerbox_model::objects::{Reminder, ReminderId};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -11,12 +12,10 @@ use super::{Resumes, around, circuit_of, seen, shown};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage, SendOrManage};
 use crate::api::circuits;
-use crate::api::idempotency::{self, Created, KeyHeader, Keyed};
+use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use crate::api::problem::Answer;
 use crate::api::reading::{AnyBody, Named};
 use crate::api::revision::Revised;
-use crate::objects::{Reminder, ReminderId};
-use crate::queue::records::Answered;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -86,7 +85,7 @@ async fn run(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
     Keyed(AnyBody, key): Keyed<AnyBody>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     let before = seen(&api, &caller, id).await?;
     let circuit = circuit_of(&api, &before);
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
@@ -97,7 +96,7 @@ async fn run(
         let view = ReminderView::new(reminder.clone(), around(&services, reminder, circuit, status));
         Created::new(reminder.id, &view).with_status(StatusCode::ACCEPTED).revised(reminder.revision)
     });
-    Ok(api.services.records.run_reminder_for(request, id).await?)
+    Ok(api.services.records.run_reminder_for(request, id).await?.into())
 }
 
 /// Cancel a reminder

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
+use breakerbox_model::reminder::CatchUp;
+use breakerbox_storage::records::{NewReminder, ReminderChange};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -17,9 +20,6 @@ use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
 };
-use crate::objects::{Priority, Purpose, Reminder, ReminderSettings, TenantId};
-use crate::queue::records::{NewReminder, ReminderChange};
-use crate::reminder::CatchUp;
 
 const LIST: &str = "reminders";
 

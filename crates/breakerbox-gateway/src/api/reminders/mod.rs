@@ -23,6 +23,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use breakerbox_core::Status;
+use breakerbox_model::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
+use breakerbox_model::reminder::CatchUp;
+use breakerbox_storage::TenantEntry;
+use breakerbox_storage::records::{NewReminder, PageOf, ReminderFilter};
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
@@ -37,17 +41,13 @@ use self::view::{Around, ReminderStateView, ReminderView, RunView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
 use super::circuits::{self, CircuitOf};
-use super::idempotency::{self, Created, Key, KeyHeader};
+use super::idempotency::{self, Created, CreatedOnce, Key, KeyHeader};
 use super::listing::{Limit, Listed, Paging};
 use super::problem::{Answer, Code, Problem};
 use super::reading::fields::Text;
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, Query, is_json, read_body};
 use super::revision::{IfMatch, Revised};
-use crate::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
-use crate::queue::TenantEntry;
-use crate::queue::records::{Answered, NewReminder, PageOf, ReminderFilter};
-use crate::reminder::CatchUp;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -125,7 +125,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limit = api.services.limits.payload;
@@ -139,7 +139,8 @@ async fn create(
         let view = circuits.shown(0, reminder);
         Created::new(reminder.id, &view).revised(reminder.revision)
     });
-    api.services.records.create_reminder_for(request, new).await.map_err(|error| taken(error.into()))
+    let answered = api.services.records.create_reminder_for(request, new).await;
+    Ok(answered.map_err(|error| taken(error.into()))?.into())
 }
 
 /// Reminders that were created, in the order of the batch.
@@ -164,7 +165,7 @@ async fn create_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -180,7 +181,8 @@ async fn create_batch(
         let first = created.first().map(|reminder| reminder.id.to_string()).unwrap_or_default();
         Created::new(first, &CreatedBatchView { reminders })
     });
-    api.services.records.create_reminders_for(request, new).await.map_err(|error| taken(error.into()))
+    let answered = api.services.records.create_reminders_for(request, new).await;
+    Ok(answered.map_err(|error| taken(error.into()))?.into())
 }
 
 /// Show a reminder

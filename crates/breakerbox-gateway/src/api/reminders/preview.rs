@@ -1,6 +1,7 @@
 //! What a schedule means, before anything is created: the next times, on the clock of its zone.
 
 use axum::extract::State;
+use breakerbox_model::reminder::{CatchUp, Standing, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -12,7 +13,6 @@ use crate::api::caller::{Allowed, SendOrRead};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Change, Moment, Span, Text};
-use crate::reminder::{CatchUp, Standing, WhenFailed};
 
 /// How many times are shown if nothing is said.
 const COUNT: usize = 10;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::{Cron, Repeat, Schedule, ScheduleError};
 
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Span, Text};
-use crate::reminder::{Cron, Repeat, Schedule, ScheduleError};
 
 /// What is said of a schedule, or what a schedule says.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -1,6 +1,8 @@
 //! Reminders and their runs, as they are shown.
 
 use breakerbox_core::{Timestamp, format_duration};
+use breakerbox_model::objects::{Reminder, ReminderState, Run};
+use breakerbox_model::reminder::{CatchUp, Repeat, Standing, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -9,8 +11,6 @@ use crate::api::circuits::CircuitOf;
 use crate::api::deliveries::{DeliveryView, FailReasonView, StateNameView};
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
-use crate::objects::{Reminder, ReminderState, Run};
-use crate::reminder::{CatchUp, Repeat, Standing, WhenFailed};
 
 /// How many times are shown that are to come.
 const UPCOMING: usize = 5;

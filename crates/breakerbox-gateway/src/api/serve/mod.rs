@@ -24,6 +24,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use breakerbox_egress::host::local_fault;
+use breakerbox_model::shares::DEFAULT_SHARE;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -32,8 +34,6 @@ use self::conversation::Server;
 pub use self::front::Front;
 use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
-use crate::host::local_fault;
-use crate::shares::DEFAULT_SHARE;
 use crate::telemetry::Metrics;
 
 /// What a client may take its time for, and how many there may be.

@@ -1,6 +1,6 @@
 //! Which connections are open: how many of each address, and which of them can be closed when a new one finds no room.
 //!
-//! Every address (every network, for IPv6) has its [share](crate::shares) of all connections. A new connection over the limit
+//! Every address (every network, for IPv6) has its [share](breakerbox_model::shares) of all connections. A new connection over the limit
 //! takes the place of the oldest one that has no request under way and never sent a valid API key: of the same address if that
 //! address is over its share, of any address if all places are taken. If there is none, the new one is closed.
 
@@ -9,10 +9,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use breakerbox_model::shares::{NoShare, Shares};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
-
-use crate::shares::{NoShare, Shares};
 
 /// How many of the longest idle connections are looked at to choose the one that is closed.
 const LOOKED_AT: usize = 64;

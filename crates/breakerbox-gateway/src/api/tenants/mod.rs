@@ -9,6 +9,9 @@ mod view;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::{Scope, Tenant, TenantId, TenantSettings};
+use breakerbox_storage::records::{NewTenant, Page, PageOf};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,14 +22,11 @@ use super::Api;
 use super::caller::{Admin, Allowed, Caller, Manage, Read};
 use super::circuits::reset_circuits_of;
 use super::endpoints::{NewSecret, SecretsView};
-use super::idempotency::{self, Created, KeyHeader, Keyed};
+use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, Paging};
 use super::problem::{Answer, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
-use crate::notify::NoticeTarget;
-use crate::objects::{Scope, Tenant, TenantId, TenantSettings};
-use crate::queue::records::{Answered, NewTenant, Page, PageOf};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -76,7 +76,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(mut body), key): Keyed<Json<TenantBody>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     caller.needs_all_tenants("creating a tenant")?;
     let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), &api.services)?;
     let id = body.id.0;
@@ -89,7 +89,7 @@ async fn create(
         let view = TenantView::changed(tenant.clone(), &[]);
         Created::new(&tenant.id, &view).revised(tenant.revision).secret(view.has_secret())
     });
-    Ok(api.services.records.create_tenant_for(request, new).await?)
+    Ok(api.services.records.create_tenant_for(request, new).await?.into())
 }
 
 /// Show a tenant
@@ -218,14 +218,14 @@ async fn rotate_secret(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<Answered> {
+) -> Answer<CreatedOnce> {
     seen(&api, &caller, &id).await?;
     let (secret, overlap) = body.split()?;
     let now = api.wall();
     let request = idempotency::request(key, Some(&id), move |tenant: &Tenant| {
         SecretsView::new(&tenant.secrets, now).rotated(&tenant.id)
     });
-    Ok(api.services.records.rotate_tenant_secret_for(request, &id, secret, overlap).await?)
+    Ok(api.services.records.rotate_tenant_secret_for(request, &id, secret, overlap).await?.into())
 }
 
 /// A tenant, if the caller may know of it.

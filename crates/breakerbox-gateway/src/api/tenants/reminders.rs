@@ -1,6 +1,9 @@
 //! What holds for a tenant's reminders, as it is shown and changed.
 
 use breakerbox_core::{CircuitBy, format_duration};
+use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::objects::ReminderRules;
+use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -10,9 +13,6 @@ use crate::api::endpoints::{checked_in_flight, checked_timeout};
 use crate::api::problem::Answer;
 use crate::api::reading::fields::{Change, Object, Span, Text};
 use crate::api::reminders::CatchUpName;
-use crate::delivery::{RetrySchedule, Rulings};
-use crate::objects::ReminderRules;
-use crate::reminder::{CatchUp, WhenFailed};
 
 /// What holds for all reminders of a tenant.
 #[derive(Serialize, ToSchema)]

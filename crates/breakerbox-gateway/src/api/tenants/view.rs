@@ -1,6 +1,11 @@
 //! Tenants, as they are shown and changed.
 
 use breakerbox_core::{CircuitBy, format_duration};
+use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::objects::{
+    Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -11,9 +16,6 @@ use crate::api::notices::{TargetBody, TargetView, checked_targets};
 use crate::api::problem::{Answer, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
-use crate::delivery::{RetrySchedule, Rulings};
-use crate::notify::NoticeTarget;
-use crate::objects::{Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings};
 
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 200;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::objects::{Priority, Scope};
-use breakerbox_gateway::queue::{AcceptError, QueueError};
+use breakerbox_model::objects::{Priority, Scope};
+use breakerbox_storage::{AcceptError, QueueError};
 use http::{Method, Request};
 use serde_json::{Value, json};
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, TripRule};
-use breakerbox_gateway::objects::{PastChange, Scope};
-use breakerbox_gateway::queue::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
+use breakerbox_model::objects::{PastChange, Scope};
+use breakerbox_storage::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::site::Site;
-use super::tenancy::{Things, body_for, operations};
+use super::tenancy::{body_for, operations};
+use super::things::Things;
 
 pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
     let change = Change {

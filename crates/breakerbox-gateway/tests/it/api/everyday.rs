@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use breakerbox_gateway::objects::Scope;
-use breakerbox_gateway::queue::records::Resends;
+use breakerbox_model::objects::Scope;
+use breakerbox_storage::records::Resends;
 use http::Method;
 use serde_json::{Value, json};
 

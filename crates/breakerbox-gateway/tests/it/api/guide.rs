@@ -7,7 +7,7 @@ use breakerbox_gateway::api::Code;
 use serde_json::json;
 
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 fn guide() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/api.md");

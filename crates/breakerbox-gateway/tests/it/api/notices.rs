@@ -1,9 +1,9 @@
 //! Targets of notices by the API, and what was told.
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::notify::Notice;
-use breakerbox_gateway::objects::{Scope, TenantId};
-use breakerbox_gateway::queue::records::Notices;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{Scope, TenantId};
+use breakerbox_storage::records::Notices;
 use http::Method;
 use serde_json::{Value, json};
 

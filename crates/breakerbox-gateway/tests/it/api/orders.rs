@@ -1,6 +1,6 @@
 //! Circuits: what is shown of them, and an operator's orders.
 
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Policies in force: what is shown of them, where each value is from, and changes of single values.
 
 use breakerbox_core::{POLICY_BOUNDS, POLICY_KEYS};
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use http::{Method, Request};
 use serde_json::{Value, json};
 

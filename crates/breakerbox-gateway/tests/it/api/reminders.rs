@@ -1,6 +1,6 @@
 //! Reminders as their owners see them.
 
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use http::{Method, Request};
 use serde_json::{Value, json};
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use breakerbox_core::{Cause, Outcome, Status, TripRule};
-use breakerbox_gateway::objects::Scope;
-use breakerbox_gateway::queue::records::{Endpoints, Heard, History};
+use breakerbox_model::objects::Scope;
+use breakerbox_storage::records::{Endpoints, Heard, History};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::changes::change;
 use super::site::Site;
-use super::tenancy::{Things, body_for, operations};
+use super::tenancy::{body_for, operations};
+use super::things::Things;
 
 fn failure() -> Outcome {
     Outcome::failure(Duration::from_millis(3))

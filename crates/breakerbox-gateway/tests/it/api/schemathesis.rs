@@ -4,11 +4,11 @@
 use std::process::Command;
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use http::Method;
 
 use super::site::Site;
-use super::tenancy::Things;
+use super::things::Things;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs schemathesis; cargo xtask fuzz-api"]

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_gateway::objects::Scope;
+use breakerbox_model::objects::Scope;
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Empty};

@@ -1,11 +1,12 @@
 //! Who may do what: every route of the document with every scope, and with another tenant's things.
 
 use breakerbox_gateway::api;
-use breakerbox_gateway::objects::{Scope, Scopes};
+use breakerbox_model::objects::{Scope, Scopes};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::site::Site;
+use super::things::Things;
 
 /// Every operation of the document: method, path, scopes of which one is needed.
 pub(super) fn operations() -> Vec<(Method, String, Vec<String>)> {
@@ -20,39 +21,6 @@ pub(super) fn operations() -> Vec<(Method, String, Vec<String>)> {
     }
     assert!(operations.len() > 40, "{}", operations.len());
     operations
-}
-
-/// Ids that belong to one tenant, for each parameter of a path.
-pub(super) struct Things(Vec<(&'static str, String)>);
-
-impl Things {
-    pub(super) async fn of(site: &Site, tenant: &str) -> Self {
-        let endpoint = site.endpoint(tenant).await;
-        let event = site.event(tenant).await;
-        let found = site.get(&format!("/v1/deliveries?event={event}"), &site.admin).await.expect(200).json();
-        let delivery = found["items"][0]["id"].as_str().unwrap().to_owned();
-        let shown = site.get(&format!("/v1/endpoints/{endpoint}"), &site.admin).await.expect(200).json();
-        let circuit = shown["circuit"]["id"].as_str().unwrap().to_owned();
-        let resend =
-            site.post("/v1/resends", &site.admin, json!({ "tenant": tenant })).await.expect(201).json();
-        let reminder = site.reminder(tenant).await;
-        let key = json!({ "name": "x", "scopes": ["read"], "tenant": tenant });
-        let key = site.post("/v1/keys", &site.admin, key).await.expect(201).json();
-        Self(vec![
-            ("{tenant}", tenant.to_owned()),
-            ("{endpoint}", endpoint),
-            ("{event}", event),
-            ("{delivery}", delivery),
-            ("{circuit}", circuit),
-            ("{resend}", resend["id"].as_str().unwrap().to_owned()),
-            ("{reminder}", reminder),
-            ("{key}", key["id"].as_str().unwrap().to_owned()),
-        ])
-    }
-
-    pub(super) fn fill(&self, path: &str) -> String {
-        self.0.iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
-    }
 }
 
 /// A body that the route takes.

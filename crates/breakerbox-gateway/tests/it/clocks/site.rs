@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::clock::Clocks;
 use breakerbox_gateway::config::{Config, Sources};
-use breakerbox_gateway::delivery::{Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 use breakerbox_gateway::gateway::{Gateway, StartError};
-use breakerbox_gateway::objects::Secret;
+use breakerbox_model::delivery::{Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+use breakerbox_model::objects::Secret;
+use breakerbox_storage::clock::Clocks;
 use breakerbox_testkit::gateway::Api;
 use breakerbox_testkit::receiver::Receiver;
 use http::{HeaderMap, HeaderValue, Method};

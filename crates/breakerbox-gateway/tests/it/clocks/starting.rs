@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
+use breakerbox_gateway::dispatch::Taker;
 use breakerbox_gateway::gateway::StartError;
-use breakerbox_gateway::queue::sqlite::{Database, OpenError, Options, SqliteQueue};
-use breakerbox_gateway::queue::{Defaults, Directory, Queue, QueueError, Retention};
-use breakerbox_gateway::work::Taker;
+use breakerbox_storage::{Defaults, Directory, Queue, QueueError, Retention};
+use breakerbox_storage_sqlite::{Database, JobError, OpenError, Options, SqliteQueue};
 use breakerbox_testkit::receiver::Manner;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ fn pruned(site: &Site, now: Timestamp, tables: &[&str]) -> Vec<i64> {
         for table in tables {
             let question = format!("SELECT count(*) FROM {table}");
             let count = database.read(move |connection| {
-                Ok::<_, QueueError>(connection.query_row(&question, [], |row| row.get(0))?)
+                Ok::<_, JobError<QueueError>>(connection.query_row(&question, [], |row| row.get(0))?)
             });
             counts.push(count.await.unwrap());
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox::Status;
-use breakerbox_gateway::delivery::{Fault, LocalFault, Reply};
-use breakerbox_gateway::objects::Priority;
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
+use breakerbox_model::objects::Priority;
 
 use super::site::{MILLISECOND, answered, ok};
 use super::{SECOND, site};

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_gateway::objects::{
+use breakerbox_gateway::dispatch::Taker;
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{
     DeliveryId, EventId, EventType, Id, LaneId, NewBatch, NewEvent, Priority, TenantId,
 };
-use breakerbox_gateway::queue::{
-    AcceptError, Accepted, AcceptedEvent, Batch, Claim, Claimed, Directory, HandOver, Lease, Leased, Next,
-    Queue, QueueError, Retention, Settle, Settled, WaitingLane,
+use breakerbox_storage::{
+    AcceptError, Accepted, AcceptedEvent, Batch, Claim, Claimed, Directory, HandOver, Lease, Leased, Queue,
+    QueueError, Retention, Settle, Settled, WaitingLane,
 };
-use breakerbox_gateway::work::Taker;
 use tokio::time::Instant;
 
 /// When virtual time begins.

@@ -9,10 +9,10 @@ mod throttle;
 use std::time::Duration;
 
 use breakerbox::{Attribution, Command, Policy, Status};
-use breakerbox_gateway::delivery::{Fault, Reply};
-use breakerbox_gateway::objects::{DisabledBecause, FailReason, Priority, RateLimit};
-use breakerbox_gateway::queue::{Next, Queue};
-use breakerbox_gateway::work::Settings;
+use breakerbox_gateway::dispatch::Settings;
+use breakerbox_model::delivery::{Fault, Next, Reply};
+use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
+use breakerbox_storage::Queue;
 
 use self::site::{MILLISECOND, Site, answered, ok};
 
@@ -333,7 +333,7 @@ async fn an_endpoint_without_a_circuit_gets_one_when_there_is_room() {
     site.until(SECOND, |site| site.queue.waiting() == 0).await;
     let key = "acme https://two.example";
     assert!(site.breakers.find(key).is_none(), "there is room for one, and another has it");
-    site.directory.remove_endpoint(breakerbox_gateway::objects::EndpointId(one.0));
+    site.directory.remove_endpoint(breakerbox_model::objects::EndpointId(one.0));
     tokio::time::sleep(120 * SECOND).await;
     site.submit(&acme, "two", 1, Priority::Medium).await;
     site.until(SECOND, |site| site.requests("two") == 21).await;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::clock::WallClock;
-use breakerbox_gateway::objects::{Id, ReminderId, TenantId};
-use breakerbox_gateway::queue::{
-    Act, Calendar, Decided, Looked, OpenRun, QueueError, SeenTurn, StepError, Stepped,
-};
-use breakerbox_gateway::reminder::{CatchUp, Cron, Ended, Repeat, Schedule, Step};
+use breakerbox_gateway::dispatch::Scheduler;
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::Scheduler;
+use breakerbox_model::objects::{Id, ReminderId, TenantId};
+use breakerbox_model::reminder::{
+    Act, CatchUp, Cron, Decided, Ended, Looked, OpenRun, Repeat, Schedule, SeenTurn, Step,
+};
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::{Calendar, QueueError, StepError, Stepped};
 use tokio::time::Instant;
 
 use super::site::Site;
@@ -287,7 +287,7 @@ async fn a_bell_is_enough_to_look() {
     let wall = Wall::new("2026-03-01T12:00:00Z");
     let rig = Rig::new(wall.clone(), every(10, wall.at + 60 * MINUTE), CatchUp::All);
     tokio::time::sleep(MINUTE).await;
-    rig.diary.page.lock().unwrap().looked.asked = Some(breakerbox_gateway::queue::Asked::RunNow);
+    rig.diary.page.lock().unwrap().looked.asked = Some(breakerbox_model::reminder::Asked::RunNow);
     rig.diary.page.lock().unwrap().look_at = Some(Timestamp::ZERO);
     rig.site.directory.reminders_changed();
     tokio::time::sleep(Duration::from_millis(10)).await;

@@ -10,16 +10,16 @@ use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::delivery::{Fault, Reply};
-use breakerbox_gateway::objects::{
+use breakerbox_egress::{Courier, Incoming, Outgoing};
+use breakerbox_gateway::dispatch::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::objects::{
     Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,
     Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
 };
-use breakerbox_gateway::queue::records::RecordsError;
-use breakerbox_gateway::queue::{Batch, Defaults, Directory, QueueError};
-use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
-use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_gateway::work::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use breakerbox_storage::records::RecordsError;
+use breakerbox_storage::{Batch, Defaults, Directory, QueueError};
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use breakerbox::Status;
-use breakerbox_gateway::delivery::{Fault, Reply};
-use breakerbox_gateway::objects::Priority;
+use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::objects::Priority;
 use tokio::time::Instant;
 
 use super::site::{MILLISECOND, answered, ok};

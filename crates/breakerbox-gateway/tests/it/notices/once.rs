@@ -1,9 +1,9 @@
 //! Each change is told once, however many see it and whatever happens in between.
 
 use breakerbox_core::{Cause, Status, TripRule};
-use breakerbox_gateway::notify::{News, Notice};
-use breakerbox_gateway::objects::{DisabledBecause, EndpointSettings, Moment};
-use breakerbox_gateway::queue::records::{Endpoints, History, NewEndpoint, Notices, PageOf};
+use breakerbox_model::notifications::{News, Notice};
+use breakerbox_model::objects::{DisabledBecause, EndpointSettings, Moment};
+use breakerbox_storage::records::{Endpoints, History, NewEndpoint, Notices, PageOf};
 use futures_util::future::join_all;
 
 use super::rig::{Rig, TENANT, heard, webhook};
@@ -45,7 +45,7 @@ async fn a_notice_is_durable_with_its_change_and_survives_a_restart() {
 #[tokio::test]
 async fn a_recovery_says_since_when_it_was_not() {
     let rig = Rig::new(vec![]).await;
-    let since = |past: &breakerbox_gateway::queue::records::PastNotice| match &past.notice.news {
+    let since = |past: &breakerbox_storage::records::PastNotice| match &past.notice.news {
         News::Recovery(news) => news.since.map(|since| since.0),
         other => panic!("{other:?}"),
     };
@@ -102,9 +102,9 @@ async fn an_endpoint_that_is_gone_is_told_with_what_disables_it() {
 
 #[tokio::test]
 async fn targets_are_kept_sealed_and_whole() {
-    use breakerbox_gateway::notify::{Kind, Kinds, NoticeTarget, Way};
-    use breakerbox_gateway::objects::Secret;
-    use breakerbox_gateway::queue::records::Tenants;
+    use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
+    use breakerbox_model::objects::Secret;
+    use breakerbox_storage::records::Tenants;
     let mut rig = Rig::new(vec![]).await;
     let secret = Secret::random();
     let targets = vec![

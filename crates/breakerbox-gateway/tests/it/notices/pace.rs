@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use breakerbox_gateway::delivery::{Fault, LocalFault, Reply};
-use breakerbox_gateway::notify::{MOST_WAITING, Notice, NotifierSettings};
-use breakerbox_gateway::queue::records::{History, Notices, SendState};
+use breakerbox_gateway::notifications::NotifierSettings;
 use breakerbox_gateway::telemetry::labels::NoticeResult;
+use breakerbox_model::delivery::{Fault, LocalFault, Reply};
+use breakerbox_model::notifications::{MOST_WAITING, Notice};
+use breakerbox_storage::records::{History, Notices, SendState};
 
 use super::rig::{Rig, TENANT, heard, webhook};
 
@@ -111,10 +112,7 @@ async fn what_was_waiting_goes_together_when_its_target_is_back() {
         rig.pass(1).await;
     }
     rig.restart().await;
-    rig.answer(
-        "ops.example",
-        breakerbox_gateway::delivery::Reply::Answered { status: 204, retry_after: None },
-    );
+    rig.answer("ops.example", breakerbox_model::delivery::Reply::Answered { status: 204, retry_after: None });
     let before = rig.sent_to("ops.example").len();
     rig.pass(4_000).await;
     let after = rig.sent_to("ops.example").split_off(before);
@@ -166,7 +164,7 @@ async fn a_target_that_is_taken_away_is_sent_nothing_more() {
 
 #[tokio::test]
 async fn targets_choose_what_they_are_told() {
-    use breakerbox_gateway::notify::{Kind, Kinds};
+    use breakerbox_model::notifications::{Kind, Kinds};
     let mut only_recoveries = webhook("tgt_1", "https://one.example/");
     only_recoveries.on = Kinds::of(&[Kind::Recovery, Kind::StoreLost]);
     let rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;

@@ -7,19 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, TripRule};
-use breakerbox_gateway::delivery::{Fault, Reply};
-use breakerbox_gateway::notify::{
-    Kinds, Known, Mailer, Notice, NoticeTarget, Notifier, NotifierSettings, Post, Way, notices,
-};
-use breakerbox_gateway::objects::{PastChange, Secret, TenantId, TenantSettings};
-use breakerbox_gateway::queue::Defaults;
-use breakerbox_gateway::queue::records::{
+use breakerbox_egress::{Courier, Incoming, Outgoing};
+use breakerbox_gateway::notifications::{Mailer, Notifier, NotifierSettings, Post};
+use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::notifications::{Kinds, Known, Notice, NoticeTarget, Way, notices};
+use breakerbox_model::objects::{PastChange, Secret, TenantId, TenantSettings};
+use breakerbox_storage::Defaults;
+use breakerbox_storage::records::{
     Heard, History, NewTenant, NoticeFilter, Notices, PageOf, PastNotice, Tenants,
 };
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
-use breakerbox_gateway::secrets::{Keyring, MasterKey};
-use breakerbox_gateway::send::{Courier, Incoming, Outgoing};
-use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use bytes::Bytes;
 use serde_json::Value;
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::delivery::Signer;
-use breakerbox_gateway::notify::{Delivered, MailServer as Server, Mailer, Message, Notice, Post, Way};
-use breakerbox_gateway::objects::{Id, NoticeId, Secret};
-use breakerbox_gateway::send::{AddressPolicy, SendSettings, Sender};
+use breakerbox_egress::{AddressPolicy, SendSettings, Sender};
+use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, Post};
+use breakerbox_model::delivery::Signer;
+use breakerbox_model::notifications::{Message, Notice, Way};
+use breakerbox_model::objects::{Id, NoticeId, Secret};
 use breakerbox_testkit::mail::{MailServer, Security};
 use breakerbox_testkit::receiver::{Manner, Receiver};
 use http::{HeaderMap, HeaderName, HeaderValue};

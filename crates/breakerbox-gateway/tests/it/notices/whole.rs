@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use breakerbox_gateway::config::{Config, Sources};
 use breakerbox_gateway::gateway::Gateway;
-use breakerbox_gateway::objects::Secret;
+use breakerbox_model::objects::Secret;
 use breakerbox_testkit::gateway::Api;
 use breakerbox_testkit::mail::{MailServer, Security};
 use breakerbox_testkit::receiver::{Manner, Receiver};

@@ -7,7 +7,7 @@ use breakerbox_testkit::receiver::Receiver;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, URL};
-use crate::command::root;
+use crate::root;
 
 fn guide() -> String {
     std::fs::read_to_string(root().join("docs/guide/decisions.md")).unwrap()

@@ -3,7 +3,6 @@
 mod asking;
 mod guide;
 mod offices;
-mod python;
 mod rig;
 mod settling;
 mod wrong;

@@ -6,16 +6,16 @@ use std::time::Duration;
 use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Verdict;
 use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, OutcomeKind, Policy};
-use breakerbox_gateway::delivery::Rulings;
-use breakerbox_gateway::objects::{
+use breakerbox_gateway::permits::{Acquired, Answered, Given, PermitParts, Permits, Report, Said, Wanted};
+use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_model::delivery::Rulings;
+use breakerbox_model::objects::{
     PermitId, PermitSettled, PermitTerm, Priority, SettledAs, TenantId, TenantSettings,
 };
-use breakerbox_gateway::permits::{Acquired, Answered, Given, PermitParts, Permits, Report, Said, Wanted};
-use breakerbox_gateway::queue::records::{Claimed, NewTenant, SettledPermits, Tenants};
-use breakerbox_gateway::queue::sqlite::{Database, Options, SqliteRecords};
-use breakerbox_gateway::queue::{Defaults, TenantEntry};
-use breakerbox_gateway::secrets::{Keyring, MasterKey};
-use breakerbox_gateway::telemetry::Metrics;
+use breakerbox_storage::records::{Claimed, NewTenant, SettledPermits, Tenants};
+use breakerbox_storage::secrets::{Keyring, MasterKey};
+use breakerbox_storage::{Defaults, TenantEntry};
+use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 
 const KEY: &str = "acme https://hooks.example.com/in";
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,0 +1,173 @@
+//! `breakerbox backup` and `breakerbox restore`: the database of a gateway, copied while it runs, and put back while it does not.
+//!
+//! Both work on the data folder and need no API key: whoever can read the folder has the database anyway. The master key is not
+//! copied: a backup with its key would be as good as no sealing at all.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use breakerbox_gateway::config::Config;
+use breakerbox_storage_sqlite::{CopyError, CopyProgress, DatabaseCopy};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use super::failure::{Failure, with_sources};
+use super::output::Output;
+use super::serve;
+
+/// Copy a gateway's database into a file, also while the gateway runs.
+///
+/// The copy has everything that was committed when it began. It is checked before it gets its name: a file with that name is
+/// always whole. The master key is not in it: keep it elsewhere, as the command says.
+#[derive(Args)]
+pub(super) struct Backup {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Put a backup into the data folder of a gateway that is stopped.
+///
+/// The backup is checked first. What the gateway accepted after the backup is not in it, and what it delivered after the backup is
+/// delivered again. The master key of the time of the backup must be in its place before the gateway starts.
+#[derive(Args)]
+pub(super) struct Restore {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args)]
+struct Shared {
+    /// The gateway's data folder
+    #[arg(long, value_name = "FOLDER", env = "BREAKERBOX_DATA", default_value = "breakerbox-data")]
+    data: PathBuf,
+
+    /// Replace what is there already
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub(super) fn backup(arguments: &Backup, output: Output) -> Result<(), Failure> {
+    let Shared { data, overwrite } = &arguments.shared;
+    let key = master_key(data)?;
+    let watched = Watched::new(output);
+    let copied = breakerbox_storage_sqlite::backup(data, &arguments.file, *overwrite, &|progress| {
+        watched.show(progress)
+    });
+    let copy = copied.map_err(failed)?;
+    show(&copy, &watched, &key, output)?;
+    output.hint(&match &key {
+        MasterKey::File(path) => format!(
+            "The master key is not in the backup. Keep a copy of {} elsewhere: without it the signing secrets can't be read.",
+            path.display()
+        ),
+        MasterKey::Variable => {
+            "The master key is not in the backup. Keep the value of BREAKERBOX_MASTER_KEY elsewhere: without it the signing secrets can't be read.".to_owned()
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn restore(arguments: &Restore, output: Output) -> Result<(), Failure> {
+    let Shared { data, overwrite } = &arguments.shared;
+    let key = master_key(data)?;
+    let watched = Watched::new(output);
+    let copied = breakerbox_storage_sqlite::restore(&arguments.file, data, *overwrite, &|progress| {
+        watched.show(progress)
+    });
+    let copy = copied.map_err(failed)?;
+    show(&copy, &watched, &key, output)?;
+    if let MasterKey::File(path) = &key
+        && !path.exists()
+    {
+        output.hint(&format!(
+            "The master key is missing: put the one that belongs to the backup into {} before the gateway starts.",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn show(copy: &DatabaseCopy, watched: &Watched, key: &MasterKey, output: Output) -> Result<(), Failure> {
+    watched.bar.finish_and_clear();
+    let key = match key {
+        MasterKey::File(path) => path.display().to_string(),
+        MasterKey::Variable => "BREAKERBOX_MASTER_KEY".to_owned(),
+    };
+    let item = json!({
+        "file": copy.path.display().to_string(),
+        "bytes": copy.bytes,
+        "schema": copy.schema,
+        "tenants": copy.tenants,
+        "endpoints": copy.endpoints,
+        "unfinished_deliveries": copy.unfinished,
+        "took_ms": u64::try_from(watched.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "master_key": key,
+    });
+    output.name(&item, "/file")
+}
+
+/// Where the key is that opens what is sealed in the database.
+enum MasterKey {
+    File(PathBuf),
+    Variable,
+}
+
+/// As a gateway that is started here without flags would look for it.
+fn master_key(data: &Path) -> Result<MasterKey, Failure> {
+    let config = Config { data: data.into(), ..serve::settings()? };
+    Ok(match config.secrets.master_key {
+        Some(_) => MasterKey::Variable,
+        None => MasterKey::File(config.master_key_file()),
+    })
+}
+
+fn failed(error: CopyError) -> Failure {
+    let text = with_sources(&error);
+    match error {
+        CopyError::Missing(_) | CopyError::Exists(_) | CopyError::Same(_) => Failure::Input(text),
+        _ => Failure::Environment(text),
+    }
+}
+
+/// A bar on standard error, for a person who watches.
+struct Watched {
+    bar: ProgressBar,
+    began: Instant,
+}
+
+impl Watched {
+    fn new(output: Output) -> Self {
+        let bar = if output.json || output.quiet || !io::stderr().is_terminal() {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
+        };
+        Self { bar, began: Instant::now() }
+    }
+
+    fn show(&self, progress: CopyProgress) {
+        match progress {
+            CopyProgress::Copying { done, total } => {
+                let style = "copying {bar:30} {binary_bytes}/{binary_total_bytes} in {elapsed}";
+                self.bar.set_style(ProgressStyle::with_template(style).expect("the template is well-formed"));
+                self.bar.set_length(total);
+                self.bar.set_position(done);
+            }
+            CopyProgress::Checking => {
+                let style = "{spinner} checking, {elapsed}";
+                self.bar.set_style(ProgressStyle::with_template(style).expect("the template is well-formed"));
+                self.bar.enable_steady_tick(Duration::from_millis(100));
+            }
+        }
+    }
+}

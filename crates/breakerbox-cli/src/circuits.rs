@@ -1,0 +1,148 @@
+//! `breakerbox circuits`.
+
+use breakerbox_model::objects::EndpointId;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::client::{Ask, Gateway};
+use super::failure::Failure;
+use super::limit::Limit;
+use super::output::{Column, Output};
+
+const COLUMNS: &[Column] = &[
+    ("ID", "/id"),
+    ("STATE", "/state"),
+    ("MODE", "/mode/name"),
+    ("CAUSE", "/cause"),
+    ("TRIPS", "/trips"),
+    ("CHANGED", "/changed_at"),
+    ("RETRY AT", "/retry_at"),
+    ("KEY", "/key"),
+];
+
+const CHANGES: &[Column] = &[
+    ("AT", "/at"),
+    ("FROM", "/from"),
+    ("TO", "/to"),
+    ("CAUSE", "/cause"),
+    ("TRIPS", "/trips"),
+    ("RETRY AT", "/retry_at"),
+    ("ACTOR", "/actor"),
+    ("REASON", "/reason"),
+    ("KEY", "/key"),
+];
+
+/// List and show circuits and what happened to them, and override them.
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+/// Which circuit, and why.
+#[derive(Args)]
+struct Override {
+    /// The circuit's id (cir_...), or that of its endpoint (ep_...)
+    id: String,
+    /// Why, for whoever looks at it later
+    #[arg(long)]
+    reason: String,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List circuits
+    List {
+        /// Only in this state: closed, open, half_open or disabled
+        #[arg(long)]
+        state: Option<String>,
+        /// Only this tenant's
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Show a circuit
+    Show {
+        /// The circuit's id (cir_...), or that of its endpoint (ep_...)
+        id: String,
+    },
+    /// List what happened to a circuit or to all, the newest first
+    History {
+        /// Only of this circuit: its id (cir_...), or that of its endpoint (ep_...)
+        id: Option<String>,
+        /// Only of this tenant's
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        /// Only into this state: closed, open, half_open or disabled
+        #[arg(long, value_name = "STATE")]
+        to: Option<String>,
+        /// Then or later, such as 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Before then
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Refuse all calls until it is released
+    ForceOpen(Override),
+    /// Admit all calls until it is released
+    ForceClosed(Override),
+    /// Refuse all calls until it is enabled
+    Disable(Override),
+    /// Enable it: the next call probes, and earlier trips are forgotten
+    Enable(Override),
+    /// End an override: the next call probes
+    Release(Override),
+    /// Close it, and forget its trips
+    Reset(Override),
+}
+
+pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    let gateway = &arguments.gateway;
+    let (circuit, action) = match &arguments.action {
+        Action::List { state, tenant, limit } => {
+            let ask = Ask::get(&["circuits"]).query("state", state.as_ref()).query("tenant", tenant.as_ref());
+            let (items, more) = gateway.pages(&ask, *limit)?;
+            return output.list(COLUMNS, &items, more);
+        }
+        Action::History { id, tenant, to, from, until, limit } => {
+            let circuit = id.as_ref().map(|id| circuit_of(gateway, id)).transpose()?;
+            let ask = Ask::get(&["changes"])
+                .query("circuit", circuit)
+                .query("tenant", tenant.as_ref())
+                .query("to", to.as_ref())
+                .query("from", from.as_ref())
+                .query("until", until.as_ref());
+            let (items, more) = gateway.pages(&ask, *limit)?;
+            return output.list(CHANGES, &items, more);
+        }
+        Action::Show { id } => {
+            let id = circuit_of(gateway, id)?;
+            return output.show(&gateway.ask(Ask::get(&["circuits", &id]))?);
+        }
+        Action::ForceOpen(circuit) => (circuit, "force_open"),
+        Action::ForceClosed(circuit) => (circuit, "force_closed"),
+        Action::Disable(circuit) => (circuit, "disable"),
+        Action::Enable(circuit) => (circuit, "enable"),
+        Action::Release(circuit) => (circuit, "release"),
+        Action::Reset(circuit) => (circuit, "reset"),
+    };
+    let id = circuit_of(gateway, &circuit.id)?;
+    let ask = Ask::post(&["circuits", &id, action]).json(&json!({ "reason": circuit.reason }));
+    output.show(&gateway.ask(ask)?)
+}
+
+/// People know endpoints; which circuit an endpoint has, the gateway knows.
+fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
+    if !id.starts_with(EndpointId::PREFIX) {
+        return Ok(id.into());
+    }
+    let endpoint = gateway.ask(Ask::get(&["endpoints", id]))?;
+    let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str);
+    circuit.map(String::from).ok_or_else(|| Failure::Environment(format!("the endpoint {id} has no circuit")))
+}

@@ -1,0 +1,226 @@
+//! A client of the gateway's API, for the commands: one request, one connection, one answer.
+//!
+//! It is small on purpose. It follows no redirect, keeps no connection and tries nothing twice: whoever runs a command sees
+//! what happened, and decides.
+
+mod connection;
+mod refusal;
+
+use std::time::Duration;
+
+use breakerbox_storage::records::MAX_PAGE;
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use serde_json::Value;
+use url::Url;
+
+pub(super) use refusal::Refusal;
+
+use super::failure::Failure;
+use super::limit::Limit;
+
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// Which gateway, and who asks.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Gateway")]
+pub(super) struct Gateway {
+    /// Where the gateway is
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "BREAKERBOX_URL",
+        default_value = "http://127.0.0.1:8080",
+        global = true
+    )]
+    url: String,
+
+    /// The API key
+    #[arg(long, value_name = "KEY", env = "BREAKERBOX_API_KEY", hide_env_values = true, global = true)]
+    key: Option<String>,
+
+    /// How long the gateway may take to answer
+    #[arg(long, value_name = "DURATION", default_value = "30s", global = true, value_parser = breakerbox_core::parse_duration)]
+    timeout: Duration,
+}
+
+/// A request to the API.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    headers: Vec<(&'static str, String)>,
+    body: Option<Bytes>,
+}
+
+impl Ask {
+    fn new(method: Method, path: &[&str]) -> Self {
+        // What is typed goes into one piece of the path, whatever it holds.
+        let mut url = Url::parse("http://x/v1").expect("a constant");
+        if let Ok(mut pieces) = url.path_segments_mut() {
+            pieces.extend(path);
+        }
+        Self { method, path: url.path().into(), query: vec![], headers: vec![], body: None }
+    }
+
+    /// Reads what is under `/v1` and these names.
+    pub(super) fn get(path: &[&str]) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(super) fn post(path: &[&str]) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    pub(super) fn patch(path: &[&str]) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
+    pub(super) fn delete(path: &[&str]) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// Adds a part of the query, if there is one.
+    pub(super) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
+        self.query.extend(value.map(|value| (name, value.to_string())));
+        self
+    }
+
+    /// Adds a header, if there is one.
+    pub(super) fn header(mut self, name: &'static str, value: Option<String>) -> Self {
+        self.headers.extend(value.map(|value| (name, value)));
+        self
+    }
+
+    pub(super) fn json(self, body: &Value) -> Self {
+        self.body(body.to_string().into())
+    }
+
+    pub(super) fn body(mut self, body: Bytes) -> Self {
+        self.body = Some(body);
+        self
+    }
+}
+
+impl Gateway {
+    /// Asks, and answers what the gateway said: JSON, or null if it said nothing.
+    pub(super) fn ask(&self, ask: Ask) -> Result<Value, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Environment(format!("can't start: {error}")))?;
+        runtime.block_on(async {
+            match tokio::time::timeout(self.timeout, self.exchange(ask)).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let limit = breakerbox_core::format_duration(self.timeout);
+                    Err(self.unreachable(format!("no answer within {limit} (--timeout)")))
+                }
+            }
+        })
+    }
+
+    /// Asks for page after page, until there are as many items as the limit or no more. The last part is whether there are
+    /// more.
+    pub(super) fn pages(&self, ask: &Ask, limit: Limit) -> Result<(Vec<Value>, bool), Failure> {
+        let limit = limit.most;
+        let mut items = vec![];
+        let mut cursor: Option<String> = None;
+        loop {
+            let wanted = limit.saturating_sub(items.len()).min(MAX_PAGE);
+            let page = ask.clone().query("limit", Some(wanted)).query("cursor", cursor.take());
+            let Value::Object(mut page) = self.ask(page)? else { return Err(self.odd("it sent no page")) };
+            let Some(Value::Array(found)) = page.remove("items") else {
+                return Err(self.odd("its page has no items"));
+            };
+            items.extend(found);
+            cursor = page.remove("next").and_then(|next| next.as_str().map(String::from));
+            // A page may be short or empty and not the last.
+            if cursor.is_none() || items.len() >= limit {
+                return Ok((items, cursor.is_some()));
+            }
+        }
+    }
+
+    async fn exchange(&self, ask: Ask) -> Result<Value, Failure> {
+        let base = self.base()?;
+        let mut url = base.clone();
+        url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), ask.path));
+        if !ask.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&ask.query);
+        }
+        let request = self.request(&url, ask)?;
+        let response =
+            connection::send(&url, request).await.map_err(|error| self.unreachable(error.to_string()))?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, LONGEST_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?
+            .to_bytes();
+        if !parts.status.is_success() {
+            return Err(Failure::Refused(Box::new(Refusal::new(&parts, &body))));
+        }
+        if parts.status == StatusCode::NO_CONTENT || body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body).map_err(|_| self.odd("its answer is not JSON"))
+    }
+
+    fn request(&self, url: &Url, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {
+        let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let target: Uri = target.parse().map_err(|_| Failure::Input("the path is too long".into()))?;
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let mut request = Request::builder()
+            .method(ask.method)
+            .uri(target)
+            .header(header::HOST, host)
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, concat!("breakerbox/", env!("CARGO_PKG_VERSION")));
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.trim()));
+        }
+        if ask.body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in ask.headers {
+            request = request.header(name, value);
+        }
+        let wrong = |_| {
+            Failure::Input("--key or another option can't be sent: it holds a line end or the like".into())
+        };
+        request.body(Full::new(ask.body.unwrap_or_default())).map_err(wrong)
+    }
+
+    fn base(&self) -> Result<Url, Failure> {
+        let wrong =
+            |why: &str| Failure::Input(format!("--url {}: {why}, such as http://127.0.0.1:8080", self.url));
+        let url = Url::parse(&self.url).map_err(|_| wrong("must be a URL"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(wrong("must be a URL with http or https"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("must have no user and no password; an API key goes into --key"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("must have no query"));
+        }
+        Ok(url)
+    }
+
+    fn unreachable(&self, why: impl std::fmt::Display) -> Failure {
+        Failure::Unreachable(format!(
+            "can't reach the gateway at {}: {why}. Is it running? --url or BREAKERBOX_URL say where it is",
+            self.url
+        ))
+    }
+
+    /// What answers is no gateway, or not one of this version.
+    fn odd(&self, why: &str) -> Failure {
+        Failure::Environment(format!("what answers at {} is not the gateway's API: {why}", self.url))
+    }
+}

@@ -1,0 +1,66 @@
+//! What the gateway says when it does not do what was asked: a problem (RFC 9457), and what to do about it.
+
+use http::header::RETRY_AFTER;
+use http::response::Parts;
+use serde_json::{Value, json};
+
+/// The gateway answered, and did not do it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) problem: Value,
+    /// Seconds to wait before asking again.
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Refusal {
+    pub(super) fn new(parts: &Parts, body: &[u8]) -> Self {
+        let status = parts.status.as_u16();
+        let said = serde_json::from_slice(body).ok().filter(Value::is_object);
+        // Something in between answered, such as a proxy.
+        let problem = said.unwrap_or_else(|| {
+            let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+            json!({ "status": status, "code": "unknown", "detail": text })
+        });
+        let seconds = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { status, problem, retry_after: seconds }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.problem.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// What went wrong, which field it is about, and what to do.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let code = self.text("code").unwrap_or("unknown");
+        let what = self.text("detail").or(self.text("title")).unwrap_or("the gateway did not say why");
+        // Most details begin with the field that they are about.
+        let what = match self.text("field") {
+            Some(field) if !what.starts_with(field) => format!("{field}: {what}"),
+            _ => what.to_owned(),
+        };
+        let mut lines = vec![format!("{what} ({} {code})", self.status)];
+        lines.extend(self.advice(code));
+        lines
+    }
+
+    fn advice(&self, code: &str) -> Option<String> {
+        let advice = match (self.status, code) {
+            (401, _) => {
+                "give a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` makes one"
+            }
+            (403, "tenant_mismatch") => "use a key for that tenant, or one for all tenants",
+            (403, _) => "use a key with that scope; `breakerbox keys list` shows which key has which",
+            (412, _) => "somebody else changed it meanwhile; look at it again",
+            (429, "backlog_full") => {
+                "the tenant's endpoints don't keep up; `breakerbox circuits list --state open` shows which"
+            }
+            (507, _) => "make room on the gateway's disk, or lower limits.reserve",
+            (404, "unknown") => "is --url right? It seems that no gateway answers there",
+            _ => "",
+        };
+        let wait = self.retry_after.map(|seconds| format!("try again in {seconds} s")).unwrap_or_default();
+        let both = [advice, &wait].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+        (!both.is_empty()).then_some(both)
+    }
+}

@@ -1,0 +1,125 @@
+//! `breakerbox keys`: who may do what. By the API, or on the data folder of a gateway that is stopped.
+
+mod offline;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breakerbox::{Clock, WallClock};
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Scope, TenantId};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::client::{Ask, Gateway};
+use super::failure::Failure;
+use super::fields::body;
+use super::limit::Limit;
+use super::output::{Column, Output};
+
+const COLUMNS: &[Column] = &[
+    ("ID", "/id"),
+    ("NAME", "/name"),
+    ("SCOPES", "/scopes"),
+    ("TENANT", "/tenant"),
+    ("CREATED", "/created_at"),
+    ("EXPIRES", "/expires_at"),
+    ("REVOKED", "/revoked_at"),
+];
+
+/// Create, list and revoke API keys.
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+
+    /// Work on this data folder, without the API and without a key; the gateway must be stopped
+    #[arg(long, value_name = "FOLDER", global = true)]
+    data: Option<PathBuf>,
+
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Create a key. It is printed once, and kept nowhere
+    Create(New),
+    /// List keys, the newest first
+    List {
+        /// Only those for this tenant
+        #[arg(long, value_name = "ID")]
+        tenant: Option<TenantId>,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Revoke a key: nobody gets in with it any more
+    Revoke {
+        /// Its id (key_...), not the key itself
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct New {
+    /// For people: who has it, and what for
+    #[arg(long)]
+    name: String,
+    /// What it may do: admin, manage, read, send; manage includes read, admin everything
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true, value_parser = scope)]
+    scopes: Vec<Scope>,
+    /// Only for this tenant
+    #[arg(long, value_name = "ID")]
+    tenant: Option<TenantId>,
+    /// For how long it is good, such as 90d; for ever if nothing is said
+    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    expires_after: Option<Duration>,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    let found = Scope::ALL.into_iter().find(|scope| scope.name() == text);
+    found.ok_or_else(|| "must be admin, manage, read or send".into())
+}
+
+pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    if let Some(data) = &arguments.data {
+        return offline::run(data, &arguments.action, output);
+    }
+    let gateway = &arguments.gateway;
+    match &arguments.action {
+        Action::Create(new) => {
+            let names: Vec<_> = new.scopes.iter().map(|scope| scope.name()).collect();
+            let given = [
+                ("name", Some(json!(new.name))),
+                ("scopes", Some(json!(names))),
+                ("tenant", new.tenant.as_ref().map(|tenant| json!(tenant.as_str()))),
+                ("expires_at", new.expires_at().map(|moment| json!(written(moment)))),
+            ];
+            created_once(&gateway.ask(Ask::post(&["keys"]).json(&body(given, [])))?, output)
+        }
+        Action::List { tenant, limit } => {
+            let ask = Ask::get(&["keys"]).query("tenant", tenant.as_ref());
+            let (items, more) = gateway.pages(&ask, *limit)?;
+            output.list(COLUMNS, &items, more)
+        }
+        Action::Revoke { id } => output.show(&gateway.ask(Ask::post(&["keys", id, "revoke"]))?),
+    }
+}
+
+impl New {
+    fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_after.map(|span| WallClock.now() + span)
+    }
+}
+
+/// A moment as the API writes it.
+fn written(moment: Timestamp) -> String {
+    let millis = i64::try_from(moment.as_micros() / 1_000).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
+fn created_once(created: &Value, output: Output) -> Result<(), Failure> {
+    output.name(created, "/key")?;
+    output.hint("the key is shown this once; whoever has it can do what its scopes say");
+    Ok(())
+}

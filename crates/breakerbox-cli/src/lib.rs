@@ -1,0 +1,126 @@
+//! The command line. Each command reads its arguments, does its work, and says what went wrong in one line.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `serve`, `flags` | the gateway, and a flag for each of its settings |
+//! | `listen` | a local receiver, for trying things out |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `keys` | what the API can do |
+//! | `policies` | the numbers that govern circuits, of a tenant or an endpoint |
+//! | `payload` | what a command is given to send on |
+//! | `client` | the API's client |
+//! | `migrate` | the schema of a gateway's database |
+//! | `backup` | copies a gateway's database, and puts a copy back |
+//! | `replay`, `policy`, `report_file` | past traffic in virtual time |
+//! | `output`, `failure` | what is printed, and exit codes |
+//! | `limit` | `--limit` of listings |
+//! | `usage` | arguments that are wrong |
+//!
+//! Exit codes: 0, all went well; 1, something around us failed; 2, the input or the arguments are wrong, and the message
+//! says what to change; 3, the gateway can't be reached; 4, it refused.
+
+mod backup;
+mod circuits;
+mod client;
+mod completions;
+mod deliveries;
+mod endpoints;
+mod failure;
+mod fields;
+mod flags;
+mod keys;
+mod limit;
+mod listen;
+mod migrate;
+mod notices;
+mod output;
+mod payload;
+mod policies;
+mod policy;
+mod reminders;
+mod replay;
+mod report_file;
+mod resends;
+mod send;
+mod serve;
+mod tenants;
+mod usage;
+
+use std::process::ExitCode;
+
+use breakerbox_storage::clock::Clocks;
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, output_failed, say};
+use output::Output;
+
+#[derive(Parser)]
+#[command(
+    name = "breakerbox",
+    version,
+    about = "One circuit breaker per endpoint, shared by the whole fleet"
+)]
+#[command(arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(Box<serve::Arguments>),
+    Listen(listen::Arguments),
+    Send(send::Arguments),
+    Tenants(tenants::Arguments),
+    Endpoints(endpoints::Arguments),
+    Deliveries(deliveries::Arguments),
+    Resends(resends::Arguments),
+    Reminders(Box<reminders::Arguments>),
+    Circuits(circuits::Arguments),
+    Notices(notices::Arguments),
+    Keys(keys::Arguments),
+    Migrate(migrate::Arguments),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
+    Replay(replay::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// Runs the command that the arguments name.
+#[must_use]
+pub fn run() -> ExitCode {
+    run_with(&Clocks::system())
+}
+
+/// As [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a gateway that runs.
+#[must_use]
+pub fn run_with(clocks: &Clocks) -> ExitCode {
+    let Arguments { command, output } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::report(&error),
+    };
+    let result = match command {
+        Command::Serve(arguments) => serve::run(*arguments, output, clocks),
+        Command::Listen(arguments) => listen::run(&arguments, output),
+        Command::Send(arguments) => send::run(&arguments, output),
+        Command::Tenants(arguments) => tenants::run(&arguments, output),
+        Command::Endpoints(arguments) => endpoints::run(&arguments, output),
+        Command::Deliveries(arguments) => deliveries::run(&arguments, output),
+        Command::Resends(arguments) => resends::run(&arguments, output),
+        Command::Reminders(arguments) => reminders::run(&arguments, output),
+        Command::Circuits(arguments) => circuits::run(&arguments, output),
+        Command::Notices(arguments) => notices::run(&arguments, output),
+        Command::Keys(arguments) => keys::run(&arguments, output),
+        Command::Migrate(arguments) => migrate::run(&arguments, output),
+        Command::Backup(arguments) => backup::backup(&arguments, output),
+        Command::Restore(arguments) => backup::restore(&arguments, output),
+        Command::Replay(arguments) => replay::run(&arguments, output.quiet),
+        Command::Completions(arguments) => completions::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(output.json),
+    }
+}

@@ -1,0 +1,202 @@
+//! What arrived, and how it is shown. Everything in it is a stranger's: on a terminal it is printed without what could move
+//! the cursor.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use breakerbox_model::delivery::{SignatureError, WEBHOOK_ID};
+use bytes::Bytes;
+use http::request::Parts;
+use serde_json::{Map, Value, json};
+
+use crate::failure::printable;
+
+/// How much of a body is shown, unless all is asked for.
+const SHOWN: usize = 2_000;
+/// How many ids are remembered to notice repetitions.
+const REMEMBERED: usize = 100_000;
+
+/// One request.
+pub(super) struct Arrival {
+    parts: Parts,
+    body: Bytes,
+    /// What the signature is worth; none: nobody looked.
+    verdict: Option<Result<(), SignatureError>>,
+    answered: u16,
+    at: Duration,
+    /// Its id came before: a retry, or a resend.
+    again: bool,
+}
+
+/// What arrived so far.
+#[derive(Default)]
+pub(super) struct Count {
+    total: u64,
+    unbelieved: u64,
+    again: u64,
+    seen: HashSet<String>,
+}
+
+impl Arrival {
+    pub(super) fn new(
+        parts: Parts,
+        body: Bytes,
+        verdict: Option<Result<(), SignatureError>>,
+        answered: u16,
+        at: Duration,
+    ) -> Self {
+        Self { parts, body, verdict, answered, at, again: false }
+    }
+
+    /// Its `webhook-id`.
+    pub(super) fn name(&self) -> String {
+        let id = self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok());
+        printable(id.unwrap_or("-").chars())
+    }
+
+    /// What the signature is worth, in one word.
+    fn signature(&self) -> &'static str {
+        match self.verdict {
+            None => "unchecked",
+            Some(Ok(())) => "good",
+            Some(Err(SignatureError::TooOld(_))) => "old",
+            Some(Err(SignatureError::TooNew(_))) => "from_the_future",
+            Some(Err(SignatureError::Header(_))) => "missing",
+            Some(Err(_)) => "bad",
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let mut headers = Map::new();
+        for (name, value) in &self.parts.headers {
+            headers.insert(name.to_string(), String::from_utf8_lossy(value.as_bytes()).into());
+        }
+        let mut line = json!({
+            "at_ms": u64::try_from(self.at.as_millis()).unwrap_or(u64::MAX),
+            "method": self.parts.method.as_str(),
+            "path": self.parts.uri.path_and_query().map_or("/", |path| path.as_str()),
+            "id": self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok()),
+            "signature": self.signature(),
+            "again": self.again,
+            "answered": self.answered,
+            "headers": headers,
+        });
+        if let Some(Err(error)) = self.verdict {
+            line["why"] = error.to_string().into();
+        }
+        // The bytes as they came, where JSON can hold them.
+        match std::str::from_utf8(&self.body) {
+            Ok(text) => line["body"] = text.into(),
+            Err(_) => line["body_base64"] = STANDARD.encode(&self.body).into(),
+        }
+        line
+    }
+
+    pub(super) fn to_text(&self, full: bool, colour: bool) -> String {
+        let painted = |word: &str, code: &str| {
+            if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word.to_owned() }
+        };
+        let signature = match self.signature() {
+            "good" => painted("signature good", "32"),
+            "unchecked" => "signature not checked".into(),
+            "old" => painted("signature OLD", "31"),
+            "from_the_future" => painted("signature FROM THE FUTURE", "31"),
+            "missing" => painted("signature MISSING", "31"),
+            _ => painted("signature BAD", "31"),
+        };
+        let answered = painted(&self.answered.to_string(), if self.answered < 300 { "32" } else { "31" });
+        let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let again = if self.again { ", seen before" } else { "" };
+        let mut text = format!(
+            "{}  {} {}  {}{again}  {} bytes  {signature}  answered {answered}\n",
+            clock(self.at),
+            self.parts.method,
+            printable(path.chars().take(200)),
+            self.name(),
+            self.body.len(),
+        );
+        if let Some(Err(error)) = self.verdict {
+            let _ = writeln!(text, "    {error}");
+        }
+        for line in shown(&self.body, full) {
+            let _ = writeln!(text, "    {line}");
+        }
+        text
+    }
+}
+
+/// A body for people: JSON with its lines, or text, or how much it is.
+fn shown(body: &[u8], full: bool) -> Vec<String> {
+    if body.is_empty() {
+        return vec![];
+    }
+    let Ok(text) = std::str::from_utf8(body) else { return vec!["(not text)".into()] };
+    let limit = if full { usize::MAX } else { SHOWN };
+    // What is long is not made longer.
+    let pretty = (full || text.len() <= SHOWN)
+        .then(|| {
+            serde_json::from_str::<Value>(text).and_then(|value| serde_json::to_string_pretty(&value)).ok()
+        })
+        .flatten();
+    let text = pretty.as_deref().unwrap_or(text);
+    let mut shortened: String = text.chars().take(limit).collect();
+    if shortened.len() < text.len() {
+        shortened.push_str("… (--full shows the rest)");
+    }
+    shortened.lines().map(|line| printable(line.chars())).collect()
+}
+
+/// The time of day, in UTC.
+fn clock(at: Duration) -> String {
+    let millis = at.as_millis() % 86_400_000;
+    let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", millis / 1_000 % 60, millis % 1_000)
+}
+
+impl Count {
+    /// One more; answers how many that makes.
+    pub(super) fn add(&mut self, arrival: &mut Arrival) -> u64 {
+        self.total += 1;
+        self.unbelieved += u64::from(matches!(arrival.verdict, Some(Err(_))));
+        let id = arrival.name();
+        arrival.again = self.seen.contains(&id);
+        self.again += u64::from(arrival.again);
+        if id != "-" && self.seen.len() < REMEMBERED {
+            self.seen.insert(id);
+        }
+        self.total
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let Self { total, unbelieved, again, .. } = self;
+        format!("{total} requests, {again} of them seen before, {unbelieved} not believed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_shown_so_that_people_can_read_them() {
+        for (body, full, expected) in [
+            (&b""[..], false, vec![]),
+            (b"{\"a\":1}", false, vec!["{", "  \"a\": 1", "}"]),
+            (b"a\x1b[2Jb", false, vec!["a\\u{1b}[2Jb"]),
+            (b"\xff", false, vec!["(not text)"]),
+        ] {
+            assert_eq!(shown(body, full), expected);
+        }
+        let long = "x".repeat(3_000);
+        assert!(shown(long.as_bytes(), false)[0].ends_with("x… (--full shows the rest)"));
+        assert_eq!(shown(long.as_bytes(), true), [long]);
+    }
+
+    #[test]
+    fn the_time_of_day_is_read_off() {
+        assert_eq!(clock(Duration::from_millis(86_400_000 * 20_000 + 3_723_004)), "01:02:03.004Z");
+    }
+}

@@ -1,0 +1,5 @@
+//! The `breakerbox` command.
+
+fn main() -> std::process::ExitCode {
+    breakerbox_cli::run()
+}

@@ -1,0 +1,271 @@
+//! `breakerbox replay`: tune a policy on past traffic before trusting it.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use breakerbox_core::{Policy, PolicyBuilder, Preset};
+use breakerbox_replay::engine::{Engine, EngineError, Finished, Limits};
+use breakerbox_replay::input::{Format, Line, ReadError, Reader};
+use breakerbox_replay::{Report, page};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::policy::GivenPolicy;
+use super::report_file::ReportFile;
+use super::{Failure, output_failed, say};
+
+/// Run past traffic through the engine and print what would have happened.
+///
+/// Nothing is sent anywhere. Each transition is one JSON line on standard output; a summary follows on standard error.
+///
+/// A line of traffic is a call:
+///
+///   {"at_ms":0,"key":"e1","outcome":"failure","latency_ms":12,"retry_after_ms":500}
+///
+/// with outcome success, failure or ignored (latency_ms and retry_after_ms are optional), or what a sampler saw:
+///
+///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
+///
+/// CSV with the same columns works too (samples: at_ms,key,successes,failures,latency_sum_ms). Times never go back, and
+/// one file holds one kind.
+///
+/// Exit codes: 0, replayed; 1, a file can't be read or written; 2, the traffic, the policy or an argument is wrong.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    /// The traffic; "-" is standard input
+    #[arg(default_value = "-", value_name = "TRAFFIC")]
+    traffic: PathBuf,
+
+    /// The policy to try, TOML or (if its name ends in .json) JSON; without one, the defaults
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+
+    /// Start from a breaker that you know: convoy, reminders, redis_lua, stoplight
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
+
+    /// How the traffic is written; without this, its name or its first character tells
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<FormatName>,
+
+    /// Print a line for each call too: what it would have been told (samples have none)
+    #[arg(long)]
+    decisions: bool,
+
+    /// Write the summary as JSON to this file, instead of a table to standard error; "-" is standard output
+    #[arg(long, value_name = "FILE")]
+    summary_json: Option<PathBuf>,
+
+    /// Write a page with a timeline for each key to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// How many keys the traffic may have; each takes about 1 KB of memory, with --html up to 12 KB
+    #[arg(long, value_name = "N", default_value_t = Limits::default().keys)]
+    max_keys: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatName {
+    Jsonl,
+    Csv,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Jsonl => Self::JsonLines,
+            FormatName::Csv => Self::Csv,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
+    let given = given_policy(arguments)?;
+    // Whatever the traffic turns out to be, a policy that is wrong for calls is wrong. Say so before reading.
+    given.builder().build().map_err(|error| given.refused(&error))?;
+    let summary_file = arguments.summary_json.as_deref().map(ReportFile::at).transpose()?;
+    let page_file = arguments.html.as_deref().map(ReportFile::at).transpose()?;
+    keep_files_apart(arguments, summary_file.as_ref(), page_file.as_ref())?;
+    let source = Source::open(&arguments.traffic)?;
+    let name = source.name.clone();
+
+    let progress = source.progress.clone();
+    let replayed = replay(source, arguments, &given);
+    progress.finish_and_clear();
+    let (mut finished, policy) = replayed?;
+
+    let summary = match summary_file {
+        Some(file) => file.write(|output| finished.write_json(output)),
+        None if quiet => Ok(()),
+        None => {
+            say(&format!("\n{}", finished.to_text().trim_end()));
+            Ok(())
+        }
+    };
+    // One report that can't be written is no reason to lose the other.
+    let page = page_file
+        .map_or(Ok(()), |file| file.write(|output| page::write(&mut finished, &policy, &name, output)));
+    summary.and(page)
+}
+
+/// A report must not be written over the traffic, nor over the other report.
+fn keep_files_apart(
+    arguments: &Arguments,
+    summary: Option<&ReportFile>,
+    page: Option<&ReportFile>,
+) -> Result<(), Failure> {
+    for (flag, file) in [("--summary-json", summary), ("--html", page)] {
+        if file.is_some_and(|file| file.is_same_as(&arguments.traffic)) {
+            return Err(Failure::Input(format!(
+                "{flag}: would be written over the traffic; name another file"
+            )));
+        }
+    }
+    if let (Some(summary), Some(path)) = (summary, &arguments.html)
+        && summary.is_same_as(path)
+    {
+        return Err(Failure::Input("--html: is the same file as --summary-json; name another".into()));
+    }
+    Ok(())
+}
+
+fn given_policy(arguments: &Arguments) -> Result<GivenPolicy, Failure> {
+    match (&arguments.policy, arguments.preset) {
+        (Some(path), preset) => GivenPolicy::from_file(path)?.with_preset(preset),
+        (None, Some(preset)) => Ok(GivenPolicy::without_file(Policy::builder().preset(preset))),
+        (None, None) => Ok(GivenPolicy::without_file(PolicyBuilder::default())),
+    }
+}
+
+/// Runs all of the traffic. Returns what came of it, and the policy that it took.
+fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<(Finished, Policy), Failure> {
+    let refused = |error: ReadError| match error {
+        ReadError::Input(error) => Failure::Input(format!("{}: {error}", source.name)),
+        other => Failure::Environment(format!("{}: {other}", source.name)),
+    };
+    let format = arguments.format.map(Format::from).or(source.format);
+    let limits = Limits { keys: arguments.max_keys, ..Limits::default() };
+    // Whoever closes our output early, as `head` does, has seen enough of it; but reports may still be wanted.
+    let wanted = arguments.summary_json.is_some() || arguments.html.is_some();
+    let report = Report::new(standard_output(), arguments.decisions).outlives_output(wanted);
+    let mut reader = Reader::new(BufReader::with_capacity(1 << 20, source.input), format).map_err(refused)?;
+
+    // The first line tells whether the traffic is calls or samples, and with it which rules have input.
+    let mut line = reader.next_line().map_err(refused)?;
+    let built = match line {
+        Some(Line::Tick(_)) => given.builder().build_for_sampling(),
+        Some(Line::Call(_)) | None => given.builder().build(),
+    };
+    let policy = built.map_err(|error| given.refused(&error))?;
+    let mut engine = Engine::new(policy.clone(), limits, report, arguments.html.is_some());
+    while let Some(current) = line {
+        let replayed = match &current {
+            Line::Call(call) => engine.call(call),
+            Line::Tick(tick) => engine.tick(tick),
+        };
+        drop(current);
+        replayed.map_err(|error| stopped(&error, &source.name, reader.line_number()))?;
+        line = match reader.next_line() {
+            Ok(line) => line,
+            Err(error) => {
+                engine.flush().map_err(|error| output_failed(&error))?;
+                return Err(refused(error));
+            }
+        };
+    }
+    let finished = engine.finish().map_err(|error| stopped(&error, &source.name, reader.line_number()))?;
+    Ok((finished, policy))
+}
+
+/// Standard output: line by line for a person, in larger pieces for anything else.
+fn standard_output() -> Box<dyn Write> {
+    let output = io::stdout();
+    if output.is_terminal() { Box::new(output) } else { Box::new(BufWriter::with_capacity(1 << 16, output)) }
+}
+
+fn stopped(error: &EngineError, source: &str, line: u64) -> Failure {
+    match error {
+        EngineError::Report(error) => output_failed(error),
+        other => Failure::Input(format!("{source}: line {line}: {other}")),
+    }
+}
+
+/// Where the traffic comes from.
+struct Source {
+    name: String,
+    input: Box<dyn Read>,
+    /// The format that the file's name tells.
+    format: Option<Format>,
+    progress: ProgressBar,
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            if io::stdin().is_terminal() {
+                say("breakerbox: reading traffic from standard input; end it with Ctrl-D");
+            }
+            let progress = progress(None);
+            let input = Box::new(progress.wrap_read(io::stdin()));
+            return Ok(Self { name: "standard input".into(), input, format: None, progress });
+        }
+        let name = path.display().to_string();
+        let unreadable =
+            |error: io::Error| Failure::Environment(format!("can't read the traffic {name}: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if metadata.is_dir() {
+            return Err(unreadable(io::Error::from(ErrorKind::IsADirectory)));
+        }
+        let progress = progress(metadata.is_file().then_some(metadata.len()));
+        let format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => Some(Format::Csv),
+            Some("jsonl" | "ndjson" | "json") => Some(Format::JsonLines),
+            _ => None,
+        };
+        Ok(Self { name, input: Box::new(progress.wrap_read(file)), format, progress })
+    }
+}
+
+/// A bar on standard error where a person watches it: a terminal that transitions do not scroll.
+fn progress(length: Option<u64>) -> ProgressBar {
+    if !io::stderr().is_terminal() || io::stdout().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = bar(length);
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(4));
+    bar
+}
+
+fn bar(length: Option<u64>) -> ProgressBar {
+    let (bar, template) = match length {
+        Some(length) => (
+            ProgressBar::new(length),
+            "{bar:30} {bytes} of {total_bytes} ({binary_bytes_per_sec}), {eta} left",
+        ),
+        None => (ProgressBar::no_length(), "{spinner} {bytes} ({binary_bytes_per_sec}) in {elapsed}"),
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("a constant that a test draws"))
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::*;
+
+    #[test]
+    fn bars_show_how_far_the_work_is() {
+        for (length, expected) in [(Some(1 << 30), "512.00 MiB of 1.00 GiB"), (None, "512.00 MiB (")] {
+            let terminal = InMemoryTerm::new(5, 120);
+            let bar = bar(length);
+            bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+            bar.set_position(1 << 29);
+            bar.tick();
+            assert!(terminal.contents().contains(expected), "{}", terminal.contents());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `breakerbox send`: submits an event.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use breakerbox_model::objects::{EventType, Priority, TenantId};
+use clap::Args;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::client::{Ask, Gateway};
+use super::failure::Failure;
+use super::output::Output;
+use super::payload;
+
+/// Submit an event. It is durable when this returns.
+///
+/// The payload is JSON: as an argument, from a file (@order.json) or from standard input (-). It is sent byte for byte. With
+/// --content-type it may be anything.
+///
+///   breakerbox send invoice.paid '{"amount": 1200}'
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    /// What kind of event, such as invoice.paid
+    #[arg(value_name = "TYPE")]
+    kind: EventType,
+
+    /// The payload: JSON, @FILE, or - for standard input
+    #[arg(default_value = "{}")]
+    payload: String,
+
+    /// Whose event
+    #[arg(long, value_name = "ID")]
+    tenant: Option<TenantId>,
+
+    /// high, important, medium or low
+    #[arg(long)]
+    priority: Option<Priority>,
+
+    /// Send it to this URL alone, and not to the tenant's endpoints
+    #[arg(long, value_name = "URL")]
+    to: Option<String>,
+
+    /// Submitted twice with the same key, it is accepted once
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+
+    /// Not before this time, such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    not_before: Option<String>,
+
+    /// Give it up if it has waited so long, such as 72h
+    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    expires_after: Option<Duration>,
+
+    /// The payload is this, and not JSON
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_after: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    let payload = payload::read(&arguments.payload)?;
+    let json = match &arguments.content_type {
+        Some(_) => None,
+        None => Some(payload::json(&payload)?),
+    };
+    let body = Body {
+        r#type: arguments.kind.as_str(),
+        tenant: arguments.tenant.as_ref().map(TenantId::as_str),
+        payload_base64: json.is_none().then(|| STANDARD.encode(&payload)),
+        payload: json,
+        content_type: arguments.content_type.as_deref(),
+        priority: arguments.priority.map(Priority::name),
+        url: arguments.to.as_deref(),
+        not_before: arguments.not_before.as_deref(),
+        expires_after: arguments.expires_after.map(breakerbox_core::format_duration),
+    };
+    let body = serde_json::to_vec(&body).map_err(|error| Failure::Input(error.to_string()))?;
+    let ask =
+        Ask::post(&["events"]).header("idempotency-key", arguments.idempotency_key.clone()).body(body.into());
+    let accepted = arguments.gateway.ask(ask)?;
+    output.show(&accepted)?;
+    if accepted["deliveries"] == 0 {
+        output
+            .hint("no endpoint wants events of this type; `breakerbox endpoints list` shows who wants what");
+    }
+    Ok(())
+}

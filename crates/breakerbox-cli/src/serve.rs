@@ -1,0 +1,212 @@
+//! `breakerbox serve`: the gateway. Here its settings are put together; what it does is elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use breakerbox_egress::host::descriptors;
+use breakerbox_gateway::config::{self, Config, Loaded, Sources};
+use breakerbox_gateway::gateway::{Gateway, HandedOver, Show, StartError};
+use breakerbox_gateway::telemetry;
+use breakerbox_model::objects::ApiKeyText;
+use breakerbox_storage::clock::Clocks;
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+use super::failure::{Failure, with_sources};
+use super::flags::Flags;
+use super::output::{Output, print};
+
+/// How long a start that was interrupted has to come to its end.
+const INTERRUPTED: Duration = Duration::from_secs(2);
+
+/// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
+///
+/// Settings come from a TOML file (--config, or breakerbox.toml in the current folder), from variables BREAKERBOX_..., and
+/// from flags. A flag wins over a variable, a variable over the file.
+///
+/// The first start prints an admin key to a terminal, once; see --admin-key-file for other places. SIGTERM stops the gateway: what is under way gets the grace time.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    /// Read the settings from this file
+    #[arg(long, value_name = "FILE", env = "BREAKERBOX_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Print the settings in force, each with where it is from, and stop
+    #[arg(long)]
+    print_config: bool,
+
+    /// Print a commented file with every setting and its default, and stop
+    #[arg(long, conflicts_with = "print_config")]
+    example_config: bool,
+
+    /// Start although the newest stored time is more than a day ahead of the clock. Check that the machine's time is right
+    #[arg(long)]
+    accept_clock_step: bool,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Result<(), Failure> {
+    if arguments.example_config {
+        return print(&config::example());
+    }
+    let (print_only, accept_clock_step) = (arguments.print_config, arguments.accept_clock_step);
+    let file = arguments.config.filter(|name| !name.as_os_str().is_empty());
+    let loaded = load(file, arguments.flags)?;
+    if print_only {
+        let text = if output.json { format!("{:#}\n", loaded.to_json()) } else { loaded.to_toml() };
+        return print(&text);
+    }
+    let clocks = if accept_clock_step { clocks.clone().accepting_step() } else { clocks.clone() };
+    start(&loaded, &clocks)
+}
+
+/// The settings of a gateway that would be started here without flags.
+pub(super) fn settings() -> Result<Config, Failure> {
+    let file = std::env::var_os("BREAKERBOX_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
+    load(file, Flags::default()).map(|loaded| loaded.config)
+}
+
+fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
+    // What is not UTF-8 can't be a setting's value; the variable's name says whether it should have been one.
+    let variables = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let sources = Sources::default().variables(variables);
+    let sources = match file {
+        Some(path) => sources.file(path),
+        None => sources.file_if_in(Path::new("")),
+    };
+    flags.over(sources).load().map_err(|errors| Failure::Inputs(errors.lines()))
+}
+
+/// Runs the gateway until it is told to stop.
+fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
+    let config = &loaded.config;
+    telemetry::log::start(&config.log);
+    for name in &loaded.unknown_variables {
+        warn!("the variable {name} is no setting, and means nothing here");
+    }
+    descriptors::raise();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
+    let ended = runtime.block_on(serve(config, clocks));
+    // A start that was interrupted may still wait for a file. What it has not committed is rolled back at the next start.
+    runtime.shutdown_timeout(INTERRUPTED);
+    ended
+}
+
+async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
+    // Before anything else: a signal during the start must not kill the process.
+    let mut signals =
+        StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
+    let printed = config.secrets.print_admin_key;
+    let mut starting = std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
+    let started = tokio::select! {
+        started = &mut starting => Some(started),
+        () = signals.received() => None,
+    };
+    let Some(started) = started else {
+        info!("stopping during the start: nothing was accepted");
+        if let Ok(Ok(gateway)) = tokio::time::timeout(INTERRUPTED, starting).await {
+            gateway.stop().await;
+        }
+        return Ok(());
+    };
+    let gateway = started.map_err(|error: StartError| Failure::Environment(with_sources(&error)))?;
+    print(&welcome(&gateway, config))?;
+    signals.received().await;
+    info!("stopping: what is in flight has {:?}", config.grace);
+    if !gateway.stop().await {
+        warn!("not all requests ended in time; they are tried again at the next start");
+    }
+    Ok(())
+}
+
+/// SIGTERM, or SIGINT from a terminal.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Prints the admin key of a first start, if stdout is a terminal or the owner asked for it. Elsewhere it would end up in a log.
+fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
+    let mut output = io::stdout().lock();
+    if !printed.unwrap_or_else(|| output.is_terminal()) {
+        return Ok(Show::NotSeen);
+    }
+    let key = key.reveal();
+    writeln!(
+        output,
+        "This is the first start with this folder. The admin key, which is shown this once:\n\n    {key}\n"
+    )?;
+    output.flush()?;
+    Ok(Show::Seen)
+}
+
+/// What a start says: where it listens, and at the very first one how to go on.
+fn welcome(gateway: &Gateway, config: &Config) -> String {
+    let url = format!("http://{}", gateway.address());
+    let data = config.data.display();
+    let listens = format!("Breakerbox listens on {url}, with its data in {data}.\n");
+    let Some(first) = gateway.first_start() else {
+        if gateway.has_keys() {
+            return listens;
+        }
+        return format!(
+            "{listens}
+There is no API key yet: stdout is not a terminal, so none was made and printed. To get one, stop the gateway and do one of these:
+
+    breakerbox keys create --data {data} --name admin --scope admin
+    breakerbox serve --admin-key-file PATH       # the next start writes a key there, readable by its owner only
+    breakerbox serve --print-admin-key           # the next start prints a key, also into a log
+    BREAKERBOX_INITIAL_ADMIN_KEY=bbx_...         # a key of your own, also from a file: --initial-admin-key-file PATH
+"
+        );
+    };
+    let key = match &first.handed_over {
+        HandedOver::Shown => first.admin_key.reveal(),
+        HandedOver::InFile(path) => {
+            return format!(
+                "{listens}\nThis is the first start with this folder. The admin key is in {}.\n",
+                path.display()
+            );
+        }
+        HandedOver::Chosen => {
+            return format!(
+                "{listens}\nThis is the first start with this folder. The initial admin key is in force.\n"
+            );
+        }
+    };
+    format!(
+        "{listens}
+Add an endpoint, and send it an event:
+
+    export BREAKERBOX_API_KEY={key}
+    curl -s {url}/v1/endpoints -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
+      -H 'content-type: application/json' -d '{{\"url\": \"https://example.com/hook\"}}'
+    curl -s {url}/v1/events -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
+      -H 'content-type: application/json' -d '{{\"type\": \"order.created\", \"payload\": {{\"id\": 1}}}}'
+
+More keys: breakerbox keys create. The API: {url}/docs
+"
+    )
+}

@@ -1,0 +1,23 @@
+//! The `breakerbox` command, as its users run it.
+
+#![allow(clippy::unwrap_used)]
+
+mod api_commands;
+mod api_listings;
+mod backup;
+mod command;
+mod command_line;
+mod config;
+mod data_folder;
+mod docs;
+mod fake_api;
+mod guides;
+mod https;
+mod listen;
+mod program;
+mod python;
+mod replay;
+mod replay_errors;
+mod replay_output;
+mod signals;
+mod try_it_out;

@@ -1,0 +1,154 @@
+//! From a host to an open connection: finds its addresses, checks each, connects to one that passed.
+//!
+//! The address that was checked is the address that is called: the name is not looked up again in between, so a name that
+//! changes its mind (DNS rebinding) gains nothing.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_model::delivery::{Fault, LocalFault};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::address::AddressPolicy;
+use super::connection::{Connections, Dialed};
+use super::fault::ConnectError;
+use super::progress::Progress;
+use super::resolve::{LookUpError, LookUps};
+use crate::host::local_fault;
+
+/// How many addresses of one name are tried.
+const MAX_ADDRESSES: usize = 6;
+/// How long an address is alone, before the next one is tried as well.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Connects to hosts.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    look_ups: LookUps,
+    connections: Arc<Connections>,
+}
+
+impl Dialer {
+    pub(super) const fn new(look_ups: LookUps, connections: Arc<Connections>) -> Self {
+        Self { look_ups, connections }
+    }
+
+    /// A connection to a host by this policy; none: to wherever the operator said.
+    pub(super) async fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        policy: Option<&AddressPolicy>,
+        progress: &Progress,
+        deadline: Instant,
+    ) -> Result<Dialed, ConnectError> {
+        let addresses = self.addresses(host, policy, progress, deadline).await?;
+        let connecting = self.first_of(&addresses, port);
+        let tcp = tokio::time::timeout_at(deadline, connecting)
+            .await
+            .map_err(|_| ConnectError::new(Fault::Timeout, "no connection came about in time"))?
+            .map_err(|error| ConnectError::of_io(Fault::Connect, "no connection", &error))?;
+        Ok(Dialed::new(tcp, &self.connections))
+    }
+
+    /// The addresses of a host that may be called; at least one.
+    async fn addresses(
+        &self,
+        host: &str,
+        policy: Option<&AddressPolicy>,
+        progress: &Progress,
+        deadline: Instant,
+    ) -> Result<Vec<IpAddr>, ConnectError> {
+        let check = |address: &IpAddr| policy.map_or(Ok(()), |policy| policy.check(*address));
+        if let Some(address) = literal(host) {
+            return match check(&address) {
+                Ok(()) => Ok(vec![address]),
+                Err(denied) => Err(ConnectError::new(Fault::Denied, format!("it is {denied}"))),
+            };
+        }
+        // Kept until it is known what it waited for.
+        let mut look_up = std::pin::pin!(self.look_ups.of(host, progress));
+        let found = tokio::time::timeout_at(deadline, &mut look_up)
+            .await
+            .map_err(|_| match progress.local_fault() {
+                Some(cause) => ConnectError::new(Fault::Local(cause), LookUpError::Busy.to_string()),
+                None => ConnectError::new(Fault::Dns, "the name was not found in time"),
+            })?
+            .map_err(|error| ConnectError::new(error.fault(), error.to_string()))?;
+        let allowed: Vec<_> =
+            found.iter().copied().filter(|address| check(address).is_ok()).take(MAX_ADDRESSES).collect();
+        if !allowed.is_empty() {
+            return Ok(allowed);
+        }
+        // What a name of the operator's own network leads to is none of a tenant's business.
+        let denied = found.iter().find_map(|address| Some((address, check(address).err()?)));
+        let kind = denied.map_or("no address", |(_, denied)| denied.kind());
+        debug!(host, address = ?denied.map(|(address, _)| address), kind, "a denied address is not called");
+        Err(ConnectError::new(Fault::Denied, format!("the name leads to {kind}")))
+    }
+
+    /// The first connection that comes about. Whoever is slow gets company, and whoever fails is followed at once.
+    async fn first_of(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+        let mut rest = addresses.iter();
+        let mut trying = FuturesUnordered::new();
+        let mut failed: Option<io::Error> = None;
+        loop {
+            if let Some(address) = rest.next() {
+                self.connections.count_dial();
+                let address = SocketAddr::new(*address, port);
+                trying
+                    .push(async move { TcpStream::connect(address).await.map_err(|error| (address, error)) });
+            }
+            let is_last = rest.as_slice().is_empty();
+            tokio::select! {
+                done = trying.next() => match done {
+                    Some(Ok(tcp)) => {
+                        // A request is one write; waiting for more would only delay it.
+                        tcp.set_nodelay(true)?;
+                        return Ok(tcp);
+                    }
+                    Some(Err((address, error))) => failed = Some(worse(failed, blamed(address, error))),
+                    None => return Err(failed.unwrap_or_else(|| io::Error::other("no address is left"))),
+                },
+                () = tokio::time::sleep(HEAD_START), if !is_last => {}
+            }
+        }
+    }
+}
+
+/// Of two failed connections, the one that decides: a lack of this host leaves open whether the receiver can be reached.
+fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
+    match before {
+        Some(before) if local_fault(&before).is_some() && local_fault(&error).is_none() => before,
+        _ => error,
+    }
+}
+
+/// No local address is either a lack of ports, or there is no address of this host from which that one can be called, such as
+/// where IPv6 is switched off. The latter is for good, so it counts as a failed connection.
+fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
+    if local_fault(&error) != Some(LocalFault::Ports) {
+        return error;
+    }
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Nothing is sent: UDP only looks for a way, and has ports of its own.
+    match UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)) {
+        Ok(()) => error,
+        Err(_) => {
+            io::Error::new(io::ErrorKind::NetworkUnreachable, "this host has no address to call it from")
+        }
+    }
+}
+
+/// The address that a URL's host is, if it is one.
+pub(super) fn literal(host: &str) -> Option<IpAddr> {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    inner.unwrap_or(host).parse().ok()
+}

@@ -1,0 +1,165 @@
+//! What went wrong, from the errors of others: one of the faults, and a few words for people. Never a URL, a header or a
+//! payload: details are shown to tenants.
+
+use std::error::Error;
+use std::io;
+
+use breakerbox_model::delivery::{Fault, LocalFault};
+
+use super::connection::Wire;
+use crate::host::local_fault;
+
+/// The longest detail, in characters.
+const MAX_DETAIL: usize = 200;
+
+/// Why no connection came about.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{detail}")]
+pub(super) struct ConnectError {
+    pub(super) fault: Fault,
+    pub(super) detail: String,
+}
+
+impl ConnectError {
+    pub(super) fn new(fault: Fault, detail: impl Into<String>) -> Self {
+        Self { fault, detail: detail.into() }
+    }
+
+    /// A connection can't be made. `what` says which.
+    pub(super) fn of_io(fault: Fault, what: &str, error: &io::Error) -> Self {
+        let fault = local_fault(error).map_or(fault, Fault::Local);
+        Self::new(fault, format!("{what}: {error}"))
+    }
+
+    /// A handshake fails for want of trust, or because the connection broke.
+    pub(super) fn of_handshake(error: &io::Error) -> Self {
+        match find::<rustls::Error>(error) {
+            Some(error) => Self::new(Fault::Tls, error.to_string()),
+            None => Self::of_io(Fault::Reset, "the connection broke in the TLS handshake", error),
+        }
+    }
+
+    /// The proxy itself can't be reached: whatever it is, it says nothing about the receiver.
+    pub(super) fn at_proxy(self) -> Self {
+        let fault = match self.fault {
+            Fault::Local(cause) => Fault::Local(cause),
+            _ => Fault::Local(LocalFault::Proxy),
+        };
+        Self { fault, detail: format!("the proxy can't be reached: {}", self.detail) }
+    }
+
+    /// The proxy refuses, or can't reach the receiver. It says no more than that.
+    pub(super) fn of_proxy(error: &(dyn Error + 'static)) -> Self {
+        match find::<Self>(error) {
+            Some(error) => error.clone(),
+            None => Self::new(Fault::Connect, format!("the proxy made no connection: {error}")),
+        }
+    }
+}
+
+/// What a failed request failed of.
+pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
+    if let Some(error) = find::<ConnectError>(error) {
+        return (error.fault, shortened(&error.detail));
+    }
+    if let Some(error) = find::<rustls::Error>(error) {
+        return (Fault::Tls, shortened(&error.to_string()));
+    }
+    if let Some(error) = find::<h2::Error>(error) {
+        let fault = if error.is_io() || error.is_remote() { Fault::Reset } else { Fault::Protocol };
+        return (fault, shortened(&error.to_string()));
+    }
+    if let Some(error) = find::<io::Error>(error) {
+        // What came was wrong, such as the length of a chunk; or nothing came any more.
+        if let Some(cause) = local_fault(error) {
+            return (Fault::Local(cause), shortened(&error.to_string()));
+        }
+        return match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                (Fault::Protocol, shortened(&error.to_string()))
+            }
+            _ => (Fault::Reset, shortened(&format!("the connection broke: {error}"))),
+        };
+    }
+    match find::<hyper::Error>(error) {
+        Some(error) if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
+            (Fault::Reset, "the connection was closed before the answer was complete".to_owned())
+        }
+        Some(error) if error.is_parse_too_large() => {
+            (Fault::Protocol, "the answer's headers are too long".to_owned())
+        }
+        Some(error) => (Fault::Protocol, shortened(&error.to_string())),
+        // The client's own: a connection that others shared, and that is gone.
+        None => (Fault::Reset, shortened(&error.to_string())),
+    }
+}
+
+/// Whether a request that failed is made again, on a fresh connection. It is if the receiver can't have acted on it, by the
+/// rules of HTTP/2; or if it went over a connection that had been used before and got no byte of an answer: then the receiver
+/// most likely closed an idle connection at the same moment.
+pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
+    let http2 = find::<h2::Error>(error);
+    if http2.is_some_and(|error| error.is_remote() && is_unprocessed(error)) {
+        return true;
+    }
+    let wire = error.connect_info().and_then(Wire::of);
+    let Some(wire) = wire.filter(|_| !error.is_connect()) else { return false };
+    let got_nothing = if wire.is_http2() {
+        // What is not about the connection is about this request, and so is an answer.
+        http2.is_none_or(h2::Error::is_io)
+    } else {
+        !wire.is_answering()
+    };
+    wire.is_used() && got_nothing
+}
+
+/// What HTTP/2 calls safe to repeat: the receiver says that it has not looked at the request.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    // A stream is ended by GOAWAY only if its number is beyond the last one that the receiver looks at.
+    error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
+/// The nearest error of a type in a chain of causes.
+fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        // An IO error hides what it was made of from its chain of causes.
+        let inner = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+        if let Some(found) = inner.and_then(|inner| find::<E>(inner)) {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// On one line, and not too long.
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_DETAIL).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_an_io_error_was_made_of() {
+        let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
+        assert_eq!(ConnectError::of_handshake(&error).fault, Fault::Tls);
+        assert_eq!(of_request(&error).0, Fault::Tls);
+        let error = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!(ConnectError::of_handshake(&error).fault, Fault::Reset);
+        assert_eq!(of_request(&io::Error::other(error)).0, Fault::Reset);
+    }
+
+    #[test]
+    fn details_are_short_and_on_one_line() {
+        let long = ConnectError::new(Fault::Connect, format!("a\nb{}", "c".repeat(1_000)));
+        let (fault, detail) = of_request(&long);
+        assert_eq!(fault, Fault::Connect);
+        assert!(detail.starts_with("a bccc") && detail.len() == MAX_DETAIL, "{detail}");
+    }
+}

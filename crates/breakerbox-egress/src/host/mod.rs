@@ -1,0 +1,50 @@
+//! What the process needs from its host, and how it notices that it lacks it.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | [`local_fault`] | tells which errors of the operating system are faults of this host |
+//! | [`descriptors`] | raises the limit of open files, and shares it out |
+//! | [`Pauses`] | notices when the process was not run |
+
+pub mod descriptors;
+mod pauses;
+
+use std::io;
+
+use breakerbox_model::delivery::LocalFault;
+use rustix::io::Errno;
+
+pub use self::pauses::Pauses;
+
+/// The fault of this host that an error of the operating system is. None: it is about the other side, or about nothing known.
+///
+/// `EADDRNOTAVAIL` counts as a lack of ports. It also means that the host has no address to call an address from: whoever
+/// connects has to tell the two apart.
+#[must_use]
+pub fn local_fault(error: &io::Error) -> Option<LocalFault> {
+    match Errno::from_io_error(error)? {
+        Errno::MFILE | Errno::NFILE => Some(LocalFault::Descriptors),
+        Errno::NOBUFS | Errno::NOMEM => Some(LocalFault::Memory),
+        Errno::ADDRNOTAVAIL => Some(LocalFault::Ports),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_this_host_are_told_from_those_of_others() {
+        let of = |errno: Errno| local_fault(&io::Error::from(errno));
+        assert_eq!(of(Errno::MFILE), Some(LocalFault::Descriptors));
+        assert_eq!(of(Errno::NFILE), Some(LocalFault::Descriptors));
+        assert_eq!(of(Errno::NOBUFS), Some(LocalFault::Memory));
+        assert_eq!(of(Errno::NOMEM), Some(LocalFault::Memory));
+        assert_eq!(of(Errno::ADDRNOTAVAIL), Some(LocalFault::Ports));
+        for other in [Errno::CONNREFUSED, Errno::CONNRESET, Errno::TIMEDOUT, Errno::NETUNREACH, Errno::PIPE] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(local_fault(&io::Error::other("no errno")), None);
+    }
+}

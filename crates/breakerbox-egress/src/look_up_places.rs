@@ -1,0 +1,262 @@
+//! Places for DNS look-ups, shared by tenants, because a look-up that hangs keeps its place until the resolver gives up.
+//!
+//! How many a tenant may have is [`Shares`]' to say: a quarter, and more from what others leave. A place that becomes free goes
+//! to the waiting tenant that has the fewest, then to who has waited longest. Both the number of waiting look-ups and the time
+//! that each waits are bounded.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakerbox_model::objects::TenantId;
+use breakerbox_model::shares::{DEFAULT_SHARE, Shares};
+use tokio::sync::oneshot;
+
+/// How many look-ups may wait for a place. A tenant may have a quarter of them.
+const MAX_WAITING: usize = 2_048;
+/// How long one may wait.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// A tenant; none: the operator.
+type Owner = Option<TenantId>;
+
+/// No place became free in time, or too many wait already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoPlace;
+
+/// The places. Clones share them.
+#[derive(Clone)]
+pub(super) struct LookUpPlaces(Arc<Mutex<Places>>);
+
+/// A place, until this is dropped.
+pub(super) struct Place {
+    places: LookUpPlaces,
+    owner: Owner,
+}
+
+struct Places {
+    shares: Shares<Owner>,
+    /// In the order in which they came.
+    waiting: Vec<Waiter>,
+    waiting_by_owner: HashMap<Owner, usize>,
+    next_waiter: u64,
+}
+
+struct Waiter {
+    number: u64,
+    owner: Owner,
+    granted: oneshot::Sender<()>,
+}
+
+impl LookUpPlaces {
+    pub(super) fn new(total: usize) -> Self {
+        let shares = Shares::new(total.max(1) as u64, DEFAULT_SHARE);
+        let (waiting, waiting_by_owner) = (Vec::new(), HashMap::new());
+        Self(Arc::new(Mutex::new(Places { shares, waiting, waiting_by_owner, next_waiter: 0 })))
+    }
+
+    /// A place without waiting.
+    pub(super) fn try_take(&self, owner: Option<&TenantId>) -> Option<Place> {
+        let owner = owner.cloned();
+        self.lock().take(&owner).then(|| Place { places: self.clone(), owner })
+    }
+
+    /// A place, as soon as there is one for this tenant.
+    pub(super) async fn take(&self, owner: Option<&TenantId>) -> Result<Place, NoPlace> {
+        if let Some(place) = self.try_take(owner) {
+            return Ok(place);
+        }
+        let owner = owner.cloned();
+        let (number, granted) = self.lock().wait(&owner).ok_or(NoPlace)?;
+        let mut waiting = Waiting { places: self, owner: &owner, number, granted, is_over: false };
+        let granted = tokio::time::timeout(MAX_WAIT, &mut waiting.granted).await;
+        waiting.is_over = matches!(granted, Ok(Ok(())));
+        let is_over = waiting.is_over;
+        drop(waiting);
+        if is_over { Ok(Place { places: self.clone(), owner }) } else { Err(NoPlace) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().release(&self.owner);
+    }
+}
+
+/// One who waits. Who stops waiting leaves the line, and leaves a place that it was given meanwhile to others.
+struct Waiting<'a> {
+    places: &'a LookUpPlaces,
+    owner: &'a Owner,
+    number: u64,
+    granted: oneshot::Receiver<()>,
+    /// It has its place.
+    is_over: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut places = self.places.lock();
+        if !places.leave(self.number) {
+            places.release(self.owner);
+        }
+    }
+}
+
+impl Places {
+    fn take(&mut self, owner: &Owner) -> bool {
+        // Who waits already comes first.
+        !self.waiting_by_owner.contains_key(owner) && self.shares.try_take(owner, 1).is_ok()
+    }
+
+    fn wait(&mut self, owner: &Owner) -> Option<(u64, oneshot::Receiver<()>)> {
+        let of_owner = self.waiting_by_owner.get(owner).copied().unwrap_or_default();
+        if self.waiting.len() >= MAX_WAITING || of_owner >= MAX_WAITING / 4 {
+            return None;
+        }
+        let (granted, receiver) = oneshot::channel();
+        let number = self.next_waiter;
+        self.next_waiter += 1;
+        self.waiting.push(Waiter { number, owner: owner.clone(), granted });
+        *self.waiting_by_owner.entry(owner.clone()).or_default() += 1;
+        // One may have become free since it was asked for.
+        self.grant();
+        Some((number, receiver))
+    }
+
+    /// Leaves the line. False: it is not in it any more.
+    fn leave(&mut self, number: u64) -> bool {
+        let found = self.waiting.binary_search_by_key(&number, |waiter| waiter.number);
+        found.is_ok_and(|at| {
+            self.remove(at);
+            true
+        })
+    }
+
+    fn remove(&mut self, at: usize) -> Waiter {
+        let waiter = self.waiting.remove(at);
+        if let Some(count) = self.waiting_by_owner.get_mut(&waiter.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting_by_owner.remove(&waiter.owner);
+            }
+        }
+        waiter
+    }
+
+    fn release(&mut self, owner: &Owner) {
+        self.shares.give_back(owner, 1);
+        self.grant();
+    }
+
+    /// Gives free places to those that wait and may have one.
+    fn grant(&mut self) {
+        let may_have =
+            |waiter: &Waiter| self.shares.held(&waiter.owner) < self.shares.allowance(&waiter.owner);
+        let eligible = self.waiting.iter().enumerate().filter(|(_, waiter)| may_have(waiter));
+        let Some((at, _)) = eligible.min_by_key(|(_, waiter)| self.shares.held(&waiter.owner)) else {
+            return;
+        };
+        let owner = self.waiting[at].owner.clone();
+        if self.shares.try_take(&owner, 1).is_err() {
+            return;
+        }
+        // Who has stopped waiting gives its place back itself.
+        let _ = self.remove(at).granted.send(());
+        self.grant();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn tenant(name: &str) -> TenantId {
+        name.parse().unwrap()
+    }
+
+    fn take_all(places: &LookUpPlaces, owner: &TenantId) -> Vec<Place> {
+        std::iter::from_fn(|| places.try_take(Some(owner))).collect()
+    }
+
+    #[test]
+    fn one_tenant_never_takes_what_the_next_one_needs() {
+        let places = LookUpPlaces::new(32);
+        let mallory = take_all(&places, &tenant("mallory"));
+        assert_eq!(mallory.len(), 24, "alone it gets more than its quarter, and a quarter stays free");
+        let acme = take_all(&places, &tenant("acme"));
+        assert_eq!(acme.len(), 8, "another gets its share at once");
+        drop(mallory);
+        let operator: Vec<_> = std::iter::from_fn(|| places.try_take(None)).collect();
+        assert_eq!(operator.len(), 16, "and so does the operator");
+        drop((acme, operator));
+        assert!(places.lock().shares.is_unused(), "all is given back");
+    }
+
+    #[test]
+    fn a_small_number_of_places_works_too() {
+        for total in 1..=16 {
+            let places = LookUpPlaces::new(total);
+            assert!(!take_all(&places, &tenant("acme")).is_empty(), "{total}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_free_place_goes_to_whoever_has_the_fewest() {
+        let places = LookUpPlaces::new(8);
+        let (mallory, acme) = (tenant("mallory"), tenant("acme"));
+        let mut held = take_all(&places, &mallory);
+        held.extend(take_all(&places, &tenant("eve")));
+        assert_eq!(held.len(), 8, "all are taken");
+        let mut more = Box::pin(places.take(Some(&mallory)));
+        let mut innocent = Box::pin(places.take(Some(&acme)));
+        assert!((&mut more).now_or_never().is_none() && (&mut innocent).now_or_never().is_none());
+        drop(held.pop());
+        assert!((&mut more).now_or_never().is_none(), "it came first, and has more than its share");
+        let taken = innocent.now_or_never().expect("there is a place for it");
+        assert!(taken.is_ok());
+        drop(held);
+        assert!(more.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_bounded_in_time_and_number() {
+        let places = LookUpPlaces::new(2);
+        let mallory = tenant("mallory");
+        let _held = take_all(&places, &mallory);
+        let waits: Vec<_> = (0..MAX_WAITING / 4 + 1).map(|_| Box::pin(places.take(Some(&mallory)))).collect();
+        let ended = futures_util::future::join_all(waits.into_iter().map(|wait| async move {
+            let began = tokio::time::Instant::now();
+            (wait.await.err(), began.elapsed())
+        }))
+        .await;
+        assert!(ended.iter().all(|(end, _)| *end == Some(NoPlace)));
+        assert_eq!(
+            ended.iter().filter(|(_, after)| after.is_zero()).count(),
+            1,
+            "the last one is refused at once"
+        );
+        assert!(places.lock().waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stops_waiting_keeps_no_place() {
+        let places = LookUpPlaces::new(1);
+        let (acme, eve) = (tenant("acme"), tenant("eve"));
+        let held = places.try_take(Some(&acme)).unwrap();
+        let mut first = Box::pin(places.take(Some(&eve)));
+        assert!((&mut first).now_or_never().is_none());
+        // Granted, and not looked at.
+        drop(held);
+        drop(first);
+        assert!(places.try_take(Some(&acme)).is_some());
+    }
+}

@@ -1,0 +1,266 @@
+//! One attempt: the request is made and sent, its reply settles the permit, the throttle's pass, the lane and the delivery.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use breakerbox::throttle::{Throttle, Verdict};
+use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
+use breakerbox_core::Timestamp;
+use breakerbox_egress::Incoming;
+use breakerbox_model::delivery::lanes::{Ended, Sleep};
+use breakerbox_model::delivery::{Fate, Fault, LocalFault, Next, Reply, Ruling, Tried};
+use breakerbox_model::objects::{Attempt, FailReason};
+use breakerbox_storage::{EndpointEntry, Leased, Settle, Settled};
+use bytes::Bytes;
+use tracing::{debug, error, warn};
+
+use super::destination::Destination;
+use super::dispatcher::Dispatch;
+use super::gates::{self, Pass};
+use crate::telemetry::labels::Outcome;
+
+/// How long to wait before a settlement that failed is tried again.
+const SETTLE_AGAIN: Duration = Duration::from_millis(200);
+
+/// How many are given up when one is found that has expired.
+const EXPIRED_AT_ONCE: usize = 100;
+
+impl Dispatch {
+    /// Makes the attempt of a delivery that has passed all gates, to its end.
+    pub(super) async fn attempt(
+        self: Arc<Self>,
+        destination: Arc<Destination>,
+        leased: Leased,
+        pass: Pass,
+        outage: Option<Epoch>,
+    ) {
+        let started_at = self.wall();
+        let now = self.now();
+        if leased.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            drop(pass);
+            self.ended(&destination, Ended::Neither, None, false);
+            self.give_up_expired(leased).await;
+            return;
+        }
+        if leased.attempts == 0 {
+            self.metrics.wait_seconds.observe(started_at.since(leased.created_at).as_secs_f64());
+        }
+        let is_probe = pass.permit.is_probe();
+        let timeout = destination.timeout();
+        let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));
+        let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(started_at));
+        let incoming = match destination.request(&leased, stands_for, limit, started_at) {
+            Some(outgoing) => self.courier.send(outgoing).await,
+            None => unreadable_url(),
+        };
+        let ruling =
+            destination.rulings().of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
+        let Ruling { circuit: kind, retry_after, .. } = ruling;
+        if let (Fate::PutOff, Reply::Failed(Fault::Local(cause))) = (ruling.fate, incoming.reply) {
+            return self.put_off(&destination, leased, pass, cause, &incoming).await;
+        }
+        if is_probe {
+            // Only when its store has heard it may the next probe begin.
+            pass.permit.settle_store(judgement(kind, retry_after)).await;
+        } else {
+            pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
+        }
+        if let Some(throttle) = pass.throttle {
+            throttle.settle(ruling.throttle);
+        }
+        let is_calm = destination.throttle.as_ref().is_some_and(Throttle::is_calm);
+        let eased = is_calm || ruling.throttle == Verdict::Accept;
+        let now = self.now();
+        let ended = match (ruling.fate, ruling.circuit) {
+            (Fate::Delivered, _) | (_, OutcomeKind::Success) => Ended::Success,
+            (Fate::Retry, _) | (_, OutcomeKind::Failure) => Ended::Failure,
+            _ => Ended::Neither,
+        };
+        self.ended(&destination, ended, ruling.sleep.map(|sleep| Sleep::Until(now + sleep)), eased);
+        self.metrics.attempts.of(incoming.reply).inc();
+        self.metrics.probes.inc_by(u64::from(is_probe));
+        self.metrics.request_seconds.observe(incoming.latency.as_secs_f64());
+        let tried = Tried {
+            attempts: leased.attempts,
+            pulled_from: leased.pulled_from,
+            probed: if is_probe { outage } else { None },
+            jitter: rand::random_range(-1.0..=1.0),
+        };
+        let next = tried.next(&ruling, destination.schedule(), now);
+        let settle = Settle {
+            id: leased.id,
+            lease: leased.lease,
+            attempt: attempt(incoming, started_at, is_probe),
+            next,
+            stands_for,
+        };
+        self.settle(&leased, settle).await;
+        if ruling.fate == Fate::Gone {
+            self.disable_gone(&destination).await;
+        }
+    }
+
+    /// The gateway was unable to make the request. It counts nowhere: the permit is given back, the delivery waits as it did
+    /// before, and its lane tries again soon, at a pace that all lanes with such a fault share.
+    async fn put_off(
+        &self,
+        destination: &Destination,
+        leased: Leased,
+        pass: Pass,
+        cause: LocalFault,
+        incoming: &Incoming,
+    ) {
+        self.metrics.attempts.of(incoming.reply).inc();
+        self.metrics.local_faults.note(cause, incoming.detail.as_deref().unwrap_or_default());
+        if pass.permit.is_probe() {
+            pass.permit.settle_store(Judgement::IGNORED).await;
+        } else {
+            pass.permit.ignored();
+        }
+        if let Some(throttle) = pass.throttle {
+            throttle.settle(Verdict::Neither);
+        }
+        gates::give_token_back(destination);
+        let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
+        self.ended(destination, Ended::Neither, Some(Sleep::Until(again_at)), false);
+        self.hand_back(leased).await;
+    }
+
+    /// Sends something to an endpoint now, whatever its gates say. It counts nowhere.
+    pub async fn try_out(
+        &self,
+        endpoint: Arc<EndpointEntry>,
+        payload: Bytes,
+        content_type: Arc<str>,
+    ) -> Incoming {
+        let now = self.wall();
+        let Ok(destination) = self.destinations.apart(endpoint) else { return unreadable_url() };
+        match destination.test_request(payload, &content_type, now) {
+            Some(outgoing) => self.courier.send(outgoing).await,
+            None => unreadable_url(),
+        }
+    }
+
+    /// The lane's slot is free again, and whoever may go on does. `eased`: what the throttle held is asked again at once.
+    fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>, eased: bool) {
+        let now = self.now();
+        {
+            let mut lanes = self.lanes();
+            lanes.ended(destination.lane, how, now);
+            match sleep {
+                Some(sleep) => lanes.sleep(destination.lane, sleep, now),
+                None if destination.circuit.status() != Status::Closed => {
+                    lanes.look(destination.lane, now);
+                }
+                None => {}
+            }
+            lanes.circuit_moved(destination.key(), now);
+            if eased {
+                lanes.throttle_eased(destination.key(), now);
+            }
+        }
+        self.wake();
+    }
+
+    /// Writes what became of a delivery. It is tried again while the queue can't, as long as the lease may hold: whoever comes
+    /// after that sends it again.
+    async fn settle(&self, leased: &Leased, settle: Settle) {
+        // Bounded: while too many wait for the disk, no request begins.
+        let _unsettled = self.unsettled.acquire().await;
+        let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
+        loop {
+            match self.queue.settle(settle.clone()).await {
+                Ok(Settled::Done) => break,
+                Ok(Settled::Fenced) => {
+                    self.metrics.fenced.inc();
+                    debug!(delivery = %settle.id, "settled too late: its lease was over");
+                    return;
+                }
+                Err(error) if tokio::time::Instant::now() < give_up_at => {
+                    warn!(delivery = %settle.id, %error, "can't settle; trying again");
+                    tokio::time::sleep(SETTLE_AGAIN).await;
+                }
+                Err(error) => {
+                    self.metrics.unsettled.inc();
+                    error!(delivery = %settle.id, %error, "can't settle; it will be sent again after its lease");
+                    return;
+                }
+            }
+        }
+        if leased.run.is_some() {
+            self.ring();
+        }
+        match settle.next {
+            Next::Retry { due_at, .. } => {
+                let now = self.now();
+                self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
+                self.wake();
+                self.metrics.deliveries.of(Outcome::Retried).inc();
+            }
+            Next::Failed(reason) => _ = self.metrics.deliveries.of(reason).inc(),
+            Next::Delivered => {
+                self.metrics.deliveries.of(Outcome::Delivered).inc();
+                let took = settle.attempt.started_at.since(leased.created_at) + settle.attempt.latency;
+                self.metrics.delivery_seconds.observe(took.as_secs_f64());
+            }
+        }
+    }
+
+    /// Its time was over before it was sent: it is given back, and given up like all that waited for too long.
+    async fn give_up_expired(&self, leased: Leased) {
+        let given_up = match self.queue.hand_back(leased.id, leased.lease).await {
+            Ok(_) => self.queue.expire(EXPIRED_AT_ONCE).await,
+            Err(error) => Err(error),
+        };
+        match given_up {
+            Ok(batch) => {
+                self.metrics.expired.inc_by(batch.done);
+                self.metrics.deliveries.of(FailReason::Expired).inc_by(batch.done);
+                self.arrived(&batch.woken);
+            }
+            Err(error) => warn!(delivery = %leased.id, %error, "can't give up what has expired; later"),
+        }
+    }
+
+    async fn disable_gone(&self, destination: &Destination) {
+        let Some(endpoint) = &destination.endpoint else { return };
+        match self.chores.endpoint_is_gone(endpoint.id).await {
+            Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
+            Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
+        }
+    }
+}
+
+const fn judgement(kind: OutcomeKind, retry_after: Option<Duration>) -> Judgement {
+    match (kind, retry_after) {
+        (OutcomeKind::Success, _) => Judgement::SUCCESS,
+        (OutcomeKind::Ignored, _) => Judgement::IGNORED,
+        (OutcomeKind::Failure, None) => Judgement::FAILURE,
+        (OutcomeKind::Failure, Some(wait)) => Judgement::failure_with_retry_after(wait),
+    }
+}
+
+fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
+    let (status, fault) = match incoming.reply {
+        Reply::Answered { status, .. } => (Some(status), None),
+        Reply::Failed(fault) => (None, Some(fault)),
+    };
+    Attempt {
+        started_at,
+        latency: incoming.latency,
+        status,
+        fault,
+        detail: incoming.detail,
+        response: incoming.body,
+        probe,
+    }
+}
+
+fn unreadable_url() -> Incoming {
+    Incoming {
+        reply: Reply::Failed(Fault::Protocol),
+        detail: Some("the URL can't be read".into()),
+        body: Bytes::new(),
+        latency: Duration::ZERO,
+    }
+}

@@ -1,0 +1,387 @@
+//! What the requests of one lane need, put together once and kept until its tenant or endpoint changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use breakerbox::throttle::{Throttle, Throttles};
+use breakerbox::{Breakerbox, Circuit, KeyError};
+use breakerbox_core::Timestamp;
+use breakerbox_egress::Outgoing;
+use breakerbox_model::delivery::{RetrySchedule, Rulings, Signer, Target, TokenBucket};
+use breakerbox_model::objects::{
+    CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
+};
+use breakerbox_model::reminder::Missed;
+use breakerbox_storage::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// How the gateway names itself to receivers.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
+
+/// For which time a reminder's callback was scheduled, in RFC 3339.
+const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
+
+/// What holds for each request of a lane.
+struct Terms {
+    timeout: Duration,
+    max_in_flight: u32,
+    retry: Arc<RetrySchedule>,
+    rulings: Arc<Rulings>,
+}
+
+impl Terms {
+    fn of_endpoint(endpoint: &EndpointEntry) -> Self {
+        Self {
+            timeout: endpoint.timeout,
+            max_in_flight: endpoint.max_in_flight,
+            retry: Arc::clone(&endpoint.retry),
+            rulings: Arc::clone(&endpoint.tenant.rulings),
+        }
+    }
+
+    /// Of a dynamic lane.
+    fn of_tenant(tenant: &TenantEntry, purpose: Purpose) -> Self {
+        let reminders = &tenant.reminders;
+        match purpose {
+            Purpose::Deliveries => Self {
+                timeout: tenant.timeout,
+                max_in_flight: tenant.max_in_flight,
+                retry: Arc::clone(&tenant.retry),
+                rulings: Arc::clone(&tenant.rulings),
+            },
+            Purpose::Reminders => Self {
+                timeout: reminders.timeout,
+                max_in_flight: reminders.max_in_flight,
+                retry: Arc::clone(&reminders.retry),
+                rulings: Arc::clone(&reminders.rulings),
+            },
+        }
+    }
+}
+
+/// A signer, with the wall-clock times between which its secrets are the active ones.
+struct TimedSigner {
+    signer: Arc<Signer>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+}
+
+/// Where a lane leads.
+pub(super) struct Destination {
+    pub(super) lane: LaneId,
+    pub(super) tenant: Arc<TenantEntry>,
+    /// None for a dynamic lane.
+    pub(super) endpoint: Option<Arc<EndpointEntry>>,
+    terms: Terms,
+    /// None for a dynamic lane, and for a URL that nothing can be sent to.
+    target: Option<Target>,
+    pub(super) circuit: Circuit,
+    pub(super) throttle: Option<Throttle>,
+    /// Whether its circuit's record was read: what was open before this process began is open now.
+    met: AtomicBool,
+    rate: Option<Mutex<TokenBucket>>,
+    headers: HeaderMap,
+    secrets: Arc<SigningSecrets>,
+    /// Made for the secrets of its time; none before the first request.
+    signer: Mutex<Option<TimedSigner>>,
+}
+
+impl Destination {
+    /// The key of its circuit.
+    pub(super) fn key(&self) -> &str {
+        self.circuit.key()
+    }
+
+    /// How long a request may take.
+    pub(super) const fn timeout(&self) -> Duration {
+        self.terms.timeout
+    }
+
+    /// How many requests at once.
+    pub(super) const fn max_in_flight(&self) -> u32 {
+        self.terms.max_in_flight
+    }
+
+    pub(super) fn schedule(&self) -> &RetrySchedule {
+        &self.terms.retry
+    }
+
+    /// How answers are read.
+    pub(super) fn rulings(&self) -> &Rulings {
+        &self.terms.rulings
+    }
+
+    /// Whether tenant and endpoint let anything be sent.
+    pub(super) fn is_enabled(&self) -> bool {
+        let disabled: Option<DisabledBecause> = self.endpoint.as_ref().and_then(|endpoint| endpoint.disabled);
+        self.tenant.enabled && disabled.is_none()
+    }
+
+    /// Whether there was room for its circuit and its throttle.
+    fn is_controlled(&self) -> bool {
+        self.circuit.is_controlled() && self.throttle.as_ref().is_none_or(Throttle::is_controlled)
+    }
+
+    /// Whether its circuit is known here.
+    pub(super) fn is_met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    /// Its circuit was asked.
+    pub(super) fn meet(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// Its rate limit.
+    pub(super) fn rate(&self) -> Option<MutexGuard<'_, TokenBucket>> {
+        self.rate.as_ref().map(|rate| rate.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The request of a delivery. None if its URL, which was checked when it was accepted, can't be read any more.
+    /// A run of a reminder may stand for a later occurrence than it was fired for.
+    pub(super) fn request(
+        &self,
+        leased: &Leased,
+        stands_for: Option<Missed>,
+        limit: Duration,
+        now: Timestamp,
+    ) -> Option<Outgoing> {
+        let target = match &leased.url {
+            Some(url) => url.parse().ok()?,
+            None => self.target.clone()?,
+        };
+        let mut headers = self.signed(&leased.webhook_id(), &leased.payload, &leased.content_type, now);
+        if let Some(run) = &leased.run {
+            let scheduled_at = stands_for.map_or(run.scheduled_at, |missed| missed.latest);
+            if let Ok(text) = HeaderValue::from_str(&Moment(scheduled_at).to_string()) {
+                headers.insert(SCHEDULED_AT, text);
+            }
+        }
+        Some(self.outgoing(target, headers, leased.payload.clone(), limit))
+    }
+
+    /// A request that belongs to no delivery.
+    pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
+        let id = format!("test_{}", Id::first_at(now));
+        let headers = self.signed(&id, &body, content_type, now);
+        Some(self.outgoing(self.target.clone()?, headers, body, self.timeout()))
+    }
+
+    fn outgoing(&self, target: Target, headers: HeaderMap, body: Bytes, limit: Duration) -> Outgoing {
+        Outgoing { target, headers, body, limit, tenant: Some(self.tenant.id.clone()) }
+    }
+
+    fn signed(&self, id: &str, payload: &[u8], content_type: &str, now: Timestamp) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if let Ok(content_type) = HeaderValue::from_str(content_type) {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        self.signer(now).add_to(&mut headers, id, now.as_micros() / 1_000_000, payload);
+        headers
+    }
+
+    fn signer(&self, now: Timestamp) -> Arc<Signer> {
+        let mut kept = self.signer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = &*kept
+            && kept.since <= now
+            && kept.until.is_none_or(|until| now < until)
+        {
+            return Arc::clone(&kept.signer);
+        }
+        let active: Vec<_> = self.secrets.active(now).cloned().collect();
+        let signer = Arc::new(Signer::new(&active));
+        let until = self.secrets.iter().filter_map(|secret| secret.until).filter(|until| now < *until).min();
+        *kept = Some(TimedSigner { signer: Arc::clone(&signer), since: now, until });
+        signer
+    }
+}
+
+/// What the circuit of a dynamic lane is for.
+fn purpose_of(key: &str) -> Purpose {
+    CircuitOwner::of_key(key).map_or(Purpose::Deliveries, |owner| owner.purpose)
+}
+
+/// All destinations that were asked for lately.
+pub(super) struct Destinations {
+    directory: Arc<Directory>,
+    breakers: Breakerbox,
+    throttles: Option<Throttles>,
+    known: RwLock<HashMap<LaneId, Arc<Destination>>>,
+    /// Buckets of endpoints that changed, so that a change does not fill them.
+    buckets: Mutex<HashMap<LaneId, TokenBucket>>,
+    /// There was no room for a circuit: idle destinations hold some that could go.
+    lacks_room: AtomicBool,
+}
+
+impl Destinations {
+    pub(super) fn new(directory: Arc<Directory>, breakers: Breakerbox, throttles: Option<Throttles>) -> Self {
+        Self {
+            directory,
+            breakers,
+            throttles,
+            known: RwLock::default(),
+            buckets: Mutex::default(),
+            lacks_room: AtomicBool::new(false),
+        }
+    }
+
+    /// Where a lane leads. None if its endpoint or tenant is gone.
+    ///
+    /// `key` is the circuit's for a dynamic lane.
+    pub(super) fn find(
+        &self,
+        lane: LaneId,
+        tenant: &TenantId,
+        key: impl FnOnce() -> Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Option<Arc<Destination>> {
+        let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
+        if let Some(found) = found {
+            // One without a circuit is asked for again each time: there may be room by now.
+            if found.is_controlled() || !self.has_room_for(found.key()) {
+                return Some(found);
+            }
+            self.forget(lane);
+        }
+        let made = match self.directory.endpoint(lane) {
+            Some(endpoint) => self.of_endpoint(endpoint).map(|made| self.limited(made, now)),
+            None => self.of_dynamic(lane, self.directory.tenant(tenant)?, key()?),
+        };
+        let made = Arc::new(made.ok()?);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(known.entry(lane).or_insert(made)))
+    }
+
+    /// Whether a circuit and a throttle of this key are there now.
+    fn has_room_for(&self, key: &str) -> bool {
+        let has_circuit = self.breakers.circuit(key).is_ok_and(|circuit| circuit.is_controlled());
+        let throttle = self.throttle(key).ok().flatten();
+        let has_room = has_circuit && throttle.is_none_or(|throttle| throttle.is_controlled());
+        if !has_room {
+            self.lacks_room.store(true, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Whether a circuit was missed since this was last asked.
+    pub(super) fn lacked_room(&self) -> bool {
+        self.lacks_room.swap(false, Ordering::Relaxed)
+    }
+
+    /// How many requests at once a lane may have. None if its endpoint or tenant is gone. What only waits needs no destination
+    /// yet.
+    pub(super) fn max_in_flight(&self, waiting: &WaitingLane) -> Option<u32> {
+        if let Some(endpoint) = self.directory.endpoint(waiting.lane) {
+            return Some(endpoint.max_in_flight);
+        }
+        let tenant = self.directory.tenant(&waiting.tenant)?;
+        Some(Terms::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
+    }
+
+    /// An endpoint as it is now, apart from its lane.
+    pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
+        self.of_endpoint(endpoint)
+    }
+
+    /// With the rate limit that its endpoint has.
+    fn limited(&self, made: Destination, now: Timestamp) -> Destination {
+        let limit = made.endpoint.as_ref().and_then(|endpoint| endpoint.rate);
+        let rate = limit.map(|limit| Mutex::new(self.bucket(made.lane, limit, now)));
+        Destination { rate, ..made }
+    }
+
+    fn of_endpoint(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, AGENT);
+        endpoint.headers.add_to(&mut headers);
+        Ok(Destination {
+            lane: endpoint.lane(),
+            target: Target::new(&endpoint.url).ok(),
+            circuit: self.breakers.circuit(&endpoint.circuit)?,
+            throttle: self.throttle(&endpoint.circuit)?,
+            met: AtomicBool::new(false),
+            rate: None,
+            headers,
+            secrets: Arc::clone(&endpoint.secrets),
+            signer: Mutex::default(),
+            tenant: Arc::clone(&endpoint.tenant),
+            terms: Terms::of_endpoint(&endpoint),
+            endpoint: Some(endpoint),
+        })
+    }
+
+    fn of_dynamic(
+        &self,
+        lane: LaneId,
+        tenant: Arc<TenantEntry>,
+        key: Arc<str>,
+    ) -> Result<Destination, KeyError> {
+        let purpose = purpose_of(&key);
+        Ok(Destination {
+            lane,
+            target: None,
+            circuit: self.breakers.circuit(&key)?,
+            throttle: self.throttle(&key)?,
+            met: AtomicBool::new(false),
+            rate: None,
+            headers: HeaderMap::from_iter([(USER_AGENT, AGENT)]),
+            secrets: Arc::clone(&tenant.secrets),
+            signer: Mutex::default(),
+            terms: Terms::of_tenant(&tenant, purpose),
+            tenant,
+            endpoint: None,
+        })
+    }
+
+    fn throttle(&self, key: &str) -> Result<Option<Throttle>, KeyError> {
+        self.throttles.as_ref().map(|throttles| throttles.throttle(key)).transpose()
+    }
+
+    fn bucket(&self, lane: LaneId, limit: RateLimit, now: Timestamp) -> TokenBucket {
+        let kept = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        match kept {
+            Some(mut bucket) => {
+                bucket.change(limit, now);
+                bucket
+            }
+            None => TokenBucket::new(limit),
+        }
+    }
+
+    /// A lane's endpoint changed: whoever asks next gets what holds now.
+    pub(super) fn forget(&self, lane: LaneId) -> Option<Arc<Destination>> {
+        let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {
+            self.buckets.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, *bucket);
+        }
+        gone
+    }
+
+    /// A lane and its endpoint are gone for good.
+    pub(super) fn drop_lane(&self, lane: LaneId) -> Option<Arc<Destination>> {
+        let gone = self.forget(lane);
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
+        gone
+    }
+
+    /// Whether an endpoint has this circuit.
+    pub(super) fn has_circuit(&self, key: &str) -> bool {
+        self.directory.has_circuit(key)
+    }
+
+    /// A tenant changed: the same for its dynamic lanes.
+    pub(super) fn forget_dynamic(&self, tenant: &TenantId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, destination| destination.endpoint.is_some() || destination.tenant.id != *tenant);
+    }
+
+    /// Forgets those of lanes that nobody needs now.
+    pub(super) fn tidy(&self, is_needed: impl Fn(LaneId) -> bool) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|lane, _| is_needed(*lane));
+    }
+}

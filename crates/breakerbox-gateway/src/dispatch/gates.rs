@@ -1,0 +1,136 @@
+//! The gates, in their order: tenant and endpoint enabled, rate limit, throttle, circuit last. The in-flight limit is the
+//! lanes' own. They are asked for a lane before a row is claimed, so a refusal costs nothing that waits, and uses no attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::throttle::{Overload, Pass as ThrottlePass};
+use breakerbox::{OwnedPermit, Refusal, Status};
+use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::lanes::{Hold, Sleep};
+use breakerbox_model::objects::Priority;
+
+use super::destination::Destination;
+use crate::telemetry::labels::Gate;
+
+/// After how long a lane asks again where a refusal knows no time and no change may come.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest that a throttle's hint holds a lane.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
+
+/// The right to make one request.
+pub(super) struct Pass {
+    pub(super) permit: OwnedPermit,
+    /// None for a probe, which skips the throttle, and where there is no throttle.
+    pub(super) throttle: Option<ThrottlePass<'static, Overload>>,
+}
+
+/// No.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// The lane sleeps.
+    Sleep(Sleep),
+    /// This level and those below it wait: the throttle sheds them.
+    Shed(Hold),
+}
+
+impl Refused {
+    /// Which gate refused.
+    pub(super) const fn gate(&self) -> Gate {
+        match self {
+            Self::Sleep(Sleep::Disabled) => Gate::Disabled,
+            Self::Sleep(Sleep::Until(_)) => Gate::Rate,
+            Self::Sleep(Sleep::Circuit { .. }) => Gate::Circuit,
+            Self::Shed(_) => Gate::Throttle,
+        }
+    }
+}
+
+/// What the gates say without waiting.
+pub(super) enum Said {
+    Pass(Pass),
+    Refused(Refused),
+    /// The circuit's store has to be asked, which takes a moment: see [`ask_patiently`].
+    Wait,
+}
+
+/// Asks all gates, if that needs no waiting: the circuit is closed and known.
+pub(super) fn ask(destination: &Destination, priority: Priority, now: Timestamp) -> Said {
+    if !destination.is_enabled() {
+        return Said::Refused(Refused::Sleep(Sleep::Disabled));
+    }
+    if destination.circuit.status() != Status::Closed || !destination.is_met() {
+        return Said::Wait;
+    }
+    if let Err(refused) = take_token(destination, now) {
+        return Said::Refused(refused);
+    }
+    let said = ask_throttle(destination, priority, now).and_then(|throttle| {
+        let permit = destination.circuit.ask_owned().map_err(|refusal| sleep(destination, &refusal, now))?;
+        Ok(Pass { permit, throttle })
+    });
+    match said {
+        Ok(pass) => Said::Pass(pass),
+        Err(refused) => {
+            give_token_back(destination);
+            Said::Refused(refused)
+        }
+    }
+}
+
+/// Asks all gates, and waits for the circuit's store where it must be asked. A circuit that is not closed is asked before the
+/// throttle, since a probe skips that.
+pub(super) async fn ask_patiently(
+    destination: &Destination,
+    priority: Priority,
+    now: Timestamp,
+) -> Result<Pass, Refused> {
+    if !destination.is_enabled() {
+        return Err(Refused::Sleep(Sleep::Disabled));
+    }
+    take_token(destination, now)?;
+    let asked = destination.circuit.ask_owned_within(Duration::ZERO).await;
+    destination.meet();
+    let said = asked.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
+        let throttle = if permit.is_probe() { None } else { ask_throttle(destination, priority, now)? };
+        Ok(Pass { permit, throttle })
+    });
+    said.inspect_err(|_| give_token_back(destination))
+}
+
+fn take_token(destination: &Destination, now: Timestamp) -> Result<(), Refused> {
+    let taken = destination.rate().map_or(Ok(()), |mut rate| rate.take(now));
+    taken.map_err(|next| Refused::Sleep(Sleep::Until(next)))
+}
+
+/// For a token that was taken and is not used.
+pub(super) fn give_token_back(destination: &Destination) {
+    if let Some(mut rate) = destination.rate() {
+        rate.give_back();
+    }
+}
+
+fn ask_throttle(
+    destination: &Destination,
+    priority: Priority,
+    now: Timestamp,
+) -> Result<Option<ThrottlePass<'static, Overload>>, Refused> {
+    let Some(throttle) = &destination.throttle else { return Ok(None) };
+    match throttle.ask_owned(priority.into()) {
+        Ok(pass) => Ok(Some(pass)),
+        Err(shed) => Err(Refused::Shed(Hold {
+            throttle: Arc::from(destination.key()),
+            until: now + shed.retry_in().min(LONGEST_HOLD),
+        })),
+    }
+}
+
+fn sleep(destination: &Destination, refusal: &Refusal, now: Timestamp) -> Refused {
+    let until = match refusal {
+        // Nothing but a change ends these, and every change is heard.
+        Refusal::ForcedOpen | Refusal::Disabled => None,
+        refusal => Some(now + refusal.retry_in().unwrap_or(ASK_AGAIN)),
+    };
+    Refused::Sleep(Sleep::Circuit { key: Arc::from(destination.key()), until })
+}

@@ -1,0 +1,113 @@
+//! Batches are accepted, and fresh deliveries whose lane is free are taken at once, without a second write.
+
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_model::objects::{LaneId, NewBatch, TenantId};
+use breakerbox_storage::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
+
+use super::dispatcher::Dispatch;
+use super::gates;
+
+/// Where events come in.
+#[async_trait]
+pub trait Intake: Send + Sync + 'static {
+    /// Makes a batch durable, and its deliveries begin.
+    ///
+    /// # Errors
+    /// If nothing was accepted.
+    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
+}
+
+#[async_trait]
+impl Intake for Arc<Dispatch> {
+    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+        let events = batch.events.len() as u64;
+        let mut accepted = self.queue.accept(batch).await?;
+        if !accepted.repeated {
+            self.metrics.events_accepted.inc_by(events);
+        }
+        if accepted.deferred > 0 {
+            self.deferred.notify_one();
+        }
+        self.fired(std::mem::take(&mut accepted.taken), &accepted.woken);
+        Ok(accepted)
+    }
+}
+
+impl Dispatch {
+    /// There are fresh deliveries: some that were taken at once, some that wait.
+    pub(super) fn fired(self: &Arc<Self>, taken: Vec<Leased>, woken: &[WaitingLane]) {
+        self.arrived(woken);
+        self.metrics.handed_over.inc_by(taken.len() as u64);
+        taken.into_iter().for_each(|leased| self.take(leased));
+    }
+
+    /// A fresh delivery that has its slot already. The gates are asked now; if one refuses, it is handed back.
+    fn take(self: &Arc<Self>, leased: Leased) {
+        let dispatch = Arc::clone(self);
+        self.spawn(async move {
+            let now = dispatch.now();
+            let Some(destination) = dispatch.destination_of(leased.lane) else {
+                dispatch.lanes().unused(leased.lane, None, now);
+                return dispatch.hand_back(leased).await;
+            };
+            let asked = match gates::ask(&destination, leased.priority, now) {
+                gates::Said::Pass(pass) => Ok(pass),
+                gates::Said::Refused(refused) => Err(refused),
+                gates::Said::Wait => gates::ask_patiently(&destination, leased.priority, now).await,
+            };
+            match asked {
+                Ok(pass) => {
+                    let outage = pass.permit.is_probe().then(|| dispatch.outage(&destination));
+                    dispatch.attempt(destination, leased, pass, outage).await;
+                }
+                Err(refused) => {
+                    dispatch.refused(leased.lane, None, leased.priority, refused);
+                    dispatch.hand_back(leased).await;
+                }
+            }
+        });
+    }
+}
+
+/// Says which fresh deliveries are taken. It is given to the queue before there is a dispatch, which needs the queue.
+#[derive(Default)]
+pub struct Taker(OnceLock<Weak<Dispatch>>);
+
+impl Taker {
+    /// Who takes them.
+    pub fn is(&self, dispatch: &Arc<Dispatch>) {
+        // A second one would be a mistake in the wiring; the first one stays.
+        let _ = self.0.set(Arc::downgrade(dispatch));
+    }
+}
+
+impl HandOver for Taker {
+    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration> {
+        let dispatch = self.0.get().and_then(Weak::upgrade)?;
+        if dispatch.is_stopping() || dispatch.unsettled.available_permits() == 0 {
+            return None;
+        }
+        let now = dispatch.now();
+        let destination = dispatch.destinations.find(lane, tenant, || key.cloned(), now)?;
+        let mut lanes = dispatch.lanes();
+        if !lanes.knows(lane) {
+            if let Some(key) = key {
+                let mut dynamic = dispatch.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
+                dynamic.insert(lane, Arc::clone(key));
+            }
+            lanes.know(lane, tenant, destination.max_in_flight());
+        }
+        lanes.take(lane, now).then(|| dispatch.lease(&destination))
+    }
+
+    fn lost(&self, lane: LaneId) {
+        if let Some(dispatch) = self.0.get().and_then(Weak::upgrade) {
+            let now = dispatch.now();
+            dispatch.lanes().unused(lane, None, now);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Turns: who has one asks the gates, and rows are claimed only for turns that passed. One loop plans; each claim and each
+//! attempt is a task of its own, and their number is that of the slots.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::{Epoch, Status};
+use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::lanes::{Sleep, Turn};
+use breakerbox_model::objects::{FailReason, LaneId, Priority};
+use breakerbox_storage::{Claim, Claimed, Leased, QueueError};
+use tracing::{error, warn};
+
+use super::destination::Destination;
+use super::dispatcher::Dispatch;
+use super::gates::{self, Pass, Refused, Said};
+
+/// How many turns go into one claim at the most, so that a commit stays short.
+const TURNS_AT_ONCE: usize = 256;
+
+/// How long a lane is left alone whose claim failed.
+const AFTER_A_FAULT: Duration = Duration::from_millis(500);
+
+/// Turns of one lane that passed all gates, and wait for their rows.
+struct Planned {
+    destination: Arc<Destination>,
+    passes: [Vec<Pass>; 4],
+}
+
+impl Dispatch {
+    /// Gives out turns, asks the gates for each, and sends the claims off.
+    pub(super) async fn plan(self: &Arc<Self>) {
+        loop {
+            // Whoever can't write what became of requests makes no more of them.
+            if let Ok(permit) = self.unsettled.acquire().await {
+                drop(permit);
+            }
+            if self.is_stopping() {
+                return;
+            }
+            let now = self.now();
+            self.lanes().tick(now);
+            let mut planned = HashMap::<LaneId, Planned>::new();
+            let mut turns = 0;
+            while turns < TURNS_AT_ONCE {
+                let Some(turn) = self.lanes().next(now) else { break };
+                turns += 1;
+                self.take_turn(turn, &mut planned, now);
+            }
+            if !planned.is_empty() {
+                planned.keys().for_each(|lane| self.lanes().claiming(*lane));
+                let dispatch = Arc::clone(self);
+                self.spawn(async move { dispatch.claim(planned).await });
+            }
+            if turns < TURNS_AT_ONCE {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn take_turn(self: &Arc<Self>, turn: Turn, planned: &mut HashMap<LaneId, Planned>, now: Timestamp) {
+        let Some(destination) = self.destination_of(turn.lane) else {
+            // Its endpoint is gone, and so are its deliveries, or will be in a moment.
+            self.lanes().refused(turn.lane, turn.priority, Sleep::Disabled, now);
+            return;
+        };
+        let priority = turn.priority.unwrap_or(Priority::High);
+        match gates::ask(&destination, priority, now) {
+            Said::Pass(pass) => match turn.priority {
+                Some(priority) => {
+                    let planned = planned.entry(turn.lane).or_insert_with(|| Planned::new(destination));
+                    planned.passes[priority.index()].push(pass);
+                }
+                // The circuit closed meanwhile, and nothing is due.
+                None => {
+                    gates::give_token_back(&destination);
+                    self.lanes().unused(turn.lane, None, now);
+                }
+            },
+            Said::Refused(refused) => self.refused(turn.lane, turn.priority, priority, refused),
+            Said::Wait => {
+                // One asks for all of a lane: the others' turns would only be refused.
+                self.lanes().claiming(turn.lane);
+                let dispatch = Arc::clone(self);
+                self.spawn(async move { dispatch.ask_and_claim(destination, turn).await });
+            }
+        }
+    }
+
+    /// A gate refused what had a slot, by a turn or without one.
+    pub(super) fn refused(&self, lane: LaneId, turn: Option<Priority>, priority: Priority, refused: Refused) {
+        let now = self.now();
+        self.metrics.refusals.of(refused.gate()).inc();
+        match (refused, turn) {
+            (Refused::Sleep(sleep), _) => self.lanes().refused(lane, turn, sleep, now),
+            (Refused::Shed(hold), Some(turn)) => self.lanes().shed(lane, turn, hold, now),
+            (Refused::Shed(hold), None) => {
+                let mut lanes = self.lanes();
+                lanes.unused(lane, None, now);
+                lanes.hold(lane, priority, hold, now);
+            }
+        }
+        self.wake();
+    }
+
+    /// A turn of a lane whose circuit's store has to be asked.
+    async fn ask_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: Turn) {
+        let priority = turn.priority.unwrap_or(Priority::High);
+        if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
+            // With nothing to probe with, the circuit is left as it is.
+            self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
+            return;
+        }
+        let asked = gates::ask_patiently(&destination, priority, self.now()).await;
+        let now = self.now();
+        let pass = match asked {
+            Ok(pass) => pass,
+            Err(refused) => {
+                self.lanes().claim_failed(turn.lane, 0, now);
+                self.refused(turn.lane, turn.priority, priority, refused);
+                return;
+            }
+        };
+        let lease = self.lease(&destination);
+        let (claim, outage) = if pass.permit.is_probe() {
+            let outage = self.outage(&destination);
+            (Claim::Probe { lane: turn.lane, outage, lease }, Some(outage))
+        } else if let Some(priority) = turn.priority {
+            (Claim::Due { lane: turn.lane, priority, limit: 1, lease }, None)
+        } else {
+            gates::give_token_back(&destination);
+            self.lanes().claim_failed(turn.lane, 1, now);
+            return;
+        };
+        self.metrics.claims.inc();
+        match self.queue.claim(vec![claim]).await {
+            Ok(claimed) => {
+                let mut pass = Some(pass);
+                self.start(&destination, 1, claimed, |_| pass.take(), outage);
+                if pass.is_some() {
+                    gates::give_token_back(&destination);
+                }
+            }
+            Err(error) => self.claim_failed(&destination, 1, &error),
+        }
+    }
+
+    /// Whether anything waits in a lane; also if that is not known.
+    async fn has_waiting(&self, lane: LaneId) -> bool {
+        self.queue.has_waiting(lane).await.unwrap_or(true)
+    }
+
+    async fn claim(self: Arc<Self>, planned: HashMap<LaneId, Planned>) {
+        let mut claims = Vec::with_capacity(planned.len());
+        let mut lanes = Vec::with_capacity(planned.len());
+        for (lane, planned) in planned {
+            let lease = self.lease(&planned.destination);
+            let before = claims.len();
+            for priority in Priority::ALL {
+                let limit = count(planned.passes[priority.index()].len());
+                if limit > 0 {
+                    claims.push(Claim::Due { lane, priority, limit, lease });
+                }
+            }
+            lanes.push((planned, claims.len() - before));
+        }
+        self.metrics.claims.inc_by(count(claims.len()).into());
+        match self.queue.claim(claims).await {
+            Ok(claimed) => {
+                let mut claimed = claimed.into_iter();
+                for (mut planned, claims) in lanes {
+                    let asked = count(planned.passes.iter().map(Vec::len).sum());
+                    let claimed: Vec<_> = claimed.by_ref().take(claims).collect();
+                    let passes = &mut planned.passes;
+                    let pass = |priority: Priority| passes[priority.index()].pop();
+                    self.start(&planned.destination, asked, claimed, pass, None);
+                    for _ in planned.passes.iter().flatten() {
+                        gates::give_token_back(&planned.destination);
+                    }
+                }
+            }
+            Err(error) => {
+                for (planned, _) in lanes {
+                    let asked = planned.passes.iter().map(Vec::len).sum();
+                    self.claim_failed(&planned.destination, asked, &error);
+                }
+            }
+        }
+    }
+
+    /// Begins the attempts of what was claimed for a lane.
+    fn start(
+        self: &Arc<Self>,
+        destination: &Arc<Destination>,
+        asked: u32,
+        claimed: Vec<Claimed>,
+        mut pass: impl FnMut(Priority) -> Option<Pass>,
+        outage: Option<Epoch>,
+    ) {
+        let now = self.now();
+        let next_due = claimed.last().map_or([None; 4], |claimed| claimed.next_due);
+        let unreadable = claimed.iter().map(|claimed| claimed.unreadable).sum();
+        self.metrics.deliveries.of(FailReason::Unreadable).inc_by(unreadable);
+        let deliveries: Vec<Leased> = claimed.into_iter().flat_map(|claimed| claimed.deliveries).collect();
+        let mut found = [0; 4];
+        deliveries.iter().for_each(|leased| found[leased.priority.index()] += 1);
+        self.lanes().claimed(destination.lane, asked, found, next_due, now);
+        self.metrics.claimed.inc_by(count(deliveries.len()).into());
+        for leased in deliveries {
+            match pass(leased.priority) {
+                Some(pass) => {
+                    let (dispatch, destination) = (Arc::clone(self), Arc::clone(destination));
+                    self.spawn(dispatch.attempt(destination, leased, pass, outage));
+                }
+                None => {
+                    error!(delivery = %leased.id, "claimed without a pass");
+                    self.lanes().unused(leased.lane, None, now);
+                    let dispatch = Arc::clone(self);
+                    self.spawn(async move { dispatch.hand_back(leased).await });
+                }
+            }
+        }
+        self.wake();
+    }
+
+    fn claim_failed(&self, destination: &Destination, asked: usize, error: &QueueError) {
+        warn!(%error, "can't claim; trying again");
+        (0..asked).for_each(|_| gates::give_token_back(destination));
+        let now = self.now();
+        let mut lanes = self.lanes();
+        lanes.claim_failed(destination.lane, count(asked), now);
+        lanes.sleep(destination.lane, Sleep::Until(now + AFTER_A_FAULT), now);
+        drop(lanes);
+        self.wake();
+    }
+}
+
+impl Planned {
+    fn new(destination: Arc<Destination>) -> Self {
+        Self { destination, passes: Default::default() }
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

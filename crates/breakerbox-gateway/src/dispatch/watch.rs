@@ -1,0 +1,98 @@
+//! Watching: what changed elsewhere wakes the lanes that it concerns, and makes dispatch look again at what it remembered.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use breakerbox::{CircuitChange, KeyError, Status};
+use breakerbox_model::objects::{CircuitOwner, ShownKey};
+use breakerbox_storage::{Changed, TenantEntry, Watcher};
+use tracing::warn;
+
+use super::dispatcher::Dispatch;
+
+/// Hears of changes for dispatch.
+pub struct Watch(Weak<Dispatch>);
+
+impl Watch {
+    /// For this dispatch.
+    #[must_use]
+    pub fn over(dispatch: &Arc<Dispatch>) -> Self {
+        Self(Arc::downgrade(dispatch))
+    }
+}
+
+impl Watcher for Watch {
+    fn changed(&self, changed: Changed<'_>) {
+        let Some(dispatch) = self.0.upgrade() else { return };
+        let now = dispatch.now();
+        match changed {
+            Changed::Tenant(tenant) => {
+                dispatch.destinations.forget_dynamic(&tenant.id);
+                if let Err(error) = dispatch.set_policies(tenant) {
+                    warn!(tenant = %tenant.id, %error, "its policy can't be set");
+                }
+                dispatch.lanes().wake_tenant(&tenant.id, now);
+            }
+            Changed::TenantGone(tenant) => dispatch.destinations.forget_dynamic(tenant),
+            Changed::CircuitPolicy(circuit, policy) => {
+                let policy = policy.map(|policy| (**policy).clone());
+                if let Err(error) = dispatch.breakers.set_key_policy(circuit, policy) {
+                    warn!(circuit = %ShownKey(circuit), %error, "its policy can't be set");
+                }
+            }
+            Changed::Endpoint(endpoint) => {
+                let before = dispatch.destinations.forget(endpoint.lane());
+                // Another URL, or other sharing: nobody may be left who could probe the circuit that it had.
+                let had = before.filter(|before| *before.key() != *endpoint.circuit);
+                dispatch.orphaned(had.map(|before| Arc::from(before.key())));
+                let mut lanes = dispatch.lanes();
+                if lanes.knows(endpoint.lane()) {
+                    lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
+                }
+                lanes.wake(endpoint.lane(), now);
+            }
+            Changed::EndpointGone(lane) => {
+                let gone = dispatch.destinations.drop_lane(lane);
+                dispatch.orphaned(gone.map(|destination| Arc::from(destination.key())));
+                // What waited is cancelled. What is in flight ends without its lane.
+                dispatch.lanes().forget(lane);
+            }
+            Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
+            Changed::Reminders => dispatch.ring(),
+        }
+        dispatch.wake();
+    }
+}
+
+impl Dispatch {
+    /// The policies of a tenant's circuits, for deliveries and for reminders.
+    ///
+    /// # Errors
+    /// If the tenant's name can't begin a key.
+    pub fn set_policies(&self, tenant: &TenantEntry) -> Result<(), KeyError> {
+        let own = tenant.has_own_policy.then(|| (*tenant.policy).clone());
+        self.breakers.set_tenant_policy(tenant.id.as_str(), own)?;
+        let reminders = CircuitOwner::of_reminders(tenant.id.clone()).to_string();
+        self.breakers.set_tenant_policy(&reminders, Some((*tenant.reminders.policy).clone()))
+    }
+
+    /// An endpoint does not have this circuit any more.
+    fn orphaned(&self, circuit: Option<Arc<str>>) {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(circuit);
+    }
+
+    /// A circuit changed: its lanes are awake, and an outage begins or ends.
+    pub fn circuit_changed(&self, heard: &CircuitChange) {
+        let change = &heard.change;
+        {
+            let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+            match (change.from, change.to) {
+                (_, Status::Closed) => _ = outages.remove(&heard.key),
+                (Status::Closed, _) => _ = outages.insert(Arc::clone(&heard.key), change.epoch),
+                _ => {}
+            }
+        }
+        let now = self.now();
+        self.lanes().circuit_changed(&heard.key, now);
+        self.wake();
+    }
+}

@@ -1,0 +1,376 @@
+//! Sends what waits: a loop without decisions. Whose turn it is and what goes together is [`Pacing`]'s, what a message says is
+//! [`Message`]'s, and what waits is in the database, so nothing is lost by a restart.
+//!
+//! A message that was taken by its target when the process ended is sent once more, with the same id.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::{
+    AfterFailure, Due, Growth, MOST_WAITING, Message, Notice, NoticeTarget, OPERATOR, Pacing, TestPace, Turn,
+    after_failure,
+};
+use breakerbox_model::objects::{Id, NoticeId, TenantId};
+use breakerbox_storage::clock::WallClock;
+use breakerbox_storage::records::{
+    Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget,
+};
+use breakerbox_storage::{Directory, QueueError};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{debug, warn};
+
+use super::post::{Delivered, Post};
+use crate::telemetry::Metrics;
+use crate::telemetry::labels::NoticeResult;
+
+/// How often is looked for what is due.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often is looked for dead letters, and for old notices.
+const SELDOM: Duration = Duration::from_secs(5);
+
+/// How many rows one transaction writes.
+const PIECE: usize = 500;
+
+/// How long a message waits that the gateway itself was unable to send.
+const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
+
+/// How far back dead letters are counted at the start.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How often a notification that can't be written is tried at each target.
+const UNWRITTEN_ATTEMPTS: u32 = 3;
+
+/// The wait between two of these attempts.
+const UNWRITTEN_WAIT: Duration = Duration::from_secs(10);
+
+/// How notices are sent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NotifierSettings {
+    /// How many messages may go to one target at once.
+    pub burst: u32,
+    /// And then one in each of these.
+    pub interval: Duration,
+    /// How many failed deliveries of a tenant in an hour are told of; none: never.
+    pub dead_letters: Option<u64>,
+    /// How long notices are kept.
+    pub kept: Duration,
+}
+
+impl Default for NotifierSettings {
+    fn default() -> Self {
+        Self {
+            burst: 5,
+            interval: Duration::from_secs(60),
+            dead_letters: Some(100),
+            kept: Duration::from_secs(30 * 86_400),
+        }
+    }
+}
+
+/// A place that a message has until it has ended, whatever ends it.
+struct Place {
+    notifier: Arc<Notifier>,
+    target: Arc<str>,
+    /// Well or badly; none: nothing was sent.
+    went: Option<bool>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let now = (self.notifier.clock)();
+        let mut pacing = self.notifier.pacing();
+        match self.went {
+            Some(well) => pacing.ended(&self.target, well, now),
+            None => pacing.gave_back(&self.target),
+        }
+    }
+}
+
+/// Sends what waits.
+pub struct Notifier {
+    records: Arc<dyn Records>,
+    directory: Arc<Directory>,
+    post: Post,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    wall: WallClock,
+    metrics: Arc<Metrics>,
+    settings: NotifierSettings,
+    pacing: Mutex<Pacing>,
+    test_pace: Mutex<TestPace>,
+}
+
+impl Notifier {
+    /// Over these.
+    #[must_use]
+    pub fn new(
+        records: Arc<dyn Records>,
+        directory: Arc<Directory>,
+        post: Post,
+        clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+        wall: WallClock,
+        metrics: Arc<Metrics>,
+        settings: NotifierSettings,
+    ) -> Arc<Self> {
+        let pacing = Mutex::new(Pacing::new(settings.burst, settings.interval));
+        let test_pace = Mutex::new(TestPace::new(settings.burst, settings.interval));
+        Arc::new(Self { records, directory, post, clock, wall, metrics, settings, pacing, test_pace })
+    }
+
+    /// Sends, until the task is dropped.
+    pub async fn run(self: Arc<Self>) {
+        tokio::join!(Arc::clone(&self).send_on(), self.look_after());
+    }
+
+    /// Sends what is due and may go now, to its end; then returns. For whoever keeps the time.
+    pub async fn send_due(self: &Arc<Self>) {
+        let mut under_way = JoinSet::new();
+        while let Ok(waiting) = self.records.waiting_targets().await {
+            self.begin(waiting, &mut under_way);
+            if under_way.join_next().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn send_on(self: Arc<Self>) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut under_way = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(_) = under_way.join_next() => {}
+            }
+            match self.records.waiting_targets().await {
+                Ok(waiting) => self.begin(waiting, &mut under_way),
+                Err(error) => warn!(%error, "can't see which notices wait; trying again"),
+            }
+        }
+    }
+
+    /// Begins the messages whose turn it is.
+    fn begin(self: &Arc<Self>, waiting: Vec<WaitingTarget>, under_way: &mut JoinSet<()>) {
+        let all: u64 = waiting.iter().map(|target| target.waiting).sum();
+        self.metrics.notices_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
+        let due = waiting.iter().map(|target| Due { target: Arc::clone(&target.name), count: target.due });
+        let turns = self.pacing().turns(due.collect(), (self.clock)());
+        for turn in turns {
+            let Some(target) = waiting.iter().find(|target| target.name == turn.target).cloned() else {
+                continue;
+            };
+            let notifier = Arc::clone(self);
+            under_way.spawn(async move { notifier.take_turn(turn, target).await });
+        }
+    }
+
+    /// One message to one target, to its end.
+    async fn take_turn(self: Arc<Self>, turn: Turn, target: WaitingTarget) {
+        let mut place =
+            Place { notifier: Arc::clone(&self), target: Arc::clone(&turn.target), went: Some(false) };
+        match self.message_to(&turn, &target).await {
+            Ok(went) => place.went = went,
+            // It may have been sent. It is sent again: rather twice than not at all.
+            Err(error) => {
+                warn!(target = %turn.target, %error, "a notice can't be read or settled; trying again");
+            }
+        }
+    }
+
+    /// Whether it went well; none if there was nothing to send or nobody to send it to.
+    async fn message_to(&self, turn: &Turn, target: &WaitingTarget) -> Result<Option<bool>, RecordsError> {
+        let most = if turn.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
+        let due = self.records.due_notices(&target.name, most).await?;
+        if due.is_empty() {
+            return Ok(None);
+        }
+        let Some(found) = self.target(target) else {
+            let gone = Delivered::new(false, "the target is not there any more");
+            self.settle(target, due, &gone, "", 0, Some(SendState::Dropped)).await?;
+            return Ok(None);
+        };
+        let (message, said_not_kept) = match &due[..] {
+            [only] if target.not_kept == 0 => {
+                let past = match self.records.notice(only.headline.id).await {
+                    // It would be tried for ever, and in the way of others.
+                    Err(error @ RecordsError::Unreadable { .. }) => {
+                        let unreadable = Delivered::new(false, error.to_string());
+                        self.settle(target, due, &unreadable, "", 0, Some(SendState::Dropped)).await?;
+                        return Ok(None);
+                    }
+                    past => past?,
+                };
+                (Message::of(past.id, &past.notice), 0)
+            }
+            many => {
+                let headlines: Vec<_> = many.iter().map(|waiting| waiting.headline.clone()).collect();
+                (Message::digest(&headlines, target.not_kept), target.not_kept)
+            }
+        };
+        let delivered = self.post.send(target.tenant.as_ref(), &found.way, &message, (self.wall)()).await;
+        if !delivered.is_local_fault {
+            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
+            self.metrics.notice_messages.of(result).inc();
+        }
+        if !delivered.well {
+            warn!(target = %target.name, answer = delivered.answer, "a notice was not taken");
+        }
+        let said = if delivered.well { said_not_kept } else { 0 };
+        self.settle(target, due, &delivered, &message.id, said, None).await?;
+        Ok((!delivered.is_local_fault).then_some(delivered.well))
+    }
+
+    /// Writes what became of these, in small transactions.
+    async fn settle(
+        &self,
+        target: &WaitingTarget,
+        notices: Vec<WaitingNotice>,
+        delivered: &Delivered,
+        message: &str,
+        mut said_not_kept: u64,
+        end: Option<SendState>,
+    ) -> Result<(), QueueError> {
+        let now = (self.clock)();
+        let follows = |waiting: &WaitingNotice| match (end, delivered.well) {
+            (Some(end), _) => (waiting.headline.id, end, now),
+            (None, true) => (waiting.headline.id, SendState::Sent, now),
+            (None, false) if delivered.is_local_fault => {
+                (waiting.headline.id, SendState::Waiting, now + AFTER_A_LOCAL_FAULT)
+            }
+            (None, false) => match after_failure(waiting.tries + 1, now) {
+                AfterFailure::Again(due_at) => (waiting.headline.id, SendState::Waiting, due_at),
+                AfterFailure::GivenUp => (waiting.headline.id, SendState::GivenUp, now),
+            },
+        };
+        for piece in notices.chunks(PIECE) {
+            let notices: Vec<_> = piece.iter().map(follows).collect();
+            let given_up = notices.iter().filter(|(_, state, _)| *state == SendState::GivenUp).count();
+            if given_up > 0 {
+                self.metrics.notice_messages.of(NoticeResult::GivenUp).inc_by(given_up as u64);
+                warn!(target = %target.name, given_up, answer = delivered.answer, "notices are given up");
+            }
+            let result = SendResult {
+                target: Arc::clone(&target.name),
+                message: message.to_owned(),
+                answer: delivered.answer.clone(),
+                notices,
+                said_not_kept: std::mem::take(&mut said_not_kept),
+                tried: end.is_none() && !delivered.is_local_fault,
+            };
+            self.records.settle_message(result).await?;
+        }
+        Ok(())
+    }
+
+    /// The target as it is now.
+    fn target(&self, waiting: &WaitingTarget) -> Option<NoticeTarget> {
+        let is_it = |target: &&NoticeTarget| target.name == waiting.name;
+        match &waiting.tenant {
+            None => self.directory.defaults().notices.iter().find(is_it).cloned(),
+            Some(tenant) => {
+                self.directory.tenant(tenant)?.source.settings.notices.iter().find(is_it).cloned()
+            }
+        }
+    }
+
+    /// Sends a test to each of a tenant's targets, now, and says what each answered. It is kept nowhere.
+    ///
+    /// # Errors
+    /// If there were too many of late: when to try again. Nothing was sent.
+    pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NoticeTarget, Delivered)>, Timestamp> {
+        let entry = self.directory.tenant(tenant);
+        let targets = entry.map(|entry| entry.source.settings.notices.clone()).unwrap_or_default();
+        let pace = self.test_pace.lock().unwrap_or_else(PoisonError::into_inner).take(
+            tenant,
+            &targets,
+            (self.clock)(),
+        );
+        pace?;
+        let now = (self.wall)();
+        let message = Message::of(NoticeId(Id::first_at(now)), &Notice::test(Some(tenant.clone()), now));
+        let message = &message;
+        let tests = targets.into_iter().map(|target| async move {
+            let delivered = self.post.send(Some(tenant), &target.way, message, now).await;
+            (target, delivered)
+        });
+        Ok(join_all(tests).await)
+    }
+
+    /// Sends a notification about the gateway to the operator's targets that want its kind, from memory: for one that can't be
+    /// written to the database. Each target is tried a few times; what then was not taken is lost.
+    pub async fn send_unwritten(&self, notice: &Notice) {
+        let kind = notice.kind();
+        let message = Message::of(NoticeId(Id::first_at((self.clock)())), notice);
+        let targets = self.directory.defaults().notices.iter().filter(|target| target.on.has(kind));
+        join_all(targets.map(|target| self.send_from_memory(target, &message))).await;
+    }
+
+    async fn send_from_memory(&self, target: &NoticeTarget, message: &Message) {
+        for attempt in 1..=UNWRITTEN_ATTEMPTS {
+            let delivered = self.post.send(None, &target.way, message, (self.clock)()).await;
+            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
+            self.metrics.notice_messages.of(result).inc();
+            if delivered.well {
+                return;
+            }
+            warn!(target = %target.name, answer = delivered.answer, attempt, "a notice was not taken");
+            if attempt < UNWRITTEN_ATTEMPTS {
+                sleep(UNWRITTEN_WAIT).await;
+            }
+        }
+    }
+
+    /// Operator's targets that don't take notices, and since when; for health. A tenant's are the tenant's affair.
+    #[must_use]
+    pub fn failing(&self) -> Vec<(Arc<str>, Timestamp)> {
+        let pacing = self.pacing();
+        let operators = pacing.failing().filter(|(name, _)| name.starts_with(OPERATOR));
+        operators.map(|(name, since)| (Arc::clone(name), since)).collect()
+    }
+
+    async fn look_after(&self) {
+        let mut ticks = interval(SELDOM);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut from = (self.wall)().before(HOUR);
+        let mut growth = self.settings.dead_letters.map(Growth::new);
+        loop {
+            ticks.tick().await;
+            if let Some(growth) = &mut growth
+                && let Err(error) = self.look_at_dead_letters(growth, &mut from).await
+            {
+                warn!(%error, "can't count dead letters; trying again");
+            }
+            match self.records.prune_notices((self.wall)().before(self.settings.kept), PIECE).await {
+                Ok(0) => {}
+                Ok(pruned) => debug!(pruned, "old notices are forgotten"),
+                Err(error) => warn!(%error, "can't forget old notices; trying again"),
+            }
+        }
+    }
+
+    async fn look_at_dead_letters(
+        &self,
+        growth: &mut Growth,
+        from: &mut Timestamp,
+    ) -> Result<(), QueueError> {
+        // The wall clock may have been set back since.
+        let failed = self.records.failed_since((*from).min((self.wall)())).await?;
+        *from = failed.until;
+        for (tenant, minute, count) in &failed.of {
+            growth.add(tenant, *count, *minute);
+        }
+        for grown in growth.grown(failed.until) {
+            let tenant = grown.tenant.clone();
+            self.records.tell(Notice::dead_letters(tenant, grown.count, grown.limit, failed.until)).await?;
+            growth.told(&grown);
+        }
+        Ok(())
+    }
+
+    fn pacing(&self) -> MutexGuard<'_, Pacing> {
+        self.pacing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,116 @@
+//! Takes one message to one target, by the way that leads there, and says what came of it. No circuit, no lane, no retry: that a
+//! destination is broken must not keep anybody from hearing of it, and whoever retries is somebody else.
+//!
+//! Requests go by the same address policy as deliveries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_egress::{Courier, Outgoing};
+use breakerbox_model::delivery::{Fault, Reply, Signer, Target};
+use breakerbox_model::notifications::{Message, Way};
+use breakerbox_model::objects::TenantId;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+use tokio::time::timeout;
+
+use super::mail::Mailer;
+
+/// How long one message may take.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What came of a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// Whether the target took it.
+    pub well: bool,
+    /// What it answered, in a few words.
+    pub answer: String,
+    /// Whether the gateway itself was unable to send it: that is not the target's fault.
+    pub is_local_fault: bool,
+}
+
+impl Delivered {
+    /// What a target said.
+    pub fn new(well: bool, answer: impl Into<String>) -> Self {
+        Self { well, answer: answer.into(), is_local_fault: false }
+    }
+}
+
+/// Takes messages to targets.
+#[derive(Clone)]
+pub struct Post {
+    courier: Arc<dyn Courier>,
+    mailer: Option<Mailer>,
+}
+
+impl Post {
+    /// By this courier, and by this mailer if there is one.
+    #[must_use]
+    pub fn new(courier: Arc<dyn Courier>, mailer: Option<Mailer>) -> Self {
+        Self { courier, mailer }
+    }
+
+    /// Sends a message of a tenant, or of the operator, within its time.
+    pub async fn send(
+        &self,
+        tenant: Option<&TenantId>,
+        way: &Way,
+        message: &Message,
+        now: Timestamp,
+    ) -> Delivered {
+        match way {
+            Way::Webhook { url, secret } => {
+                let body = message.webhook();
+                let mut headers = headers();
+                let seconds = now.as_micros() / 1_000_000;
+                Signer::new(std::slice::from_ref(secret)).add_to(&mut headers, &message.id, seconds, &body);
+                self.request(tenant, url, headers, body).await
+            }
+            Way::Slack { url } => self.request(tenant, url, headers(), message.slack()).await,
+            Way::Email { to } => {
+                let Some(mailer) = &self.mailer else {
+                    return Delivered::new(false, "there is no mail server; set notify.smtp_url");
+                };
+                match timeout(LIMIT, mailer.send(to, message)).await {
+                    Ok(Ok(answer)) => Delivered::new(true, answer),
+                    Ok(Err(answer)) => Delivered::new(false, answer),
+                    Err(_) => Delivered::new(false, "timeout"),
+                }
+            }
+        }
+    }
+
+    async fn request(
+        &self,
+        tenant: Option<&TenantId>,
+        url: &url::Url,
+        headers: HeaderMap,
+        body: bytes::Bytes,
+    ) -> Delivered {
+        let Ok(target) = Target::new(url) else {
+            return Delivered::new(false, "the URL can't be read");
+        };
+        let outgoing = Outgoing { target, headers, body, limit: LIMIT, tenant: tenant.cloned() };
+        let incoming = self.courier.send(outgoing).await;
+        match incoming.reply {
+            Reply::Answered { status, .. } => {
+                Delivered::new((200..300).contains(&status), status.to_string())
+            }
+            Reply::Failed(fault) => {
+                let detail = incoming.detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+                let answer = format!("{}{detail}", fault.name());
+                let is_local_fault = matches!(fault, Fault::Local(_));
+                Delivered { well: false, answer: answer.chars().take(300).collect(), is_local_fault }
+            }
+        }
+    }
+}
+
+fn headers() -> HeaderMap {
+    HeaderMap::from_iter([(USER_AGENT, AGENT), (CONTENT_TYPE, JSON)])
+}

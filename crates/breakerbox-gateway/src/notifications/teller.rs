@@ -1,0 +1,69 @@
+//! Finds the words for changes of circuits: what each is told as, with the policy and the endpoints that it concerns.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use breakerbox::Breakerbox;
+use breakerbox_model::notifications::{Known, notices};
+use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
+use breakerbox_storage::Directory;
+use breakerbox_storage::records::Heard;
+
+/// Finds the words.
+#[derive(Clone)]
+pub struct Teller {
+    breakers: Breakerbox,
+    directory: Arc<Directory>,
+}
+
+/// A change, and whether it is all that is left of an outage that nobody was told of.
+pub struct ToTell {
+    /// What changed.
+    pub change: PastChange,
+    /// The change that began the outage was never written down.
+    pub is_unheard_outage: bool,
+}
+
+impl From<PastChange> for ToTell {
+    fn from(change: PastChange) -> Self {
+        Self { change, is_unheard_outage: false }
+    }
+}
+
+impl Teller {
+    /// With these policies and endpoints.
+    #[must_use]
+    pub fn new(breakers: Breakerbox, directory: Arc<Directory>) -> Self {
+        Self { breakers, directory }
+    }
+
+    /// Each change with what is told of it.
+    #[must_use]
+    pub fn words(&self, changes: Vec<ToTell>) -> Vec<Heard> {
+        let sharing = self.sharing(&changes);
+        let heard = changes.into_iter().map(|ToTell { change, is_unheard_outage }| {
+            let policy = self.breakers.policy_of(&change.key);
+            let endpoints = sharing.get(&change.key).map(Vec::as_slice).unwrap_or_default();
+            let known = Known { policy: &policy, endpoints, is_unheard_outage };
+            let notices = notices(&change.key, &change.change, &known);
+            Heard { change, notices }
+        });
+        heard.collect()
+    }
+
+    /// Which endpoints share these circuits. One look at each tenant's, however many circuits there are.
+    fn sharing(&self, changes: &[ToTell]) -> HashMap<Arc<str>, Vec<EndpointId>> {
+        let keys: HashSet<&str> = changes.iter().map(|to_tell| &*to_tell.change.key).collect();
+        let tenants: HashSet<TenantId> =
+            keys.iter().filter_map(|key| CircuitOwner::of_key(key)).map(|owner| owner.tenant).collect();
+        let mut sharing: HashMap<Arc<str>, Vec<EndpointId>> = HashMap::new();
+        for tenant in &tenants {
+            for endpoint in self.directory.endpoints_of(tenant) {
+                if keys.contains(&*endpoint.circuit) {
+                    sharing.entry(Arc::clone(&endpoint.circuit)).or_default().push(endpoint.id);
+                }
+            }
+        }
+        sharing
+    }
+}

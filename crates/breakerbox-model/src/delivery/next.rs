@@ -1,0 +1,160 @@
+//! What comes next for a delivery, after an attempt.
+
+use std::time::Duration;
+
+use breakerbox_core::{Epoch, Timestamp};
+
+use super::{Fate, RetrySchedule, Ruling};
+use crate::objects::FailReason;
+
+/// What comes next for a delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Nothing: the receiver has it.
+    Delivered,
+    /// Nothing: it was given up.
+    Failed(FailReason),
+    /// Another attempt.
+    Retry {
+        /// When it is due, by the store clock.
+        due_at: Timestamp,
+        /// Whether the attempt that failed counts against the schedule.
+        uses_attempt: bool,
+        /// The outage in which it failed a probe, if it was one.
+        failed_probe: Option<Epoch>,
+    },
+}
+
+/// An attempt that has ended, as far as what comes next depends on it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tried {
+    /// Attempts that were used up before.
+    pub attempts: u32,
+    /// It was pulled forward from then to probe a circuit.
+    pub pulled_from: Option<Timestamp>,
+    /// It probed a circuit, in this outage.
+    pub probed: Option<Epoch>,
+    /// A sample from -1 to 1.
+    pub jitter: f64,
+}
+
+impl Tried {
+    /// What comes next. Whoever was pulled forward to probe and failed is where it was before, and has used no attempt.
+    #[must_use]
+    pub fn next(&self, ruling: &Ruling, schedule: &RetrySchedule, now: Timestamp) -> Next {
+        match ruling.fate {
+            Fate::Delivered => Next::Delivered,
+            Fate::Rejected => Next::Failed(FailReason::Rejected),
+            Fate::Gone => Next::Failed(FailReason::Gone),
+            Fate::PutOff => {
+                let due_at = self.pulled_from.unwrap_or(now);
+                Next::Retry { due_at, uses_attempt: false, failed_probe: None }
+            }
+            Fate::Retry => {
+                let asked = ruling.retry_after.or(ruling.sleep);
+                if let Some(due_at) = self.pulled_from {
+                    return Next::Retry { due_at, uses_attempt: false, failed_probe: self.probed };
+                }
+                match schedule.due_after(self.attempts.saturating_add(1), self.jitter, asked) {
+                    None => Next::Failed(FailReason::Exhausted),
+                    Some(wait) => {
+                        Next::Retry { due_at: now + wait, uses_attempt: true, failed_probe: self.probed }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// When a waiting delivery is due whose time was set by a clock that was ahead: at the latest after the wait that follows so many
+/// attempts, from now on. What it was not to be sent before stays.
+#[must_use]
+pub fn bounded_due(
+    due_at: Timestamp,
+    attempts: u32,
+    not_before: Option<Timestamp>,
+    schedule: &RetrySchedule,
+    now: Timestamp,
+) -> Timestamp {
+    let wait = match attempts {
+        0 => Duration::ZERO,
+        attempts => schedule.due_after(attempts, 1.0, None).unwrap_or_default(),
+    };
+    due_at.min((now + wait).max(not_before.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::{Fault, LocalFault, Reply, Rulings};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+    const LATER: Timestamp = Timestamp::from_millis(9_000_000);
+    const OUTAGE: Epoch = Epoch(7);
+
+    fn answered(status: u16, retry_after: Option<u64>) -> Reply {
+        Reply::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    fn next(tried: Tried, reply: Reply) -> Next {
+        let ruling = Rulings::default().of(reply, tried.probed.is_some(), Duration::from_secs(30));
+        tried.next(&ruling, &RetrySchedule::default(), NOW)
+    }
+
+    #[test]
+    fn a_wait_is_bounded_by_its_own_length() {
+        let (schedule, hours) =
+            (RetrySchedule::default(), |hours: u64| NOW + Duration::from_secs(3_600 * hours));
+        let seconds = |seconds: u64| NOW + Duration::from_secs(seconds);
+        for (due_at, attempts, not_before, expected) in [
+            (hours(6), 0, None, NOW),
+            (hours(6), 0, Some(hours(6)), hours(6)),
+            (hours(6), 0, Some(hours(2)), hours(2)),
+            (hours(6), 1, None, seconds(5) + Duration::from_millis(500)),
+            (seconds(3), 1, None, seconds(3)),
+            (hours(6), 2, Some(Timestamp::ZERO), seconds(330)),
+            (hours(6), 99, None, NOW),
+        ] {
+            let due = bounded_due(due_at, attempts, not_before, &schedule, NOW);
+            assert_eq!(due, expected, "{due_at:?} after {attempts}");
+        }
+    }
+
+    #[test]
+    fn each_attempt_has_its_end() {
+        let first = Tried { attempts: 0, pulled_from: None, probed: None, jitter: 0.0 };
+        let last = Tried { attempts: 7, ..first };
+        let probe = Tried { probed: Some(OUTAGE), ..first };
+        let pulled = Tried { pulled_from: Some(LATER), ..probe };
+        let retry = |seconds: u64, failed_probe| Next::Retry {
+            due_at: NOW + Duration::from_secs(seconds),
+            uses_attempt: true,
+            failed_probe,
+        };
+        let put_off = |due_at| Next::Retry { due_at, uses_attempt: false, failed_probe: None };
+        for (tried, reply, expected) in [
+            (first, answered(204, None), Next::Delivered),
+            (first, answered(422, None), Next::Failed(FailReason::Rejected)),
+            (first, answered(410, None), Next::Failed(FailReason::Gone)),
+            (first, answered(500, None), retry(5, None)),
+            (first, answered(503, Some(90)), retry(90, None)),
+            (first, answered(429, Some(90)), retry(90, None)),
+            (Tried { attempts: 1, ..first }, answered(500, None), retry(300, None)),
+            (Tried { jitter: 1.0, attempts: 1, ..first }, answered(500, None), retry(330, None)),
+            (last, Reply::Failed(Fault::Timeout), Next::Failed(FailReason::Exhausted)),
+            (last, answered(200, None), Next::Delivered),
+            (probe, Reply::Failed(Fault::Connect), retry(5, Some(OUTAGE))),
+            (
+                pulled,
+                Reply::Failed(Fault::Connect),
+                Next::Retry { due_at: LATER, uses_attempt: false, failed_probe: Some(OUTAGE) },
+            ),
+            (last, Reply::Failed(Fault::Local(LocalFault::Descriptors)), put_off(NOW)),
+            (pulled, Reply::Failed(Fault::Local(LocalFault::Pause)), put_off(LATER)),
+            (pulled, answered(200, None), Next::Delivered),
+            (pulled, answered(400, None), Next::Failed(FailReason::Rejected)),
+        ] {
+            assert_eq!(next(tried, reply), expected, "{tried:?} {reply:?}");
+        }
+    }
+}

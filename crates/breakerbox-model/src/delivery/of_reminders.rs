@@ -1,0 +1,189 @@
+//! How answers are read for a reminder's run, and how one set of rulings lies over another.
+//!
+//! A reminder is a promise to call, not an event that a receiver may refuse: only 400 and 410 stop it, and whatever else is
+//! not a success is tried again. Circuit and throttle hear the same as of a delivery. A tenant's own rulings for reminders
+//! lie over these.
+
+use super::rulings::{Case, Override};
+use super::{Fate, Rulings};
+
+/// What refuses a delivery at once, and not a reminder.
+const RETRIED: [u16; 4] = [409, 413, 415, 422];
+
+impl Rulings {
+    /// What is otherwise for reminders than for deliveries: 409, 413, 415 and 422 are retried. 400 still fails at once,
+    /// and so does 410.
+    #[must_use]
+    pub fn for_reminders() -> Self {
+        let retried = Override { fate: Some(Fate::Retry), ..Override::default() };
+        Self(RETRIED.into_iter().map(|status| (Case::Status(status), retried)).collect())
+    }
+
+    /// These rulings, over others: what they say of a status or of its class comes before anything that those say.
+    ///
+    /// ```
+    /// use breakerbox_model::delivery::{Fate, Reply, Rulings};
+    /// use std::time::Duration;
+    ///
+    /// let own: Rulings = serde_json::from_str(r#"{"4xx": {"delivery": "failed"}}"#)?;
+    /// let rulings = own.laid_over(&Rulings::for_reminders());
+    /// let conflict = Reply::Answered { status: 409, retry_after: None };
+    /// assert_eq!(Rulings::for_reminders().of(conflict, false, Duration::ZERO).fate, Fate::Retry);
+    /// assert_eq!(rulings.of(conflict, false, Duration::ZERO).fate, Fate::Rejected);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn laid_over(&self, base: &Self) -> Self {
+        let mut laid = self.clone();
+        for (case, below) in &base.0 {
+            let class = match case {
+                Case::Status(status) => self.said(Case::Class(status / 100)),
+                Case::Class(_) | Case::Fault(_) => Override::default(),
+            };
+            laid.0.insert(*case, self.said(*case).or(class).or(*below));
+        }
+        laid
+    }
+}
+
+impl Override {
+    /// What this says, and where it is silent, what the other says.
+    fn or(self, other: Self) -> Self {
+        Self {
+            fate: self.fate.or(other.fate),
+            circuit: self.circuit.or(other.circuit),
+            throttle: self.throttle.or(other.throttle),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use breakerbox_core::OutcomeKind::{Failure, Ignored, Success};
+    use breakerbox_core::throttle::Verdict::{Accept, Neither, Reject};
+
+    use super::*;
+    use crate::delivery::Fate::{Delivered, Gone, Rejected, Retry};
+    use crate::delivery::ruling::by_default;
+    use crate::delivery::{Fault, Reply, Ruling};
+
+    const COOL_OFF: Duration = Duration::from_secs(30);
+
+    fn answered(status: u16) -> Reply {
+        Reply::Answered { status, retry_after: None }
+    }
+
+    fn asks(status: u16, seconds: u64) -> Reply {
+        Reply::Answered { status, retry_after: Some(Duration::from_secs(seconds)) }
+    }
+
+    /// The table of the design for deliveries, with the rows that are otherwise.
+    #[test]
+    fn the_table_for_reminders() {
+        let rulings = Rulings::for_reminders();
+        let ruling =
+            |fate, circuit, throttle| Ruling { fate, circuit, throttle, retry_after: None, sleep: None };
+        let each = |statuses: &[u16]| statuses.iter().copied().map(answered).collect::<Vec<_>>();
+        let failed = |faults: &[Fault]| faults.iter().copied().map(Reply::Failed).collect::<Vec<_>>();
+        let wait = Some(Duration::from_secs(90));
+        let both = [false, true];
+        let table: [(Vec<Reply>, &[bool], Ruling); 15] = [
+            (each(&[200, 201, 204, 299]), &both, ruling(Delivered, Success, Accept)),
+            (each(&[400]), &[false], ruling(Rejected, Ignored, Accept)),
+            (each(&[400]), &[true], ruling(Rejected, Success, Accept)),
+            (each(&[410]), &both, ruling(Gone, Ignored, Accept)),
+            (each(&[409, 413, 415, 422]), &[false], ruling(Retry, Ignored, Accept)),
+            (each(&[409, 413, 415, 422]), &[true], ruling(Retry, Success, Accept)),
+            (each(&[429]), &[false], ruling(Retry, Ignored, Reject)),
+            (each(&[429]), &[true], Ruling { sleep: Some(COOL_OFF), ..ruling(Retry, Ignored, Reject) }),
+            (vec![asks(429, 90)], &both, Ruling { sleep: wait, ..ruling(Retry, Ignored, Reject) }),
+            (vec![asks(503, 90)], &both, Ruling { retry_after: wait, ..ruling(Retry, Failure, Reject) }),
+            (each(&[401, 403, 404, 405, 408, 499]), &both, ruling(Retry, Failure, Accept)),
+            (
+                each(&[301, 302, 304, 500, 502, 503, 505, 599, 101, 999]),
+                &both,
+                ruling(Retry, Failure, Accept),
+            ),
+            (each(&[504]), &both, ruling(Retry, Failure, Reject)),
+            (failed(&[Fault::Timeout]), &both, ruling(Retry, Failure, Reject)),
+            (
+                failed(&[Fault::Dns, Fault::Connect, Fault::Tls, Fault::Reset, Fault::Protocol]),
+                &both,
+                ruling(Retry, Failure, Neither),
+            ),
+        ];
+        for (replies, probes, expected) in table {
+            for reply in replies {
+                for probe in probes {
+                    assert_eq!(rulings.of(reply, *probe, COOL_OFF), expected, "{reply:?}, {probe}");
+                }
+            }
+        }
+    }
+
+    /// Only success, 400 and 410 end a run, whatever is answered.
+    #[test]
+    fn all_else_is_retried() {
+        let rulings = Rulings::for_reminders();
+        for status in 0..=999 {
+            let expected = match status {
+                200..=299 => Delivered,
+                400 => Rejected,
+                410 => Gone,
+                _ => Retry,
+            };
+            assert_eq!(rulings.of(answered(status), false, COOL_OFF).fate, expected, "{status}");
+        }
+        for fault in Fault::ALL {
+            assert_eq!(rulings.of(Reply::Failed(fault), false, COOL_OFF).fate, Retry, "{fault:?}");
+        }
+        let deliveries = Rulings::default();
+        for reply in (0..=999).flat_map(|status| [answered(status), asks(status, 7)]) {
+            for probe in [false, true] {
+                let (run, delivery) =
+                    (rulings.of(reply, probe, COOL_OFF), deliveries.of(reply, probe, COOL_OFF));
+                assert_eq!((run.circuit, run.throttle), (delivery.circuit, delivery.throttle), "{reply:?}");
+                assert_eq!((run.retry_after, run.sleep), (delivery.retry_after, delivery.sleep), "{reply:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_above_comes_first() {
+        let read = |text| serde_json::from_str::<Rulings>(text).unwrap();
+        let base = read(
+            r#"{"422": {"delivery": "retried", "throttle": "neither"}, "5xx": {"circuit": "ignored"},
+                "404": {"delivery": "gone"}, "timeout": {"circuit": "success", "throttle": "accept"}}"#,
+        );
+        let own = read(
+            r#"{"4xx": {"delivery": "failed"}, "404": {"circuit": "ignored"}, "503": {"delivery": "delivered"},
+                "5xx": {"throttle": "neither"}, "timeout": {"circuit": "failure"}}"#,
+        );
+        let laid = own.laid_over(&base);
+        let table = [
+            // Its class is above, and says something else than the status below.
+            (answered(422), (Rejected, Ignored, Neither)),
+            (answered(404), (Rejected, Ignored, Accept)),
+            // What is silent above is as below; what is silent in both, as in the table.
+            (answered(503), (Delivered, Ignored, Neither)),
+            (answered(500), (Retry, Ignored, Neither)),
+            (answered(200), (Delivered, Success, Accept)),
+            (Reply::Failed(Fault::Timeout), (Retry, Failure, Accept)),
+            (Reply::Failed(Fault::Reset), (Retry, Failure, Neither)),
+        ];
+        for (reply, expected) in table {
+            let ruling = laid.of(reply, false, COOL_OFF);
+            assert_eq!((ruling.fate, ruling.circuit, ruling.throttle), expected, "{reply:?}");
+        }
+        // One after the other gives the same.
+        let faults = Fault::ALL.into_iter().map(Reply::Failed);
+        for reply in (100..=999).map(answered).chain(faults) {
+            let row = by_default(reply, false);
+            assert_eq!(laid.over(row, reply), own.over(base.over(row, reply), reply), "{reply:?}");
+        }
+        assert_eq!(Rulings::default().laid_over(&base), base);
+        assert_eq!(own.laid_over(&Rulings::default()), own);
+    }
+}

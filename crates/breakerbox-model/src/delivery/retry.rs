@@ -1,0 +1,265 @@
+//! When a failed attempt is tried again.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use breakerbox_core::{DurationError, format_duration, parse_duration};
+use serde::{Deserialize, Serialize};
+
+/// How many waits there may be.
+pub const MAX_WAITS: usize = 50;
+/// The shortest wait: whoever tries again without one spins.
+pub const MIN_WAIT: Duration = Duration::from_millis(10);
+/// The longest wait: longer than dead letters are kept makes no sense.
+pub const MAX_WAIT: Duration = Duration::from_secs(30 * 86_400);
+/// How far a receiver's `Retry-After` can put off one delivery.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
+/// How far jitter goes, either way.
+const JITTER: f64 = 0.1;
+
+/// The waits between attempts. After the last one a delivery has failed. Without any there is one attempt.
+///
+/// Written, it is a list of durations, such as `["5s", "5m", "30m"]` in JSON and TOML, and `5s,5m,30m` as one text.
+///
+/// ```
+/// use breakerbox_model::delivery::RetrySchedule;
+/// use std::time::Duration;
+///
+/// let schedule: RetrySchedule = "5s,5m".parse()?;
+/// assert_eq!(schedule.due_after(1, 0.0, None), Some(Duration::from_secs(5)));
+/// assert_eq!(schedule.due_after(2, 0.0, None), Some(Duration::from_secs(300)));
+/// assert_eq!(schedule.due_after(3, 0.0, None), None, "failed");
+/// # Ok::<(), breakerbox_model::delivery::RetryScheduleError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct RetrySchedule {
+    waits: Vec<Duration>,
+    /// Its waits are exact. That is not written down: who reads it back says so again.
+    exact: bool,
+}
+
+/// Why a schedule is refused. A place counts from 0, as in a JSON path.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetryScheduleError {
+    /// There are too many.
+    #[error("retry: must have at most {max} waits, but has {found}")]
+    TooMany {
+        /// How many there may be.
+        max: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// One is no duration.
+    #[error("retry[{place}]: {problem}")]
+    Duration {
+        /// Which.
+        place: usize,
+        /// What is wrong with it.
+        problem: DurationError,
+    },
+    /// One is too short or too long.
+    #[error(
+        "retry[{place}]: must be from {} to {}, but is {}",
+        format_duration(MIN_WAIT),
+        format_duration(MAX_WAIT),
+        format_duration(*.found)
+    )]
+    OutOfRange {
+        /// Which.
+        place: usize,
+        /// How long it is.
+        found: Duration,
+    },
+}
+
+impl RetrySchedule {
+    /// A schedule with these waits.
+    ///
+    /// # Errors
+    /// If there are too many, or one is too short or too long.
+    pub fn new(waits: Vec<Duration>) -> Result<Self, RetryScheduleError> {
+        if waits.len() > MAX_WAITS {
+            return Err(RetryScheduleError::TooMany { max: MAX_WAITS, found: waits.len() });
+        }
+        match waits.iter().position(|wait| !(MIN_WAIT..=MAX_WAIT).contains(wait)) {
+            Some(place) => Err(RetryScheduleError::OutOfRange { place, found: waits[place] }),
+            None => Ok(Self { waits, exact: false }),
+        }
+    }
+
+    /// What a reminder's run has if nobody says otherwise: three retries, exactly a minute apart.
+    #[must_use]
+    pub fn for_reminders() -> Self {
+        Self { waits: vec![Duration::from_secs(60); 3], exact: true }
+    }
+
+    /// The same waits, without jitter.
+    #[must_use]
+    pub fn without_jitter(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// The waits.
+    #[must_use]
+    pub fn waits(&self) -> &[Duration] {
+        &self.waits
+    }
+
+    /// How long to wait after a failed attempt; none: that was the last one.
+    ///
+    /// `attempts_used` counts it. `jitter` is a sample from -1 to 1, for a tenth either way, unless the waits are exact.
+    /// `retry_after` is the receiver's word: it makes the next attempt later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
+    #[must_use]
+    pub fn due_after(
+        &self,
+        attempts_used: u32,
+        jitter: f64,
+        retry_after: Option<Duration>,
+    ) -> Option<Duration> {
+        let place = usize::try_from(attempts_used.saturating_sub(1)).unwrap_or(usize::MAX);
+        let jitter = if jitter.is_finite() && !self.exact { jitter.clamp(-1.0, 1.0) } else { 0.0 };
+        let wait = self.waits.get(place)?.mul_f64(1.0 + JITTER * jitter);
+        Some(retry_after.map_or(wait, |asked| wait.max(asked.min(MAX_RETRY_AFTER))))
+    }
+}
+
+impl Default for RetrySchedule {
+    fn default() -> Self {
+        let waits = [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs);
+        Self { waits: waits.to_vec(), exact: false }
+    }
+}
+
+impl TryFrom<Vec<String>> for RetrySchedule {
+    type Error = RetryScheduleError;
+
+    fn try_from(texts: Vec<String>) -> Result<Self, RetryScheduleError> {
+        read(texts.iter().map(String::as_str))
+    }
+}
+
+impl From<RetrySchedule> for Vec<String> {
+    fn from(schedule: RetrySchedule) -> Self {
+        schedule.waits.into_iter().map(format_duration).collect()
+    }
+}
+
+impl FromStr for RetrySchedule {
+    type Err = RetryScheduleError;
+
+    fn from_str(text: &str) -> Result<Self, RetryScheduleError> {
+        if text.trim().is_empty() { Self::new(Vec::new()) } else { read(text.split(',').map(str::trim)) }
+    }
+}
+
+impl fmt::Display for RetrySchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Vec::<String>::from(self.clone()).join(","))
+    }
+}
+
+fn read<'a>(texts: impl Iterator<Item = &'a str>) -> Result<RetrySchedule, RetryScheduleError> {
+    let read = |(place, text)| {
+        parse_duration(text).map_err(|problem| RetryScheduleError::Duration { place, problem })
+    };
+    RetrySchedule::new(texts.enumerate().map(read).collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_default_schedule() {
+        let schedule = RetrySchedule::default();
+        let table = [(1, 5), (2, 300), (3, 1_800), (4, 7_200), (5, 18_000), (6, 36_000), (7, 36_000)];
+        for (attempts, wait) in table {
+            assert_eq!(schedule.due_after(attempts, 0.0, None), Some(secs(wait)), "{attempts}");
+        }
+        assert_eq!(schedule.due_after(8, 0.0, None), None);
+        assert_eq!(schedule.due_after(u32::MAX, 0.0, None), None);
+        assert_eq!(schedule.due_after(0, 0.0, None), Some(secs(5)), "one that was not counted");
+        assert_eq!(schedule.to_string(), "5s,5m,30m,2h,5h,10h,10h");
+    }
+
+    #[test]
+    fn jitter_is_a_tenth_either_way() {
+        let schedule = RetrySchedule::new(vec![secs(100)]).unwrap();
+        let table = [
+            (-1.0, 90.0),
+            (-0.5, 95.0),
+            (0.0, 100.0),
+            (1.0, 110.0),
+            (7.0, 110.0),
+            (-7.0, 90.0),
+            (f64::NAN, 100.0),
+            (f64::INFINITY, 100.0),
+        ];
+        for (sample, expected) in table {
+            let wait = schedule.due_after(1, sample, None).unwrap();
+            assert!((wait.as_secs_f64() - expected).abs() < 1e-6, "{sample}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn reminders_wait_exactly_a_minute() {
+        let schedule = RetrySchedule::for_reminders();
+        for (attempts, wait) in
+            [(1, Some(secs(60))), (2, Some(secs(60))), (3, Some(secs(60))), (4, None), (5, None)]
+        {
+            for jitter in [-1.0, 0.0, 0.7, 1.0] {
+                assert_eq!(schedule.due_after(attempts, jitter, None), wait, "{attempts}, {jitter}");
+            }
+        }
+        assert_eq!(schedule.due_after(1, 1.0, Some(secs(90))), Some(secs(90)), "a receiver is heard");
+        let own = RetrySchedule::new(vec![secs(100)]).unwrap().without_jitter();
+        assert_eq!(own.due_after(1, -1.0, None), Some(secs(100)));
+    }
+
+    #[test]
+    fn a_receiver_can_only_put_it_off() {
+        let schedule = RetrySchedule::default();
+        let table =
+            [(0, 5), (4, 5), (6, 6), (3_600, 3_600), (86_400, 86_400), (86_401, 86_400), (u64::MAX, 86_400)];
+        for (asked, expected) in table {
+            assert_eq!(schedule.due_after(1, 0.0, Some(secs(asked))), Some(secs(expected)), "{asked}");
+        }
+        assert_eq!(schedule.due_after(8, 0.0, Some(secs(60))), None, "it makes no attempts");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["", "10ms", "5s,5m", "1h30m,10h,30d"] {
+            let schedule: RetrySchedule = text.parse().unwrap();
+            assert_eq!(schedule.to_string(), text);
+            let json = serde_json::to_string(&schedule).unwrap();
+            assert_eq!(serde_json::from_str::<RetrySchedule>(&json).unwrap(), schedule, "{json}");
+        }
+        assert_eq!("5s , 5m".parse::<RetrySchedule>().unwrap().waits(), [secs(5), secs(300)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let many = vec!["5s"; 51].join(",");
+        let table = [
+            ("5s,,5m", "retry[1]: is empty; write a number and a unit, such as \"30s\""),
+            ("5s,x", "retry[1]: needs a whole number before each unit"),
+            ("5", "retry[0]: needs a unit after each number"),
+            ("0s", "retry[0]: must be from 10ms to 30d, but is 0s"),
+            ("5s,31d", "retry[1]: must be from 10ms to 30d, but is 31d"),
+            (&many, "retry: must have at most 50 waits, but has 51"),
+        ];
+        for (text, start) in table {
+            let error = text.parse::<RetrySchedule>().unwrap_err().to_string();
+            assert!(error.starts_with(start), "{text}: {error}");
+        }
+        assert!(serde_json::from_str::<RetrySchedule>("[5]").is_err());
+    }
+}

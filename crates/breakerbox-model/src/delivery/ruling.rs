@@ -1,0 +1,235 @@
+//! What a reply means: for the delivery, for its circuit, for its throttle, for its lane.
+//!
+//! The table is [`by_default`]. An admin may say otherwise for a tenant ([`Rulings`]), one case and one column at a time.
+//! Nothing here knows how often a delivery was tried, or whether its endpoint is registered.
+
+use std::time::Duration;
+
+use breakerbox_core::OutcomeKind;
+use breakerbox_core::throttle::Verdict;
+
+use super::rulings::Rulings;
+use super::{Fault, Reply};
+
+/// The longest that a lane sleeps because a receiver asked for it.
+pub const MAX_LANE_SLEEP: Duration = Duration::from_secs(3_600);
+
+/// What a reply means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ruling {
+    /// For the delivery.
+    pub fate: Fate,
+    /// For the circuit.
+    pub circuit: OutcomeKind,
+    /// With a failure: what the circuit hears of when to come back.
+    pub retry_after: Option<Duration>,
+    /// For the throttle.
+    pub throttle: Verdict,
+    /// How long the lane sleeps.
+    pub sleep: Option<Duration>,
+}
+
+/// What becomes of a delivery after an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fate {
+    /// The receiver has it.
+    Delivered,
+    /// It is tried again, if attempts are left.
+    Retry,
+    /// That payload is refused: failed at once.
+    Rejected,
+    /// The endpoint is gone: failed at once, and the endpoint is disabled.
+    Gone,
+    /// The gateway was at fault: the delivery waits again as it did before, and no attempt is used.
+    PutOff,
+}
+
+/// One row of the table, without what depends on `Retry-After`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) fate: Fate,
+    pub(super) circuit: OutcomeKind,
+    pub(super) throttle: Verdict,
+}
+
+impl Rulings {
+    /// What a reply means. `cool_off` is that of the circuit, for a probe.
+    ///
+    /// ```
+    /// use breakerbox_core::OutcomeKind;
+    /// use breakerbox_model::delivery::{Fate, Reply, Rulings};
+    /// use std::time::Duration;
+    ///
+    /// let cool_off = Duration::from_secs(30);
+    /// let refused = Reply::Answered { status: 422, retry_after: None };
+    /// let ruling = Rulings::default().of(refused, false, cool_off);
+    /// assert_eq!((ruling.fate, ruling.circuit), (Fate::Rejected, OutcomeKind::Ignored));
+    /// ```
+    #[must_use]
+    pub fn of(&self, reply: Reply, is_probe: bool, cool_off: Duration) -> Ruling {
+        let Row { fate, circuit, throttle } = self.over(by_default(reply, is_probe), reply);
+        let asked = asks_to_wait(reply);
+        let (retry_after, sleep) = match circuit {
+            OutcomeKind::Failure => (asked, None),
+            // A receiver that is not failing is not kept away by its circuit, so its lane has to wait.
+            OutcomeKind::Success | OutcomeKind::Ignored => (None, asked.map(|wait| wait.min(MAX_LANE_SLEEP))),
+        };
+        // A probe that decided nothing would be repeated at once, and again.
+        let undecided = is_probe && circuit == OutcomeKind::Ignored && fate == Fate::Retry;
+        let sleep = sleep.or_else(|| undecided.then_some(cool_off));
+        Ruling { fate, circuit, retry_after, throttle, sleep }
+    }
+}
+
+/// The table, for whoever says nothing else.
+pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
+    let row = |fate, circuit, throttle| Row { fate, circuit, throttle };
+    match reply {
+        Reply::Answered { status: 200..=299, .. } => {
+            row(Fate::Delivered, OutcomeKind::Success, Verdict::Accept)
+        }
+        Reply::Answered { status: 400 | 409 | 413 | 415 | 422, .. } => {
+            let circuit = if is_probe { OutcomeKind::Success } else { OutcomeKind::Ignored };
+            row(Fate::Rejected, circuit, Verdict::Accept)
+        }
+        Reply::Answered { status: 429, .. } => row(Fate::Retry, OutcomeKind::Ignored, Verdict::Reject),
+        Reply::Answered { status: 503, retry_after: Some(_) } => {
+            row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject)
+        }
+        Reply::Answered { status: 410, .. } => row(Fate::Gone, OutcomeKind::Ignored, Verdict::Accept),
+        Reply::Answered { status: 504, .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
+        Reply::Answered { .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Accept),
+        Reply::Failed(Fault::Timeout) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
+        // Sending less would change nothing: the circuit handles these.
+        Reply::Failed(
+            Fault::Dns | Fault::Connect | Fault::Tls | Fault::Reset | Fault::Protocol | Fault::Denied,
+        ) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Neither),
+        Reply::Failed(Fault::Local(_)) => row(Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither),
+    }
+}
+
+/// The receiver's word on when to come back, where it means that all should wait and not one delivery.
+const fn asks_to_wait(reply: Reply) -> Option<Duration> {
+    match reply {
+        Reply::Answered { status: 429 | 503, retry_after } => retry_after,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::LocalFault;
+
+    const COOL_OFF: Duration = Duration::from_secs(30);
+
+    fn secs(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    fn answered(status: u16, retry_after: Option<u64>) -> Reply {
+        Reply::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    /// The rows of the design, in its order: answers, whether a probe, what it means.
+    #[test]
+    fn the_table() {
+        use Fate::{Delivered, Gone, Rejected, Retry};
+        use OutcomeKind::{Failure, Ignored, Success};
+        use Verdict::{Accept, Neither, Reject};
+        let each = |statuses: &[u16]| statuses.iter().map(|s| answered(*s, None)).collect::<Vec<_>>();
+        let failed = |faults: &[Fault]| faults.iter().map(|f| Reply::Failed(*f)).collect::<Vec<_>>();
+        let both = [false, true];
+        let ruling =
+            |fate, circuit, throttle| Ruling { fate, circuit, throttle, retry_after: None, sleep: None };
+        let table: [(Vec<Reply>, &[bool], Ruling); 17] = [
+            (each(&[200, 201, 202, 204, 299]), &both, ruling(Delivered, Success, Accept)),
+            (each(&[400, 409, 413, 415, 422]), &[false], ruling(Rejected, Ignored, Accept)),
+            (each(&[400, 409, 413, 415, 422]), &[true], ruling(Rejected, Success, Accept)),
+            (each(&[429]), &[false], ruling(Retry, Ignored, Reject)),
+            (each(&[429]), &[true], Ruling { sleep: Some(COOL_OFF), ..ruling(Retry, Ignored, Reject) }),
+            (
+                vec![answered(429, Some(90))],
+                &both,
+                Ruling { sleep: secs(90), ..ruling(Retry, Ignored, Reject) },
+            ),
+            (
+                vec![answered(429, Some(3_601)), answered(429, Some(u64::MAX))],
+                &both,
+                Ruling { sleep: secs(3_600), ..ruling(Retry, Ignored, Reject) },
+            ),
+            (
+                vec![answered(503, Some(90))],
+                &both,
+                Ruling { retry_after: secs(90), ..ruling(Retry, Failure, Reject) },
+            ),
+            (
+                vec![answered(503, Some(0))],
+                &both,
+                Ruling { retry_after: secs(0), ..ruling(Retry, Failure, Reject) },
+            ),
+            (each(&[410]), &both, ruling(Gone, Ignored, Accept)),
+            (
+                each(&[401, 403, 404, 405, 406, 408, 411, 412, 414, 418, 423, 425, 428, 431, 451, 499]),
+                &both,
+                { ruling(Retry, Failure, Accept) },
+            ),
+            (each(&[300, 301, 302, 303, 304, 307, 308, 399]), &both, ruling(Retry, Failure, Accept)),
+            (each(&[500, 501, 502, 503, 505, 507, 511, 520, 599]), &both, ruling(Retry, Failure, Accept)),
+            (each(&[504]), &both, ruling(Retry, Failure, Reject)),
+            // No answer of HTTP as people know it: as wrong as a 500.
+            (each(&[0, 101, 199, 600, 999, u16::MAX]), &both, ruling(Retry, Failure, Accept)),
+            (failed(&[Fault::Timeout]), &both, ruling(Retry, Failure, Reject)),
+            (
+                failed(&[
+                    Fault::Dns,
+                    Fault::Connect,
+                    Fault::Tls,
+                    Fault::Reset,
+                    Fault::Protocol,
+                    Fault::Denied,
+                ]),
+                &both,
+                ruling(Retry, Failure, Neither),
+            ),
+        ];
+        let mut faults = 0;
+        for (replies, probes, expected) in table {
+            for (reply, is_probe) in replies.iter().flat_map(|reply| probes.iter().map(move |p| (*reply, *p)))
+            {
+                faults += usize::from(matches!(reply, Reply::Failed(_)) && !is_probe);
+                assert_eq!(
+                    Rulings::default().of(reply, is_probe, COOL_OFF),
+                    expected,
+                    "{reply:?}, {is_probe}"
+                );
+            }
+        }
+        assert_eq!(faults, Fault::ALL.len(), "each fault has its row");
+    }
+
+    #[test]
+    fn a_local_fault_counts_nowhere_whatever_a_tenant_says_of_faults() {
+        let said =
+            Fault::ALL.map(|fault| format!(r#""{}": {{"circuit": "failure"}}"#, fault.name())).join(", ");
+        let strict: Rulings = serde_json::from_str(&format!("{{{said}}}")).unwrap();
+        for (fault, is_probe) in LocalFault::ALL.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
+            for rulings in [&Rulings::default(), &strict] {
+                let ruling = rulings.of(Reply::Failed(Fault::Local(fault)), is_probe, COOL_OFF);
+                let expected = (Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither, None, None);
+                let Ruling { fate, circuit, retry_after, throttle, sleep } = ruling;
+                assert_eq!((fate, circuit, throttle, retry_after, sleep), expected, "{fault:?} {is_probe}");
+            }
+        }
+        let local = r#"{"local": {"circuit": "failure"}}"#;
+        assert!(serde_json::from_str::<Rulings>(local).is_err(), "nothing can be said of it");
+    }
+
+    #[test]
+    fn only_those_two_answers_may_ask_everyone_to_wait() {
+        for status in [200, 301, 400, 404, 410, 500, 502, 504] {
+            let ruling = Rulings::default().of(answered(status, Some(90)), true, COOL_OFF);
+            assert_eq!((ruling.retry_after, ruling.sleep), (None, None), "{status}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Where an admin reads answers otherwise than the table does, for one tenant.
+//!
+//! A status comes before its class, and what neither mentions is as in the table. It says nothing about `Retry-After`: a
+//! receiver that asks to be left alone is left alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use breakerbox_core::throttle::Verdict;
+use breakerbox_core::{OutcomeKind, nearest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ruling::Row;
+use super::{Fate, Fault, Reply};
+
+/// How many cases may differ.
+pub const MAX_RULINGS: usize = 100;
+
+const FATES: [(&str, Fate); 4] = [
+    ("delivered", Fate::Delivered),
+    ("retried", Fate::Retry),
+    ("failed", Fate::Rejected),
+    ("gone", Fate::Gone),
+];
+const OUTCOMES: [(&str, OutcomeKind); 3] =
+    [("success", OutcomeKind::Success), ("failure", OutcomeKind::Failure), ("ignored", OutcomeKind::Ignored)];
+const VERDICTS: [(&str, Verdict); 3] =
+    [("accept", Verdict::Accept), ("reject", Verdict::Reject), ("neither", Verdict::Neither)];
+const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
+
+/// How answers are read, where that differs from the table of the design.
+///
+/// Written, it is a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to what it means
+/// for the `delivery` (delivered, retried, failed, gone), the `circuit` (success, failure, ignored) and the `throttle`
+/// (accept, reject, neither). What is left out is as it was.
+///
+/// ```
+/// use breakerbox_model::delivery::{Fate, Reply, Rulings};
+/// use std::time::Duration;
+///
+/// let rulings: Rulings = serde_json::from_str(r#"{"404": {"delivery": "failed", "circuit": "ignored"}}"#)?;
+/// let not_found = Reply::Answered { status: 404, retry_after: None };
+/// assert_eq!(rulings.of(not_found, false, Duration::ZERO).fate, Fate::Rejected);
+///
+/// let wrong = serde_json::from_str::<Rulings>(r#"{"404": {"circuit": "open"}}"#).unwrap_err();
+/// assert!(wrong.to_string().starts_with("rulings.404.circuit: must be success, failure or ignored"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(
+    try_from = "BTreeMap<String, Value>",
+    into = "BTreeMap<String, BTreeMap<&'static str, &'static str>>"
+)]
+pub struct Rulings(pub(super) BTreeMap<Case, Override>);
+
+/// What a ruling is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Case {
+    Status(u16),
+    /// Its hundreds.
+    Class(u16),
+    /// Its place among all.
+    Fault(usize),
+}
+
+/// What is said otherwise.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Override {
+    pub(super) fate: Option<Fate>,
+    pub(super) circuit: Option<OutcomeKind>,
+    pub(super) throttle: Option<Verdict>,
+}
+
+/// Why rulings are refused. Each names the field.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RulingsError {
+    /// There are too many.
+    #[error("rulings: must be at most {MAX_RULINGS}, but are {found}")]
+    TooMany {
+        /// How many there are.
+        found: usize,
+    },
+    /// It is about nothing that can happen.
+    #[error(
+        "rulings.{case}: must be about a status such as \"404\", a class such as \"4xx\" or a fault: {}",
+        fault_names()
+    )]
+    UnknownCase {
+        /// What it is said to be about, cut short.
+        case: String,
+    },
+    /// It is no table of columns.
+    #[error("rulings.{case}: must be an object with delivery, circuit or throttle")]
+    NoColumns {
+        /// About what.
+        case: String,
+    },
+    /// There is no such column.
+    #[error("rulings.{case}.{column}: is unknown{}; there are delivery, circuit and throttle", did_you_mean(.column))]
+    UnknownColumn {
+        /// About what.
+        case: String,
+        /// Its name, cut short.
+        column: String,
+    },
+    /// The column does not take this.
+    #[error("rulings.{case}.{column}: must be {allowed}")]
+    UnknownValue {
+        /// About what.
+        case: String,
+        /// Which column.
+        column: &'static str,
+        /// What it takes.
+        allowed: &'static str,
+    },
+    /// Nothing was answered, so nothing can have been delivered.
+    #[error("rulings.{fault}.delivery: must be retried or failed, since nothing was answered")]
+    NotAnswered {
+        /// Which.
+        fault: &'static str,
+    },
+}
+
+impl Rulings {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The row of the table, with what is said otherwise.
+    pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
+        if self.0.is_empty() {
+            return row;
+        }
+        match reply {
+            Reply::Answered { status, .. } => {
+                self.said(Case::Status(status)).over(self.said(Case::Class(status / 100)).over(row))
+            }
+            // Nothing that a tenant says makes the gateway's own fault the receiver's.
+            Reply::Failed(Fault::Local(_)) => row,
+            Reply::Failed(fault) => self.said(Case::of(fault)).over(row),
+        }
+    }
+
+    pub(super) fn said(&self, case: Case) -> Override {
+        self.0.get(&case).copied().unwrap_or_default()
+    }
+}
+
+impl Override {
+    fn over(self, row: Row) -> Row {
+        Row {
+            fate: self.fate.unwrap_or(row.fate),
+            circuit: self.circuit.unwrap_or(row.circuit),
+            throttle: self.throttle.unwrap_or(row.throttle),
+        }
+    }
+
+    fn read(case: Case, columns: &Value) -> Result<Self, RulingsError> {
+        let Value::Object(columns) = columns else {
+            return Err(RulingsError::NoColumns { case: case.to_string() });
+        };
+        if columns.is_empty() {
+            return Err(RulingsError::NoColumns { case: case.to_string() });
+        }
+        let mut said = Self::default();
+        for (column, value) in columns {
+            match column.as_str() {
+                "delivery" => {
+                    said.fate =
+                        Some(read(case, "delivery", "delivered, retried, failed or gone", &FATES, value)?);
+                }
+                "circuit" => {
+                    said.circuit =
+                        Some(read(case, "circuit", "success, failure or ignored", &OUTCOMES, value)?);
+                }
+                "throttle" => {
+                    said.throttle =
+                        Some(read(case, "throttle", "accept, reject or neither", &VERDICTS, value)?);
+                }
+                _ => {
+                    return Err(RulingsError::UnknownColumn {
+                        case: case.to_string(),
+                        column: shortened(column),
+                    });
+                }
+            }
+        }
+        match (case, said.fate) {
+            (Case::Fault(place), Some(Fate::Delivered | Fate::Gone)) => {
+                Err(RulingsError::NotAnswered { fault: Fault::ALL[place].name() })
+            }
+            _ => Ok(said),
+        }
+    }
+
+    fn written(self) -> BTreeMap<&'static str, &'static str> {
+        let texts = [
+            self.fate.map(|fate| written(&FATES, fate)),
+            self.circuit.map(|outcome| written(&OUTCOMES, outcome)),
+            self.throttle.map(|verdict| written(&VERDICTS, verdict)),
+        ];
+        COLUMNS.into_iter().zip(texts).filter_map(|(column, text)| Some((column, text?))).collect()
+    }
+}
+
+fn read<T: Copy>(
+    case: Case,
+    column: &'static str,
+    allowed: &'static str,
+    names: &[(&str, T)],
+    value: &Value,
+) -> Result<T, RulingsError> {
+    let named = names.iter().find(|(name, _)| value.as_str() == Some(name));
+    named.map(|(_, value)| *value).ok_or(RulingsError::UnknownValue {
+        case: case.to_string(),
+        column,
+        allowed,
+    })
+}
+
+fn written<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
+}
+
+impl Case {
+    fn of(fault: Fault) -> Self {
+        Self::Fault(Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{status}"),
+            Self::Class(hundreds) => write!(f, "{hundreds}xx"),
+            Self::Fault(place) => f.write_str(Fault::ALL[*place].name()),
+        }
+    }
+}
+
+impl FromStr for Case {
+    type Err = RulingsError;
+
+    fn from_str(text: &str) -> Result<Self, RulingsError> {
+        if let Some(fault) = Fault::ALL.into_iter().find(|fault| fault.name() == text) {
+            return Ok(Self::of(fault));
+        }
+        let digits = text.strip_suffix("xx");
+        let class = digits.filter(|digit| digit.len() == 1).and_then(|digit| digit.parse().ok());
+        let status = (text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text);
+        match (class, status.and_then(|status| status.parse().ok())) {
+            (Some(hundreds @ 1..=9), _) => Ok(Self::Class(hundreds)),
+            (_, Some(status @ 100..=999)) => Ok(Self::Status(status)),
+            _ => Err(RulingsError::UnknownCase { case: shortened(text) }),
+        }
+    }
+}
+
+impl TryFrom<BTreeMap<String, Value>> for Rulings {
+    type Error = RulingsError;
+
+    fn try_from(cases: BTreeMap<String, Value>) -> Result<Self, RulingsError> {
+        if cases.len() > MAX_RULINGS {
+            return Err(RulingsError::TooMany { found: cases.len() });
+        }
+        let read = |(case, columns): (&String, &Value)| {
+            let case = case.parse()?;
+            Ok((case, Override::read(case, columns)?))
+        };
+        cases.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl From<Rulings> for BTreeMap<String, BTreeMap<&'static str, &'static str>> {
+    fn from(rulings: Rulings) -> Self {
+        rulings.0.into_iter().map(|(case, said)| (case.to_string(), said.written())).collect()
+    }
+}
+
+fn fault_names() -> String {
+    Fault::ALL.map(Fault::name).join(", ")
+}
+
+fn did_you_mean(column: &str) -> String {
+    nearest(column, COLUMNS).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
+}
+
+/// What others wrote, short enough to be repeated.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const COOL_OFF: Duration = Duration::from_secs(30);
+
+    fn rulings(text: &str) -> Rulings {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn answered(status: u16) -> Reply {
+        Reply::Answered { status, retry_after: None }
+    }
+
+    #[test]
+    fn a_status_comes_before_its_class_and_the_rest_is_as_it_was() {
+        let rulings = rulings(
+            r#"{"404": {"circuit": "ignored"}, "4xx": {"delivery": "failed", "circuit": "success"},
+                "timeout": {"throttle": "neither"}, "500": {"delivery": "gone"}}"#,
+        );
+        let table = [
+            (answered(404), (Fate::Rejected, OutcomeKind::Ignored, Verdict::Accept)),
+            (answered(401), (Fate::Rejected, OutcomeKind::Success, Verdict::Accept)),
+            (answered(429), (Fate::Rejected, OutcomeKind::Success, Verdict::Reject)),
+            (answered(500), (Fate::Gone, OutcomeKind::Failure, Verdict::Accept)),
+            (answered(501), (Fate::Retry, OutcomeKind::Failure, Verdict::Accept)),
+            (answered(200), (Fate::Delivered, OutcomeKind::Success, Verdict::Accept)),
+            (Reply::Failed(Fault::Timeout), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
+            (Reply::Failed(Fault::Connect), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
+        ];
+        for (reply, expected) in table {
+            let ruling = rulings.of(reply, false, COOL_OFF);
+            assert_eq!((ruling.fate, ruling.circuit, ruling.throttle), expected, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn who_asks_to_wait_is_heard_by_the_circuit_if_it_fails_and_else_by_the_lane() {
+        let wait = Duration::from_secs(90);
+        let asks = |status| Reply::Answered { status, retry_after: Some(wait) };
+        let counted = rulings(r#"{"429": {"circuit": "failure"}, "503": {"circuit": "ignored"}}"#);
+        let ruling = counted.of(asks(429), false, COOL_OFF);
+        assert_eq!((ruling.retry_after, ruling.sleep), (Some(wait), None));
+        let ruling = counted.of(asks(503), false, COOL_OFF);
+        assert_eq!((ruling.retry_after, ruling.sleep), (None, Some(wait)));
+        assert_eq!(counted.of(answered(429), true, COOL_OFF).sleep, None, "its circuit waits");
+    }
+
+    #[test]
+    fn a_probe_that_decides_nothing_is_not_repeated_at_once() {
+        let ignored = rulings(r#"{"404": {"circuit": "ignored"}}"#);
+        assert_eq!(ignored.of(answered(404), true, COOL_OFF).sleep, Some(COOL_OFF));
+        assert_eq!(ignored.of(answered(404), false, COOL_OFF).sleep, None);
+        let failed = rulings(r#"{"404": {"circuit": "ignored", "delivery": "failed"}}"#);
+        assert_eq!(
+            failed.of(answered(404), true, COOL_OFF).sleep,
+            None,
+            "the next probe is another delivery"
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in [
+            "{}",
+            r#"{"200":{"delivery":"retried"},"4xx":{"circuit":"ignored","delivery":"gone","throttle":"neither"}}"#,
+            r#"{"address_denied":{"delivery":"failed"},"dns":{"throttle":"accept"},"tls":{"circuit":"success"}}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&rulings(text)).unwrap(), text);
+        }
+        assert!(rulings("{}").is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = [
+            (r#"{"099": {"circuit": "success"}}"#, "rulings.099: must be about"),
+            (r#"{"1000": {"circuit": "success"}}"#, "rulings.1000: must be about"),
+            (r#"{"+44": {"circuit": "success"}}"#, "rulings.+44: must be about"),
+            (r#"{"0xx": {"circuit": "success"}}"#, "rulings.0xx: must be about"),
+            (r#"{"+4xx": {"circuit": "success"}}"#, "rulings.+4xx: must be about"),
+            (r#"{"xx": {"circuit": "success"}}"#, "rulings.xx: must be about"),
+            (r#"{"Timeout": {"circuit": "success"}}"#, "rulings.Timeout: must be about"),
+            (r#"{"404": {}}"#, "rulings.404: must be an object"),
+            (r#"{"404": "failed"}"#, "rulings.404: must be an object"),
+            (r#"{"404": null}"#, "rulings.404: must be an object"),
+            (
+                r#"{"404": {"circut": "success"}}"#,
+                "rulings.404.circut: is unknown (did you mean circuit?); there are",
+            ),
+            (r#"{"404": {"delivery": "lost"}}"#, "rulings.404.delivery: must be delivered, retried"),
+            (r#"{"404": {"circuit": 7}}"#, "rulings.404.circuit: must be success, failure or ignored"),
+            (r#"{"4xx": {"throttle": null}}"#, "rulings.4xx.throttle: must be accept, reject or neither"),
+            (r#"{"timeout": {"delivery": "delivered"}}"#, "rulings.timeout.delivery: must be retried or"),
+            (r#"{"reset": {"delivery": "gone"}}"#, "rulings.reset.delivery: must be retried or failed"),
+        ];
+        for (text, start) in table {
+            let error = serde_json::from_str::<Rulings>(text).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{text}: {error}");
+        }
+        let many: serde_json::Map<_, _> = (100..201)
+            .map(|status| (status.to_string(), serde_json::json!({"circuit": "ignored"})))
+            .collect();
+        let error = serde_json::from_value::<Rulings>(Value::Object(many)).unwrap_err();
+        assert!(error.to_string().starts_with("rulings: must be at most 100, but are 101"), "{error}");
+    }
+}

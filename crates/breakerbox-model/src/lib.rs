@@ -1,0 +1,22 @@
+//! The gateway's objects and every decision about them. Times, random bits and settings are arguments: nothing here reads a
+//! clock, waits, opens a file, or knows of a database, a runtime or a connection.
+//!
+//! | part | what it decides or holds |
+//! | --- | --- |
+//! | [`objects`] | tenants, endpoints, events, deliveries, reminders, API keys, as plain values |
+//! | [`delivery`] | what a reply means, when to retry, which lane has its turn, headers, signatures, rates |
+//! | [`reminder`] | when a reminder runs, and what comes after a run |
+//! | [`notifications`] | which change is worth a notification, its text, and the pace of sending |
+//! | [`shares`] | fair shares of a limited resource, by tenant, key or address |
+//! | [`policy_value`], [`policy_values`] | a policy by the names of the policy file |
+//!
+//! The one exception to purity: new secrets, API keys and permit ids take their bytes from the system's random source.
+
+pub mod delivery;
+pub mod notifications;
+pub mod objects;
+mod policy_value;
+pub mod reminder;
+pub mod shares;
+
+pub use self::policy_value::{PROBE_MARGIN, policy_value, policy_values};

@@ -1,0 +1,198 @@
+//! Which change of a circuit is news, and for whom it is what. Pure: a change and the policy go in, notices come out.
+//!
+//! | change | notice |
+//! | --- | --- |
+//! | a rule opened it | `trip` |
+//! | a probe failed, and it is open again | none: the outage is known |
+//! | its probes succeeded, and it is closed | `recovery` |
+//! | a rule or a failed probe gave it up | `disabled` |
+//! | a rule or a failed probe opened it, and it has failed for half of `disable_min` | `disable_warning` |
+//! | an operator said so | none: whoever said so knows |
+//!
+//! A change is judged by its cause and not by the state it came from: a process that joins later sees it come from closed.
+
+use std::time::Duration;
+
+use breakerbox_core::{Cause, Change, CircuitBy, Policy, Status, Timestamp, Totals, TripRule};
+
+use super::notice::{
+    CircuitFacts, Counted, Disabled, GivesUp, News, Notice, Recovered, Tripped, Warned, Why,
+};
+use crate::objects::CircuitId;
+use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
+
+/// How many endpoints of a circuit are named.
+const NAMED_ENDPOINTS: usize = 5;
+
+/// What is known of a circuit besides its change.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'k> {
+    /// The policy that governs it.
+    pub policy: &'k Policy,
+    /// The endpoints that share it.
+    pub endpoints: &'k [EndpointId],
+    /// Whether nobody was told of the outage that it is in: the change that began it was found too late, and only its
+    /// result is there.
+    pub is_unheard_outage: bool,
+}
+
+/// What is told of a change.
+#[must_use]
+pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
+    let mut told = Vec::new();
+    let mut tell = |epoch: u64, news: News| {
+        let tenant = CircuitOwner::of_key(key).map(|owner| owner.tenant);
+        told.push(Notice { tenant, subject: key.into(), epoch, at: change.at, news });
+    };
+    let circuit = || circuit(key, known.endpoints);
+    let epoch = change.epoch.0;
+    let is_failure = matches!(change.cause, Cause::Rule(_) | Cause::ProbeFailed | Cause::RecoveryRateMissed);
+    let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
+    match change.to {
+        Status::Disabled if is_failure => tell(epoch, News::Disabled(given_up(circuit(), change))),
+        Status::Closed if is_success => {
+            let trips = change.trips;
+            tell(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
+        }
+        Status::Open | Status::HalfOpen
+            if matches!(change.cause, Cause::Rule(_)) || known.is_unheard_outage =>
+        {
+            tell(epoch, News::Trip(tripped(circuit(), change, known.policy)));
+        }
+        _ => {}
+    }
+    if is_failure
+        && change.to == Status::Open
+        && let Some(since) = change.failing_since
+        && let Some(warned) = warned(circuit, change, since, known.policy)
+    {
+        // One for each time it fails: the next success ends it, and only then can there be another.
+        tell(since.as_micros(), News::DisableWarning(warned));
+    }
+    told
+}
+
+/// The warning that is due at a trip or a failed probe, if one is.
+fn warned(
+    circuit: impl FnOnce() -> CircuitFacts,
+    change: &Change,
+    failing_since: Timestamp,
+    policy: &Policy,
+) -> Option<Warned> {
+    let trips_needed = policy.disable_after()?;
+    let limit = policy.disable_min();
+    if limit.is_zero() || change.at.since(failing_since) < limit / 2 {
+        return None;
+    }
+    Some(Warned {
+        circuit: circuit(),
+        last_success_at: change.last_success.map(Moment),
+        failing_since: Some(Moment(failing_since)),
+        disabled_at: Moment(failing_since + limit),
+        retry_at: change.retry_at.map(Moment),
+        trips: change.trips,
+        trips_needed,
+    })
+}
+
+fn tripped(circuit: CircuitFacts, change: &Change, policy: &Policy) -> Tripped {
+    let rule = match change.cause {
+        Cause::Rule(rule) => Some(rule),
+        _ => None,
+    };
+    Tripped {
+        circuit,
+        since: Moment(change.at),
+        why: rule.map(|rule| why(rule, policy, change.evidence.as_deref())),
+        retry_at: change.retry_at.map(Moment),
+        probes: policy.probes(),
+        trips: change.trips,
+        gives_up: policy
+            .disable_after()
+            .map(|trips| GivesUp { trips, silence_ms: millis(policy.disable_min()) }),
+    }
+}
+
+fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
+    use breakerbox_core::Mode;
+    let reason = match &change.mode {
+        Mode::Disabled(by) => by.reason().to_owned(),
+        _ => format!("{} trips", change.trips),
+    };
+    Disabled {
+        because: "circuit".into(),
+        circuit: Some(circuit),
+        endpoint: None,
+        host: None,
+        last_success_at: change.last_success.map(Moment),
+        reason,
+    }
+}
+
+/// What tripped it, with the numbers.
+fn why(rule: TripRule, policy: &Policy, totals: Option<&Totals>) -> Why {
+    let limit = match rule {
+        TripRule::FailureRate => policy.failure_rate().map(u64::from),
+        TripRule::Failures => policy.failures(),
+        TripRule::ConsecutiveFailures => policy.consecutive_failures(),
+        TripRule::MeanLatency => policy.mean_latency().map(millis),
+        TripRule::SlowRate => policy.slow_rate().map(u64::from),
+        _ => None,
+    };
+    Why {
+        rule: rule.name().to_owned(),
+        limit: limit.unwrap_or_default(),
+        min_calls: policy.min_calls(),
+        window_ms: millis(policy.window()),
+        slow_call_ms: policy.slow_call().filter(|_| rule == TripRule::SlowRate).map(millis),
+        counted: totals.map(counted),
+    }
+}
+
+fn counted(totals: &Totals) -> Counted {
+    let calls = totals.calls();
+    let mean = u32::try_from(calls).ok().and_then(|calls| totals.latency_sum.checked_div(calls));
+    Counted {
+        calls,
+        failures: totals.failures,
+        slow: totals.slow,
+        consecutive_failures: totals.failure_run,
+        mean_latency_ms: mean.map(millis).unwrap_or_default(),
+    }
+}
+
+/// What a key says of its circuit.
+fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
+    let place = key.split_once(' ').map(|(_, place)| place);
+    let by = match place {
+        None => CircuitBy::Tenant,
+        Some(place) if place.contains("://") => CircuitBy::Endpoint,
+        Some(_) => CircuitBy::Host,
+    };
+    let is_for_reminders = CircuitOwner::of_key(key).is_some_and(|owner| owner.purpose == Purpose::Reminders);
+    CircuitFacts {
+        id: Some(CircuitId::of(key).to_string()),
+        key: Some(key.to_owned()),
+        fingerprint: ShownKey(key).fingerprint(),
+        by: match by {
+            CircuitBy::Tenant => "tenant",
+            CircuitBy::Host => "host",
+            _ => "endpoint",
+        }
+        .into(),
+        purpose: if is_for_reminders { "reminders" } else { "deliveries" }.into(),
+        place: ShownKey(key).destination(),
+        endpoints: endpoints.iter().take(NAMED_ENDPOINTS).map(ToString::to_string).collect(),
+        more_endpoints: endpoints.len().saturating_sub(NAMED_ENDPOINTS) as u64,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Since when a change is old news: whoever finds it later keeps it to itself.
+#[must_use]
+pub fn is_old(changed_at: Timestamp, now: Timestamp) -> bool {
+    now.since(changed_at) > Duration::from_secs(24 * 60 * 60)
+}

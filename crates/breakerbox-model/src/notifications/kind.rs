@@ -1,0 +1,155 @@
+//! The kinds of notices, and sets of them: who is told of what.
+
+use std::fmt;
+use std::str::FromStr;
+
+use breakerbox_core::nearest;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
+        /// What a notice is about.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Its name in settings, answers and messages.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A circuit opened: an outage begins. A failed probe that opens it again is no news.
+    Trip "trip",
+    /// A circuit closed again, after its probes succeeded.
+    Recovery "recovery",
+    /// A circuit was given up, or an endpoint answered that it is gone. It stays so until somebody enables it.
+    Disabled "disabled",
+    /// A circuit will be given up if it goes on like this.
+    DisableWarning "disable_warning",
+    /// The store that several processes share their circuits through does not answer.
+    StoreLost "store_lost",
+    /// The store of circuits answers again.
+    StoreBack "store_back",
+    /// The gateway's database takes no writes, so no events are accepted.
+    DatabaseLost "database_lost",
+    /// The gateway's database takes writes again.
+    DatabaseBack "database_back",
+    /// Many of a tenant's deliveries have failed for good.
+    DeadLetters "dead_letters",
+    /// A reminder fires no more, because of what it was answered.
+    ReminderStopped "reminder_stopped",
+    /// Somebody tries whether notices arrive. It can't be chosen: whoever asks for it gets it.
+    Test "test",
+}
+
+impl Kind {
+    /// Those that can be chosen.
+    pub fn chosen() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|kind| *kind != Self::Test)
+    }
+
+    /// Whether it is about the gateway, and no tenant's business.
+    #[must_use]
+    pub const fn is_operators(self) -> bool {
+        matches!(self, Self::StoreLost | Self::StoreBack | Self::DatabaseLost | Self::DatabaseBack)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no such kind.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be one of {}{}", names(), hint(.0))]
+pub struct KindError(String);
+
+fn names() -> String {
+    Kind::chosen().map(Kind::name).collect::<Vec<_>>().join(", ")
+}
+
+fn hint(found: &str) -> String {
+    let near = nearest(found, Kind::chosen().map(Kind::name));
+    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
+impl FromStr for Kind {
+    type Err = KindError;
+
+    fn from_str(text: &str) -> Result<Self, KindError> {
+        let short = || text.chars().take(64).collect();
+        Self::chosen().find(|kind| kind.name() == text).ok_or_else(|| KindError(short()))
+    }
+}
+
+/// A set of kinds. Empty would be nobody's wish, so an empty list stands for all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kinds(u16);
+
+impl Kinds {
+    /// All of them.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// These; all of them if there are none.
+    #[must_use]
+    pub fn of(kinds: &[Kind]) -> Self {
+        let bits = kinds.iter().fold(0, |bits, kind| bits | bit(*kind));
+        if bits == 0 { Self::ALL } else { Self(bits) }
+    }
+
+    /// Whether this one is among them. A test always is.
+    #[must_use]
+    pub const fn has(self, kind: Kind) -> bool {
+        matches!(kind, Kind::Test) || self.0 & bit(kind) != 0
+    }
+
+    /// Those that can be chosen, in order.
+    pub fn iter(self) -> impl Iterator<Item = Kind> {
+        Kind::chosen().filter(move |kind| self.has(*kind))
+    }
+
+    /// Whether nothing was left out.
+    #[must_use]
+    pub const fn is_all(self) -> bool {
+        self.0 == Self::ALL.0
+    }
+}
+
+const fn bit(kind: Kind) -> u16 {
+    1 << kind as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_are_explained() {
+        for kind in Kind::chosen() {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        let error = "recovry".parse::<Kind>().unwrap_err().to_string();
+        assert!(error.ends_with("reminder_stopped; did you mean `recovery`?"), "{error}");
+        assert!("test".parse::<Kind>().is_err(), "it can't be chosen");
+    }
+
+    #[test]
+    fn a_set_has_what_was_put_in_and_a_test() {
+        let some = Kinds::of(&[Kind::Trip, Kind::StoreBack]);
+        assert_eq!(some.iter().collect::<Vec<_>>(), [Kind::Trip, Kind::StoreBack]);
+        assert!(some.has(Kind::Test) && !some.has(Kind::Recovery) && !some.is_all());
+        assert_eq!(Kinds::of(&[]), Kinds::ALL);
+        assert_eq!(Kinds::ALL.iter().count(), Kind::ALL.len() - 1);
+    }
+}

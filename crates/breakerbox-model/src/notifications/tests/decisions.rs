@@ -1,0 +1,115 @@
+//! Which change is told, and as what.
+
+use std::time::Duration;
+
+use breakerbox_core::{Attribution, Cause, Change, Command, Mode, Policy, Status, TripRule};
+
+use super::{at, change};
+use crate::notifications::{Known, Notice, notices};
+
+const KEY: &str = "acme https://hooks.example.com/in";
+const RULE: Cause = Cause::Rule(TripRule::FailureRate);
+
+fn by() -> Attribution {
+    Attribution::new("breakerbox", "10 trips, and no success for 72h").unwrap()
+}
+
+fn command(command: Command) -> Cause {
+    Cause::Command { command, by: by() }
+}
+
+fn policy() -> Policy {
+    Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600)).build().unwrap()
+}
+
+fn told(change: &Change, policy: &Policy) -> Vec<Notice> {
+    notices(KEY, change, &Known { policy, endpoints: &[], is_unheard_outage: false })
+}
+
+fn kinds(notices: &[Notice]) -> Vec<&'static str> {
+    notices.iter().map(|notice| notice.kind().name()).collect()
+}
+
+#[test]
+fn which_change_gives_which_notice() {
+    use Status::{Closed, Disabled, HalfOpen, Open};
+    let table: [(Cause, Status, &[&str]); 16] = [
+        (RULE, Open, &["trip"]),
+        (Cause::Rule(TripRule::MeanLatency), Open, &["trip"]),
+        (RULE, Disabled, &["disabled"]),
+        (Cause::ProbeFailed, Open, &[]),
+        (Cause::ProbeFailed, Disabled, &["disabled"]),
+        (Cause::RecoveryRateMissed, Open, &[]),
+        (Cause::RecoveryRateMissed, Disabled, &["disabled"]),
+        (Cause::CoolOffOver, HalfOpen, &[]),
+        (Cause::ProbesSucceeded, Closed, &["recovery"]),
+        (Cause::RecoveryRateMet, Closed, &["recovery"]),
+        (command(Command::ForceOpen), Open, &[]),
+        (command(Command::ForceClosed), Closed, &[]),
+        (command(Command::Disable), Disabled, &[]),
+        (command(Command::Enable), Open, &[]),
+        (command(Command::Release), Open, &[]),
+        (command(Command::Reset), Closed, &[]),
+    ];
+    for (cause, to, expected) in table {
+        for from in [Closed, Open, HalfOpen, Disabled] {
+            let mode = if to == Disabled { Mode::Disabled(by()) } else { Mode::Automatic };
+            let change = Change { from, mode, ..change(cause.clone(), to) };
+            let told = told(&change, &policy());
+            assert_eq!(kinds(&told), expected, "{cause:?} to {to}");
+            for notice in told {
+                assert_eq!((&*notice.subject, notice.epoch, notice.at), (KEY, 7, at(0)));
+                assert_eq!(notice.tenant.unwrap().as_str(), "acme");
+            }
+        }
+    }
+}
+
+#[test]
+fn there_is_a_warning_once_for_each_time_it_fails() {
+    let silent = |seconds: u64, cause: Cause| Change {
+        failing_since: Some(at(0).before(Duration::from_secs(seconds))),
+        ..change(cause, Status::Open)
+    };
+    let half = 36 * 3_600;
+    let table: [(Change, Policy, &[&str]); 8] = [
+        (silent(half, RULE), policy(), &["trip", "disable_warning"]),
+        (silent(half, Cause::ProbeFailed), policy(), &["disable_warning"]),
+        (silent(half, Cause::RecoveryRateMissed), policy(), &["disable_warning"]),
+        (silent(half - 1, Cause::ProbeFailed), policy(), &[]),
+        (silent(half, Cause::CoolOffOver), policy(), &[]),
+        (silent(half, command(Command::ForceOpen)), policy(), &[]),
+        // One that never gives up, and one that does so without waiting.
+        (silent(half, Cause::ProbeFailed), Policy::default(), &[]),
+        (silent(half, Cause::ProbeFailed), Policy::builder().disable_after(10).build().unwrap(), &[]),
+    ];
+    for (change, policy, expected) in table {
+        assert_eq!(kinds(&told(&change, &policy)), expected, "{:?}", change.cause);
+    }
+    let epoch = |change: &Change| told(change, &policy()).pop().unwrap().epoch;
+    let first = silent(half, Cause::ProbeFailed);
+    let later = Change { at: at(600), epoch: breakerbox_core::Epoch(9), ..first.clone() };
+    assert_eq!(epoch(&first), epoch(&later), "it is the same");
+    let another = Change { failing_since: Some(at(0)), at: at(half), ..first.clone() };
+    assert_ne!(epoch(&first), epoch(&another), "after a success, another one");
+}
+
+#[test]
+fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
+    for (cause, to, expected) in [
+        (Cause::ProbeFailed, Status::Open, vec!["trip"]),
+        (Cause::CoolOffOver, Status::HalfOpen, vec!["trip"]),
+        (Cause::ProbesSucceeded, Status::Closed, vec!["recovery"]),
+    ] {
+        let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: true };
+        assert_eq!(kinds(&notices(KEY, &change(cause, to), &known)), expected);
+    }
+}
+
+#[test]
+fn a_circuit_that_is_nobodys_is_the_operators() {
+    let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: false };
+    let told = notices("no tenant/has this", &change(RULE, Status::Open), &known);
+    assert_eq!(told.len(), 1);
+    assert_eq!(notices("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);
+}

@@ -1,0 +1,87 @@
+//! A moment as people and their programs read it: by RFC 3339, to the millisecond and in UTC.
+
+use std::fmt;
+use std::str::FromStr;
+
+use breakerbox_core::Timestamp;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment, written by RFC 3339, to the millisecond and in UTC.
+///
+/// ```
+/// use breakerbox_model::objects::Moment;
+///
+/// let moment: Moment = "2026-01-31T12:00:00.25+02:00".parse()?;
+/// assert_eq!(moment.to_string(), "2026-01-31T10:00:00.250Z");
+/// # Ok::<(), breakerbox_model::objects::MomentError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub struct Moment(pub Timestamp);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
+        match jiff::Timestamp::from_microsecond(micros) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            Err(_) => f.write_str("9999-12-30T22:00:00.000Z"),
+        }
+    }
+}
+
+/// It is no moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("must be a time such as \"2026-01-31T12:00:00Z\"")]
+pub struct MomentError;
+
+impl FromStr for Moment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<Self, MomentError> {
+        // What is longer is no time, whatever it is.
+        if text.len() > 64 {
+            return Err(MomentError);
+        }
+        let moment: jiff::Timestamp = text.parse().map_err(|_| MomentError)?;
+        // Nothing here is older than 1970, so any time before it means the same.
+        Ok(Self(Timestamp::from_micros(u64::try_from(moment.as_microsecond()).unwrap_or(0))))
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_back() {
+        let table = [
+            ("2026-01-31T12:00:00Z", Ok("2026-01-31T12:00:00.000Z")),
+            ("2026-01-31T12:00:00.25+02:00", Ok("2026-01-31T10:00:00.250Z")),
+            ("1970-01-01T00:00:00Z", Ok("1970-01-01T00:00:00.000Z")),
+            ("0016-07-27T07:18:57Z", Ok("1970-01-01T00:00:00.000Z")),
+            ("2026-01-31", Err(MomentError)),
+            ("tomorrow", Err(MomentError)),
+            ("", Err(MomentError)),
+        ];
+        for (text, expected) in table {
+            assert_eq!(
+                text.parse().map(|moment: Moment| moment.to_string()),
+                expected.map(String::from),
+                "{text}"
+            );
+        }
+        assert_eq!(Moment(Timestamp::from_micros(u64::MAX)).to_string(), "9999-12-30T22:00:00.000Z");
+    }
+}

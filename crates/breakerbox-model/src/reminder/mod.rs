@@ -1,0 +1,26 @@
+//! When a reminder runs, and what comes after a run. Pure: no clock, no IO, no random source; time is an argument.
+//!
+//! | part | what it decides |
+//! | --- | --- |
+//! | [`Schedule`], [`Repeat`] | when it is due: once, every so often, or by a cron expression in a time zone |
+//! | [`Cron`] | which local times an expression means, and what the zone's gaps and overlaps make of them |
+//! | [`Standing`], [`Step`] | what comes next: fire, wait, stop or finish |
+//! | [`Looked`], [`Decided`] | a reminder as the scheduler read it, and the decision about it |
+//!
+//! Times are wall-clock times, in microseconds since 1970. A wall clock jumps; so the next run is counted from the one
+//! before it, never from now, and nothing fires twice.
+
+mod cron;
+mod decide;
+mod error;
+mod kept;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+pub use cron::{Cron, CronError, CronField};
+pub use decide::{Act, Asked, Decided, Looked, OpenRun, SeenTurn, TenantSays};
+pub use error::ScheduleError;
+pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule, TakingOver};
+pub use turn::{CatchUp, Ended, Standing, Step, StopReason, UnknownName, WhenFailed};

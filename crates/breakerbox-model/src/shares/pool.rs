@@ -1,0 +1,100 @@
+//! Shares for threads: what is taken is given back when it is dropped.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{NoShare, Shares};
+
+/// A limited whole that owners share. Cloning it makes another handle to the same whole.
+///
+/// ```
+/// use breakerbox_model::shares::SharePool;
+///
+/// let look_ups = SharePool::new(32, 25);
+/// let mine = look_ups.try_acquire(&"acme", 8).unwrap();
+/// assert_eq!(look_ups.used(), 8);
+/// drop(mine);
+/// assert_eq!(look_ups.used(), 0);
+/// ```
+#[derive(Debug)]
+pub struct SharePool<K>(Arc<Mutex<Shares<K>>>);
+
+impl<K> Clone for SharePool<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// What an owner holds, until it is dropped.
+#[derive(Debug)]
+#[must_use = "it is given back when it is dropped"]
+pub struct SharePermit<K: Clone + Eq + Hash> {
+    pool: SharePool<K>,
+    owner: K,
+    amount: u64,
+}
+
+impl<K: Clone + Eq + Hash> SharePool<K> {
+    /// A whole of which one owner may hold so many percent, as [`Shares::new`] has it.
+    #[must_use]
+    pub fn new(whole: u64, percent: u32) -> Self {
+        Self(Arc::new(Mutex::new(Shares::new(whole, percent))))
+    }
+
+    /// Takes so much for this owner, or nothing. It never waits.
+    ///
+    /// # Errors
+    /// If the owner would hold more than it may, or all owners together more than the whole.
+    pub fn try_acquire(&self, owner: &K, amount: u64) -> Result<SharePermit<K>, NoShare> {
+        self.lock().try_take(owner, amount)?;
+        Ok(SharePermit { pool: self.clone(), owner: owner.clone(), amount })
+    }
+
+    /// What all owners hold together.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.lock().used()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shares<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> SharePermit<K> {
+    /// Takes so much more for the same owner, or nothing.
+    ///
+    /// # Errors
+    /// As for [`SharePool::try_acquire`]. What is held already stays held.
+    pub fn try_grow(&mut self, amount: u64) -> Result<(), NoShare> {
+        self.pool.lock().try_take(&self.owner, amount)?;
+        self.amount += amount;
+        Ok(())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for SharePermit<K> {
+    fn drop(&mut self) {
+        self.pool.lock().give_back(&self.owner, self.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_there_again() {
+        let pool = SharePool::new(100, 25);
+        let mut first = pool.try_acquire(&'a', 10).unwrap();
+        first.try_grow(65).unwrap();
+        assert_eq!(first.try_grow(1), Err(NoShare::OwnerOver));
+        let second = pool.try_acquire(&'b', 25).unwrap();
+        assert_eq!(pool.try_acquire(&'c', 1).unwrap_err(), NoShare::AllUsed);
+        drop(first);
+        assert_eq!(pool.used(), 25);
+        assert!(pool.try_acquire(&'c', 25).is_ok());
+        drop(second);
+        assert_eq!(pool.used(), 0, "all guards are gone");
+    }
+}

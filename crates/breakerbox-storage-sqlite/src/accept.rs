@@ -1,0 +1,330 @@
+//! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
+//!
+//! A transaction holds a bounded number of deliveries for one tenant. The rest is written by a durable job over the endpoints
+//! matched here ([`fan_out`](super::fan_out)); limits count all of it at once.
+//!
+//! Everything that can be refused is refused before the first row is written. The answer to a repetition comes before the
+//! limits: it writes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{Key, Timestamp};
+use breakerbox_model::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
+use breakerbox_storage::clock::Drift;
+use breakerbox_storage::{AcceptError, Accepted, AcceptedEvent, HandOver, Lease, Leased, QueueError};
+
+use super::columns::{LEASED, WAITING, id};
+use super::disk::BelowReserve;
+use super::fan_out::{self, Audience, NewFanOut};
+use super::idempotency::{Earlier, earlier, remember_events};
+use super::insert::{self, NewDeliveryRow, NewEventRow};
+use super::job::Command;
+use super::lanes::{self, OneWaiting};
+use super::ledger::Held;
+use super::routes::{Routes, TenantRoutes};
+use super::unheard::Unheard;
+use super::writer::Writing;
+use crate::error::JobError;
+
+/// The most deliveries that one accept writes itself.
+pub(super) const WRITTEN_AT_ACCEPT: u32 = 1_000;
+/// About what a delivery takes on the disk, its payload, its attempt and the log included.
+const BYTES_EACH: u32 = 1_024;
+
+pub(super) struct Accept {
+    pub(super) batch: NewBatch,
+    pub(super) routes: Arc<dyn Routes>,
+    pub(super) hand_over: Arc<dyn HandOver>,
+    /// Lanes for which the hand-over has reserved a place.
+    pub(super) reserved: Vec<LaneId>,
+    pub(super) unheard: Unheard,
+}
+
+/// Where one delivery of an event goes.
+#[derive(Clone, Copy)]
+struct Stop {
+    lane: LaneId,
+    expires_at: Option<Timestamp>,
+}
+
+impl Command for Accept {
+    type Answer = Result<Accepted, AcceptError>;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, JobError<QueueError>> {
+        let Some(tenant) = self.routes.tenant(&self.batch.tenant) else {
+            return Ok(Err(AcceptError::UnknownTenant(self.batch.tenant.clone())));
+        };
+        if let Some(key) = &self.batch.idempotency
+            && let Some(earlier) = earlier(writing, tenant.row(), key)?
+        {
+            return Ok(answered_before(&earlier));
+        }
+        let mut keys = Vec::new();
+        for event in &self.batch.events {
+            let key = event
+                .url
+                .as_ref()
+                .map(|url| Key::of(self.batch.tenant.as_str(), url.as_str(), tenant.circuit_by()));
+            match key.transpose() {
+                Ok(key) => keys.push(key),
+                Err(error) => return Ok(Err(AcceptError::Url(error))),
+            }
+        }
+        let fan_outs = self.fan_outs(&*tenant);
+        if let Err(refused) = admit(writing, &*tenant, &self.batch.events, &fan_outs) {
+            return Ok(Err(refused));
+        }
+        Ok(Ok(self.write(writing, &*tenant, &keys, &fan_outs)?))
+    }
+
+    fn undone(&mut self) {
+        for lane in self.reserved.drain(..) {
+            self.hand_over.lost(lane);
+        }
+    }
+
+    fn unheard(&mut self, answer: Self::Answer) {
+        let Ok(accepted) = answer else { return };
+        self.reserved.drain(..).for_each(|lane| self.hand_over.lost(lane));
+        self.unheard.add(&accepted.taken, accepted.woken);
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch.events.iter().map(|event| event.payload.len() + BYTES_EACH as usize).sum()
+    }
+}
+
+impl Accept {
+    /// For each event, how many deliveries it has.
+    fn fan_outs(&self, tenant: &dyn TenantRoutes) -> Vec<u32> {
+        let of_event = |event: &NewEvent| match &event.url {
+            Some(_) => 1,
+            None => u32::try_from(tenant.endpoint_count(&event.kind)).unwrap_or(u32::MAX),
+        };
+        self.batch.events.iter().map(of_event).collect()
+    }
+
+    fn write(
+        &mut self,
+        writing: &mut Writing<'_>,
+        tenant: &dyn TenantRoutes,
+        keys: &[Option<Key>],
+        fan_outs: &[u32],
+    ) -> Result<Accepted, JobError<QueueError>> {
+        let (connection, now, row) = (writing.connection, writing.now, tenant.row());
+        let (wall, drift) = (writing.wall, writing.drift());
+        let mut lanes_of_keys = Vec::with_capacity(keys.len());
+        for key in keys {
+            lanes_of_keys.push(match key {
+                Some(key) => Some(lanes::of_key(connection, writing.ledger, row, key.text(), wall)?),
+                None => None,
+            });
+        }
+        let ids = fan_outs.iter().fold(0_u32, |ids, fan_out| ids.saturating_add(*fan_out).saturating_add(1));
+        let first = writing.ledger.next_ids(ids, wall).number();
+        let mut accepted = Accepted {
+            events: Vec::with_capacity(fan_outs.len()),
+            repeated: false,
+            taken: Vec::new(),
+            woken: Vec::new(),
+            deferred: 0,
+        };
+        let mut next = first;
+        let mut room = writing.ledger.room_in_group(row).min(WRITTEN_AT_ACCEPT);
+        // The audience of the event before, which events of the same type share.
+        let mut shared = None;
+        for (index, fan_out) in fan_outs.iter().copied().enumerate() {
+            let event = &self.batch.events[index];
+            let event_id = next;
+            // What goes to one URL is one row, which is no less than a job would be.
+            let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
+            room = room.saturating_sub(written);
+            writing.ledger.wrote_in_group(row, written);
+            let stops = stops(tenant, event, written, now, drift);
+            let size = event.payload.len() as u64;
+            let new = NewEventRow {
+                id: event_id,
+                tenant: row,
+                kind: event.kind.as_str(),
+                content_type: &event.content_type,
+                priority: event.priority,
+                fan_out,
+                payload: &event.payload,
+                not_before: event.not_before,
+                expires_at: event.expires_at,
+                url: event.url.as_ref().map(url::Url::as_str),
+                run: None,
+            };
+            insert::event(connection, &new)?;
+            let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
+            let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
+            let due_at = starts_at(event, now, drift);
+            for stop in stops {
+                next += 1;
+                let lane = lanes_of_keys[index].map_or(stop.lane, |lane| LaneId(id(lane)));
+                let is_ripe = due_at <= now && stop.expires_at.is_none_or(|at| at > now);
+                let taken = is_ripe.then(|| self.hand_over.take(lane, &self.batch.tenant, key.as_ref()));
+                let lease = taken.flatten();
+                if lease.is_some() {
+                    self.reserved.push(lane);
+                }
+                let new = NewDeliveryRow {
+                    id: next,
+                    event: event_id,
+                    tenant: row,
+                    lane: lane.number(),
+                    state: if lease.is_some() { LEASED } else { WAITING },
+                    priority: event.priority,
+                    due_at,
+                    expires_at: stop.expires_at,
+                    finished_at: None,
+                };
+                insert::delivery(connection, new)?;
+                writing.ledger.begun(row, lane.number(), size);
+                let Some(lease) = lease else {
+                    let waiting = OneWaiting { lane, tenant: &self.batch.tenant, key: key.as_ref() };
+                    waiting.wake(&mut accepted.woken, event.priority, due_at);
+                    continue;
+                };
+                let held = Held {
+                    lease: Lease(0),
+                    until: now + lease,
+                    lane: lane.number(),
+                    tenant: row,
+                    bytes: size,
+                    requests: 0,
+                    reminder: None,
+                };
+                accepted.taken.push(Leased {
+                    id: DeliveryId(id(next)),
+                    lease: writing.ledger.hold(next, held),
+                    lane,
+                    tenant: self.batch.tenant.clone(),
+                    event: EventId(id(event_id)),
+                    kind: event.kind.clone(),
+                    payload: event.payload.clone(),
+                    content_type: Arc::clone(&event.content_type),
+                    priority: event.priority,
+                    attempts: 0,
+                    url: url.clone(),
+                    run: None,
+                    pulled_from: None,
+                    created_at: id(event_id).made_at(),
+                    expires_at: stop.expires_at,
+                });
+            }
+            let rest = fan_out - written;
+            if rest > 0 {
+                let audience = match shared.take() {
+                    Some((kind, audience)) if kind == &event.kind => audience,
+                    _ => audience(tenant, &event.kind, fan_out),
+                };
+                let new = NewFanOut {
+                    tenant: row,
+                    event: event_id,
+                    audience: &audience,
+                    written,
+                    rest,
+                    size,
+                    due_at,
+                };
+                fan_out::defer(writing, new)?;
+                shared = Some((&event.kind, audience));
+                accepted.deferred += u64::from(rest);
+            }
+            next = event_id + i64::from(fan_out) + 1;
+            accepted.events.push(AcceptedEvent { id: EventId(id(event_id)), deliveries: fan_out });
+        }
+        if let Some(key) = &self.batch.idempotency {
+            let fan_outs: Vec<u8> =
+                accepted.events.iter().flat_map(|event| event.deliveries.to_le_bytes()).collect();
+            remember_events(connection, row, first, key, &fan_outs)?;
+        }
+        Ok(accepted)
+    }
+}
+
+/// Where the first `written` deliveries of an event go. The lane of a dynamic URL is not known yet.
+fn stops(
+    tenant: &dyn TenantRoutes,
+    event: &NewEvent,
+    written: u32,
+    now: Timestamp,
+    drift: Drift,
+) -> Vec<Stop> {
+    let start = starts_at(event, now, drift);
+    let own = event.expires_at.map(|at| drift.to_store(at));
+    let expires = |after: Option<Duration>| own.or(after.map(|after| start + after));
+    if event.url.is_some() {
+        return vec![Stop { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) }];
+    }
+    let mut stops = Vec::with_capacity(written as usize);
+    if written > 0 {
+        tenant.endpoints(&event.kind, &mut |route| {
+            if stops.len() < written as usize {
+                stops.push(Stop { lane: route.lane, expires_at: expires(route.expires_after) });
+            }
+        });
+    }
+    stops
+}
+
+/// All endpoints of an event, of which there are so many.
+fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audience {
+    let mut audience = Audience::with_room_for(fan_out);
+    tenant.endpoints(kind, &mut |route| audience.push(route));
+    audience
+}
+
+/// When an event may first be sent, by the queue's time. It was said by the wall clock.
+fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
+    event.not_before.map_or(now, |at| drift.to_store(at).max(now))
+}
+
+/// Whether limits and disk have room for all of it.
+fn admit(
+    writing: &mut Writing<'_>,
+    tenant: &dyn TenantRoutes,
+    events: &[NewEvent],
+    fan_outs: &[u32],
+) -> Result<(), AcceptError> {
+    let (mut count, mut bytes, mut payloads) = (0_u64, 0_u64, 0_u64);
+    for (event, fan_out) in events.iter().zip(fan_outs) {
+        count += u64::from(*fan_out);
+        bytes = bytes.saturating_add((event.payload.len() as u64).saturating_mul(u64::from(*fan_out)));
+        payloads += event.payload.len() as u64;
+    }
+    let limit = tenant.backlog();
+    let now = writing.ledger.unfinished(tenant.row());
+    let is_over =
+        now.count.saturating_add(count) > limit.count || now.bytes.saturating_add(bytes) > limit.bytes;
+    if count > 0 && is_over {
+        return Err(AcceptError::BacklogFull { waiting: now.count, bytes: now.bytes });
+    }
+    let room = room_for(writing, count, payloads);
+    room.map_err(|below| AcceptError::DiskReserve { free: below.free, reserve: below.reserve })
+}
+
+/// Whether the disk has room for so many deliveries with so many bytes.
+pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -> Result<(), BelowReserve> {
+    // Each byte is written twice: to the log, and from there to the database.
+    let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH.into()));
+    writing.ledger.disk.admits(wanted)
+}
+
+/// What was answered to the same key, if that is remembered.
+fn answered_before(earlier: &Earlier) -> Result<Accepted, AcceptError> {
+    if !earlier.is_same {
+        return Err(AcceptError::KeyReused);
+    }
+    let mut next = earlier.id;
+    let events = earlier.fan_outs.as_chunks::<4>().0.iter().map(|bytes| {
+        let deliveries = u32::from_le_bytes(*bytes);
+        let event = AcceptedEvent { id: EventId(id(next)), deliveries };
+        next += i64::from(deliveries) + 1;
+        event
+    });
+    let events = events.collect();
+    Ok(Accepted { events, repeated: true, taken: Vec::new(), woken: Vec::new(), deferred: 0 })
+}

@@ -1,0 +1,288 @@
+//! Circuits in the queue's file: the library's [`Store`], so that circuits survive a restart.
+//!
+//! All of it is in memory, in the library's own [`MemoryStore`]: one process has the file, so nobody else can change a record.
+//! Counts are there alone. A record that is swapped in is written to the file too, before the swap is answered, together with
+//! whatever else waits for the writer. At the start the records are read back: what was open is open until its time, what was
+//! overridden or disabled stays so, and trips are remembered. A probe's lease is kept as well: whoever holds it may be a client
+//! of the decision API who knows nothing of the restart. It ends when it would have ended, and then the next one probes.
+//!
+//! **When the disk is slow or full** circuits go on in memory. The answer waits for the disk for a while and no longer, and
+//! what could not be written is written with the next swap. After a crash in between, the file has the record before.
+//!
+//! **Time** is the database's: the wall clock at the start, and monotonic since.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::Clock;
+use breakerbox::store::{
+    Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
+};
+use breakerbox_core::{Draw, Nonce, Record, Timestamp, Version};
+use breakerbox_model::objects::ShownKey;
+use breakerbox_storage::QueueError;
+use futures_util::FutureExt;
+use rusqlite::params;
+
+use super::columns::{micros, time};
+use super::{Database, Writing};
+use crate::error::JobError;
+
+/// How long an answer waits for the disk.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How many records one job writes.
+const PIECE: usize = 512;
+/// A record may be ahead of the clock by less than this: clocks are adjusted.
+const STEP: Duration = Duration::from_secs(1);
+/// How many forgotten records one job clears away.
+const CLEARED_AT_ONCE: u32 = 16;
+
+/// Circuits in the queue's file. A clone is the same store.
+#[derive(Clone)]
+pub struct SqliteCircuits(Arc<Inner>);
+
+struct Inner {
+    memory: MemoryStore,
+    database: Database,
+    /// Swapped in memory, and not known to be in the file. Locked around each swap, so that it has the latest of each key.
+    unwritten: Mutex<BTreeMap<Arc<str>, Kept>>,
+}
+
+/// A record, and until when it is kept without another swap.
+#[derive(Clone)]
+struct Kept {
+    record: Record,
+    forget_at: Option<Timestamp>,
+}
+
+impl Kept {
+    /// If the record was changed at a time that is yet to come, the clock was ahead then: the same record as if it had changed now,
+    /// so that cool-offs and leases last as long as they would have.
+    fn rebased(&self, now: Timestamp) -> Option<Self> {
+        let ahead = self.record.changed_at.since(now);
+        if ahead < STEP {
+            return None;
+        }
+        let record = self.record.rebased(Draw(rand::random()), now)?;
+        Some(Self { record, forget_at: self.forget_at.map(|at| at.before(ahead)) })
+    }
+}
+
+/// The database's time, for the memory store.
+struct DatabaseClock(Database);
+
+impl Clock for DatabaseClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+impl SqliteCircuits {
+    /// The circuits of an open file.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn open(database: Database) -> Result<Self, QueueError> {
+        let memory = MemoryStore::with_clock(DatabaseClock(database.clone()));
+        let mut unwritten = BTreeMap::new();
+        for (key, kept) in load(&database).await? {
+            let now = database.now();
+            let kept = match kept.rebased(now) {
+                Some(rebased) => {
+                    unwritten.insert(Arc::clone(&key), rebased.clone());
+                    rebased
+                }
+                None => kept,
+            };
+            let keep_for = kept.forget_at.map(|at| at.since(now));
+            let not_after = Timestamp::from_micros(u64::MAX);
+            let swap = Swap { key, expected: None, record: kept.record, not_after, keep_for };
+            // Memory is empty and answers at once: each of them is in.
+            let _ = memory.swap_if(&swap).now_or_never();
+        }
+        let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
+        // What can't be written now is kept in memory, as always.
+        while let Ok(1..) = circuits.write_rest().await {}
+        Ok(circuits)
+    }
+
+    /// Writes what could not be written when it was swapped in, for instance because the disk was full. Answers how many records
+    /// are still not in the file.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn write_rest(&self) -> Result<usize, QueueError> {
+        if self.unwritten().is_empty() {
+            return Ok(0);
+        }
+        let inner = Arc::clone(&self.0);
+        self.0.database.write(move |writing| inner.write_some(writing)).await?;
+        Ok(self.unwritten().len())
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+        self.0.unwritten()
+    }
+
+    /// Swaps in memory, and notes what is to be written.
+    fn swap(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let mut unwritten = self.unwritten();
+        let answer = now(self.0.memory.swap_all(swaps))?;
+        for (swap, swapped) in swaps.iter().zip(&answer.value) {
+            if *swapped == Ok(Swapped::Won) {
+                let forget_at = swap.keep_for.map(|keep_for| answer.now + keep_for);
+                let kept = Kept { record: swap.record.clone(), forget_at };
+                unwritten.insert(Arc::clone(&swap.key), kept);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Waits until these are in the file, for a while.
+    async fn written(&self, swaps: &[Swap], answers: &[Readable<Swapped>]) {
+        let won = swaps.iter().zip(answers).filter(|(_, answer)| **answer == Ok(Swapped::Won));
+        let won: Vec<(&Arc<str>, Version)> = won.map(|(swap, _)| (&swap.key, swap.record.version)).collect();
+        let are_unwritten = || {
+            let unwritten = self.unwritten();
+            won.iter()
+                .any(|(key, version)| unwritten.get(*key).is_some_and(|kept| kept.record.version == *version))
+        };
+        let write = async {
+            while are_unwritten() {
+                if let Err(error) = self.write_rest().await {
+                    tracing::warn!(%error, "a circuit's record can't be written now; it is kept in memory");
+                    return;
+                }
+            }
+        };
+        // A job that was begun is done even if nobody waits for it any more.
+        let _ = tokio::time::timeout(PATIENCE, write).await;
+    }
+}
+
+impl Inner {
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is unwritten. Of many jobs at once the first does it for all, and the others have nothing to do.
+    fn write_some(self: Arc<Self>, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
+        let piece: Vec<(Arc<str>, Kept)> = {
+            let unwritten = self.unwritten();
+            unwritten.iter().take(PIECE).map(|(key, kept)| (Arc::clone(key), kept.clone())).collect()
+        };
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut upsert = writing.connection().prepare_cached(
+            "INSERT INTO circuits (key, record, forget_at) VALUES (?1, ?2, ?3)
+             ON CONFLICT (key) DO UPDATE SET record = excluded.record, forget_at = excluded.forget_at",
+        )?;
+        for (key, kept) in &piece {
+            let record =
+                serde_json::to_string(&kept.record).map_err(|error| QueueError::Database(Arc::new(error)))?;
+            upsert.execute(params![key, record, kept.forget_at.map(micros)])?;
+        }
+        drop(upsert);
+        // One that was merged into since lives on in memory. It is closed and forgiven, or it would be kept: nothing is lost.
+        writing
+            .connection()
+            .prepare_cached(
+                "DELETE FROM circuits WHERE key IN (SELECT key FROM circuits INDEXED BY forgettable
+                     WHERE forget_at IS NOT NULL AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2)",
+            )?
+            .execute(params![micros(writing.now()), CLEARED_AT_ONCE])?;
+        writing.after_commit(move || {
+            let mut unwritten = self.unwritten();
+            for (key, written) in piece {
+                // A newer one may have come since.
+                if unwritten.get(&key).is_some_and(|kept| kept.record.version == written.record.version) {
+                    unwritten.remove(&key);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What is in the file and not forgotten.
+async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> {
+    let now = database.now();
+    database
+        .read(move |connection| {
+            let mut statement = connection.prepare(
+                "SELECT key, record, forget_at FROM circuits WHERE forget_at IS NULL OR forget_at > ?1",
+            )?;
+            let mut rows = statement.query([micros(now)])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let key: Arc<str> = row.get(0)?;
+                let forget_at = row.get::<_, Option<i64>>(2)?.map(time);
+                match serde_json::from_str(&row.get::<_, String>(1)?) {
+                    Ok(record) => found.push((key, Kept { record, forget_at })),
+                    Err(error) => {
+                        tracing::warn!(circuit = %ShownKey(&key), %error, "a circuit's record can't be read; it starts anew");
+                    }
+                }
+            }
+            Ok(found)
+        })
+        .await
+}
+
+/// What memory answers, which it does at once.
+fn now<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer.now_or_never().unwrap_or_else(|| Err(StoreError::TimedOut { limit: Duration::ZERO }))
+}
+
+#[async_trait]
+impl Store for SqliteCircuits {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        self.0.memory.merge(deltas).await
+    }
+
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
+        self.0.memory.read(keys).await
+    }
+
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        let mut answer = self.swap_all(std::slice::from_ref(swap)).await?.all()?;
+        let value = answer.value.pop().expect("one swap has one answer");
+        Ok(Answer { now: answer.now, value })
+    }
+
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        let answer = self.swap(swaps)?;
+        self.written(swaps, &answer.value).await;
+        Ok(answer)
+    }
+
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.0.memory.call_for_reports(keys).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.0.memory.changes()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.0.memory.list(query).await
+    }
+
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.0.memory.ramp(request).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.0.memory.lead(name, candidate, ttl).await
+    }
+
+    /// Writes go to memory first and are never refused there. A full disk does not make this fail, because it does not make a
+    /// swap fail either.
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.0.memory.check_write().await
+    }
+}

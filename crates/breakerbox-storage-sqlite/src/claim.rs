@@ -1,0 +1,265 @@
+//! Leases waiting deliveries. Each step goes straight to its place in the index of what waits: what is parked elsewhere, due
+//! later or finished is never looked at.
+//!
+//! What has expired is never leased: it is given up on the way. That, too, is bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{Epoch, Timestamp};
+use breakerbox_model::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
+use breakerbox_storage::{Claim, Claimed, Lease, Leased, LeasedRun, QueueError};
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::columns::{
+    LEASED, content_type_of, id, is_unreadable, level, micros, number, parsed, priority, time,
+};
+use super::job::Command;
+use super::lanes;
+use super::ledger::Held;
+use super::reminders::kept::Kept;
+use super::settle::{give_up_expired, give_up_unreadable};
+use super::unheard::Unheard;
+use super::writer::Writing;
+use crate::error::JobError;
+
+/// How often a claim looks again because all that it found had expired.
+const ROUNDS: u32 = 4;
+
+/// What is due at one priority, the longest due first.
+pub(super) const DUE: &str = "SELECT id, expires_at FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 ORDER BY due_at LIMIT ?4";
+
+/// The longest due at one priority that has not failed a probe in this outage.
+pub(super) const FRESH_AND_DUE: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
+
+/// The next due at one priority that has not failed a probe in this outage.
+pub(super) const FRESH_AND_LATER: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at > ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
+
+/// Whatever is due first at one priority.
+pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 ORDER BY due_at LIMIT 1";
+
+pub(super) const WHOLE: &str =
+    "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
+        e.kind, e.content_type, e.url, p.payload, e.reminder, e.run, e.scheduled_at,
+        CASE WHEN e.latest THEN (SELECT settings FROM reminders WHERE id = e.reminder) END
+    FROM deliveries d JOIN events e ON e.id = d.event JOIN payloads p ON p.event = d.event WHERE d.id = ?1";
+
+pub(super) struct ClaimAll {
+    pub(super) claims: Vec<Claim>,
+    pub(super) unheard: Unheard,
+}
+
+impl Command for ClaimAll {
+    type Answer = Vec<Claimed>;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Vec<Claimed>, JobError<QueueError>> {
+        let one = |claim: &Claim| claim_one(writing, *claim);
+        Ok(self.claims.iter().map(one).collect::<Result<_, _>>()?)
+    }
+
+    fn unheard(&mut self, answer: Vec<Claimed>) {
+        for claimed in answer {
+            self.unheard.add(&claimed.deliveries, Vec::new());
+        }
+    }
+}
+
+fn claim_one(writing: &mut Writing<'_>, claim: Claim) -> rusqlite::Result<Claimed> {
+    let (Claim::Due { lane, .. } | Claim::Probe { lane, .. }) = claim;
+    let lane = lane.number();
+    if writing.ledger.is_closed(lane) {
+        return Ok(Claimed::default());
+    }
+    let mut claimed = match claim {
+        Claim::Due { priority, limit, lease, .. } => due(writing, lane, level(priority), limit, lease)?,
+        Claim::Probe { outage, lease, .. } => probe(writing, lane, outage, lease)?,
+    };
+    claimed.next_due = lanes::next_due(writing.connection, lane)?;
+    Ok(claimed)
+}
+
+fn due(
+    writing: &mut Writing<'_>,
+    lane: i64,
+    level: i64,
+    limit: u32,
+    lease: Duration,
+) -> rusqlite::Result<Claimed> {
+    let now = writing.now;
+    let mut claimed = Claimed::default();
+    for _ in 0..ROUNDS {
+        let wanted = limit as usize - claimed.deliveries.len();
+        let mut statement = writing.connection.prepare_cached(DUE)?;
+        let found = statement
+            .query_map(params![lane, level, micros(now), number(wanted as u64)], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
+            })?
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_last = found.len() < wanted;
+        for (delivery, expires_at) in found {
+            if has_expired(expires_at, now) {
+                give_up_expired(writing, delivery)?;
+            } else {
+                add(&mut claimed, take(writing, delivery, lease, None)?);
+            }
+        }
+        if is_last || claimed.deliveries.len() >= limit as usize {
+            break;
+        }
+    }
+    Ok(claimed)
+}
+
+/// A delivery that was leased; or one that can't be read.
+fn add(claimed: &mut Claimed, taken: Option<Leased>) {
+    match taken {
+        Some(leased) => claimed.deliveries.push(leased),
+        None => claimed.unreadable += 1,
+    }
+}
+
+/// What can be probed with.
+struct Candidate {
+    delivery: i64,
+    due_at: i64,
+    expires_at: Option<i64>,
+}
+
+impl Candidate {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { delivery: row.get(0)?, due_at: row.get(1)?, expires_at: row.get(2)? })
+    }
+}
+
+fn probe(writing: &mut Writing<'_>, lane: i64, outage: Epoch, lease: Duration) -> rusqlite::Result<Claimed> {
+    let now = writing.now;
+    let mut claimed = Claimed::default();
+    let mut looked = 0;
+    while let Some(found) = candidate(writing.connection, lane, outage, now)? {
+        if has_expired(found.expires_at, now) {
+            give_up_expired(writing, found.delivery)?;
+        } else {
+            let due_at = time(found.due_at);
+            add(&mut claimed, take(writing, found.delivery, lease, (due_at > now).then_some(due_at))?);
+        }
+        looked += 1;
+        if !claimed.deliveries.is_empty() || looked > 16 * ROUNDS {
+            break;
+        }
+    }
+    Ok(claimed)
+}
+
+/// In this order: due and without a failed probe in this outage; later, and without one; whatever is due first.
+fn candidate(
+    connection: &Connection,
+    lane: i64,
+    outage: Epoch,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Candidate>> {
+    let (now, outage) = (micros(now), number(outage.0));
+    for level in 0..4 {
+        let found = connection
+            .prepare_cached(FRESH_AND_DUE)?
+            .query_row(params![lane, level, now, outage], Candidate::of)
+            .optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    let mut later = Vec::new();
+    for level in 0..4 {
+        let mut statement = connection.prepare_cached(FRESH_AND_LATER)?;
+        later.extend(statement.query_row(params![lane, level, now, outage], Candidate::of).optional()?);
+    }
+    if later.is_empty() {
+        for level in 0..4 {
+            let mut statement = connection.prepare_cached(ANY)?;
+            later.extend(statement.query_row(params![lane, level], Candidate::of).optional()?);
+        }
+    }
+    Ok(later.into_iter().min_by_key(|candidate| candidate.due_at))
+}
+
+fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
+    expires_at.is_some_and(|at| time(at) <= now)
+}
+
+/// The run that a delivery is.
+fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
+    let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
+    // Once it was sent, it stands for what it stood for then.
+    let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
+    // A schedule that can't be read stops its reminder; the run goes on, for the time that it was fired for.
+    let latest_of = schedule.and_then(|text| Kept::read(14, text).ok());
+    let latest_of = latest_of.map(|kept| Arc::new(kept.schedule));
+    Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
+}
+
+/// Leases one delivery. None: it can't be read, and was given up.
+fn take(
+    writing: &mut Writing<'_>,
+    delivery: i64,
+    lease: Duration,
+    pulled_from: Option<Timestamp>,
+) -> rusqlite::Result<Option<Leased>> {
+    let connection = writing.connection;
+    let mut held = Held {
+        lease: Lease(0),
+        until: writing.now + lease,
+        lane: 0,
+        tenant: 0,
+        bytes: 0,
+        requests: 0,
+        reminder: None,
+    };
+    let leased = connection
+        .prepare_cached(WHOLE)?
+        .query_row([delivery], |row| {
+            let payload: Vec<u8> = row.get(10)?;
+            (held.tenant, held.lane, held.requests) = (row.get(1)?, row.get(2)?, row.get(5)?);
+            held.bytes = payload.len() as u64;
+            held.reminder = row.get(11)?;
+            let event = id(row.get(0)?);
+            Ok(Leased {
+                id: DeliveryId(id(delivery)),
+                lease: Lease(0),
+                lane: LaneId(id(held.lane)),
+                tenant: writing.ledger.tenant(connection, held.tenant)?,
+                event: EventId(event),
+                kind: parsed(7, row.get_ref(7)?.as_str()?)?,
+                payload: Bytes::from(payload),
+                content_type: content_type_of(row.get(8)?),
+                priority: priority(row.get(3)?),
+                attempts: row.get(4)?,
+                url: row.get(9)?,
+                run: held.reminder.map(|reminder| leased_run(row, reminder)).transpose()?,
+                pulled_from,
+                created_at: event.made_at(),
+                expires_at: row.get::<_, Option<i64>>(6)?.map(time),
+            })
+        })
+        .optional();
+    let mut leased = match leased {
+        Ok(Some(leased)) => leased,
+        Ok(None) => {
+            give_up_unreadable(writing, delivery, "its event or its payload is missing")?;
+            return Ok(None);
+        }
+        Err(error) if is_unreadable(&error) => {
+            give_up_unreadable(writing, delivery, &error.to_string())?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    connection
+        .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
+        .execute(params![delivery, LEASED])?;
+    leased.lease = writing.ledger.hold(delivery, held);
+    Ok(Some(leased))
+}

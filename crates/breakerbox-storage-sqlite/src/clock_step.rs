@@ -1,0 +1,119 @@
+//! What is done at a start where the newest stored time is ahead of the clock.
+//!
+//! Then either the clock was ahead at an earlier start, or it is behind now. Times of that start would hold up everything: work would
+//! be due hours later, circuits would stay open, and nothing would be old enough to be pruned. So each stored time that something
+//! waits for is bounded by now and its own duration. Ids stay as they are: see [`ids`](super::ids).
+//!
+//! This reads each delivery once. It is rare enough.
+
+use std::path::Path;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_storage::clock::Drift;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::micros;
+use super::error::OpenError;
+use super::ids;
+
+/// From how far ahead on a start is refused, unless it was accepted.
+const REFUSED_FROM: Duration = Duration::from_secs(86_400);
+
+/// Names in `meta`: the wall-clock time of the latest start, by how many microseconds the store clock was ahead of the wall clock when
+/// that was last noticed, and whether waits are still to be bounded.
+const STARTED_AT: &str = "started_at";
+const STORE_AHEAD: &str = "store_ahead";
+const PENDING: &str = "clock_step_pending";
+
+/// The newest stored time was ahead of the clock at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockStep {
+    /// By how much.
+    pub ahead: Duration,
+}
+
+fn value(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).optional()
+}
+
+fn set(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
+    connection
+        .execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value])
+        .map(drop)
+}
+
+/// Looks whether stored times are ahead of the clock, and bounds those that need nothing but the file. What waits by a schedule is
+/// bounded later, by [`done`] at the latest.
+pub(super) fn look(
+    connection: &mut Connection,
+    path: &Path,
+    now: Timestamp,
+    is_accepted: bool,
+) -> Result<Option<ClockStep>, OpenError> {
+    let failed = |error| OpenError::Database { path: path.to_owned(), error };
+    let ahead = ahead(connection, now).map_err(failed)?;
+    if ahead > REFUSED_FROM && !is_accepted {
+        return Err(OpenError::ClockAhead { path: path.to_owned(), newest: now + ahead, now });
+    }
+    let is_pending = value(connection, PENDING).map_err(failed)?.is_some();
+    let is_step = ahead > ids::TOLERANCE;
+    let transaction = connection.transaction().map_err(failed)?;
+    if is_step {
+        bound(&transaction, now).map_err(failed)?;
+    }
+    set(&transaction, STARTED_AT, micros(now)).map_err(failed)?;
+    transaction.execute("DELETE FROM meta WHERE name = ?1", [STORE_AHEAD]).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    Ok((is_step || is_pending).then_some(ClockStep { ahead }))
+}
+
+/// By how much the newest stored time is ahead of the clock.
+fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> {
+    let started_at = value(connection, STARTED_AT)?.map_or(Timestamp::ZERO, super::columns::time);
+    let newest = ids::newest(connection)?.made_at().max(started_at);
+    let store_ahead = value(connection, STORE_AHEAD)?.and_then(|micros| u64::try_from(micros).ok());
+    Ok(newest.since(now).max(Duration::from_micros(store_ahead.unwrap_or(0))))
+}
+
+/// Bounds stored times by now.
+fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    ids::note_ahead(connection, now)?;
+    let now = micros(now);
+    // Lives as long as it would have. The time of an id is its upper 42 bits, in milliseconds.
+    connection.execute(
+        "UPDATE deliveries SET expires_at = max(?1, ?1 + expires_at - (id >> 21) * 1000)
+         WHERE state < 2 AND expires_at IS NOT NULL AND (id >> 21) * 1000 > ?1",
+        [now],
+    )?;
+    for (table, column) in [
+        ("deliveries", "finished_at"),
+        ("reminders", "ended_at"),
+        ("tenants", "deleted_at"),
+        ("lanes", "used_at"),
+        ("jobs", "finished_at"),
+        ("closed_lanes", "closed_at"),
+    ] {
+        connection.execute(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [now])?;
+    }
+    connection.execute(
+        "UPDATE fan_outs SET due_at = max(?1, coalesce((SELECT not_before FROM events WHERE id = fan_outs.event), 0))
+         WHERE due_at > ?1",
+        [now],
+    )?;
+    connection.execute("UPDATE notice_sends SET due_at = ?1 WHERE state = 0 AND due_at > ?1", [now])?;
+    set(connection, PENDING, 1)
+}
+
+/// All waits are bounded.
+pub(super) fn done(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM meta WHERE name = ?1", [PENDING]).map(drop)
+}
+
+/// Keeps how far the store clock is from the wall clock, for the next start: times by the store clock are off by that much then.
+pub(super) fn note(connection: &Connection, drift: Drift) -> rusqlite::Result<()> {
+    match drift {
+        Drift::Behind(by) => set(connection, STORE_AHEAD, i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
+        Drift::Ahead(_) => connection.execute("DELETE FROM meta WHERE name = ?1", [STORE_AHEAD]).map(drop),
+    }
+}

@@ -1,0 +1,136 @@
+//! Idempotency keys in their table: which requests were carried out in the last 24 hours, and what they were answered.
+//!
+//! All requests of a tenant share one table, events among them, so a key that was used for one kind of request is not good for
+//! another. Events store how many deliveries each has; other requests store their response.
+
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, IdempotencyKey, Revision};
+use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::RequestResponse;
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::writer::Writing;
+
+/// How long an idempotency key is remembered.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
+
+/// The scope of requests that belong to no tenant. No tenant has this row.
+pub(super) const OPERATOR: i64 = 0;
+
+/// The lowest id of what is remembered.
+pub(super) fn remembered_since(now: Timestamp) -> i64 {
+    Id::first_at(now.before(REMEMBERED)).number()
+}
+
+/// What is stored of an earlier request with the same key.
+pub(super) struct Earlier {
+    /// The row's id; of events, the first event's.
+    pub(super) id: i64,
+    /// Whether the request is the same one.
+    pub(super) is_same: bool,
+    /// How many deliveries each event has, four bytes each.
+    pub(super) fan_outs: Vec<u8>,
+    created: Option<String>,
+    status: Option<u16>,
+    revision: Option<i64>,
+    response: Option<Vec<u8>>,
+}
+
+/// Finds an earlier request with this key that is still remembered.
+pub(super) fn earlier(
+    writing: &Writing<'_>,
+    scope: i64,
+    key: &IdempotencyKey,
+) -> rusqlite::Result<Option<Earlier>> {
+    let found = writing
+        .connection
+        .prepare_cached(
+            "SELECT id, fingerprint, fan_outs, created, status, revision, response FROM idempotency_keys
+             WHERE tenant = ?1 AND key = ?2",
+        )?
+        .query_row(params![scope, key.key], |row| {
+            Ok(Earlier {
+                id: row.get(0)?,
+                is_same: row.get::<_, Vec<u8>>(1)? == key.fingerprint,
+                fan_outs: row.get(2)?,
+                created: row.get(3)?,
+                status: row.get(4)?,
+                revision: row.get(5)?,
+                response: row.get(6)?,
+            })
+        })
+        .optional()?;
+    Ok(found.filter(|found| writing.ledger.ids.is_younger(found.id, REMEMBERED, writing.wall)))
+}
+
+impl Earlier {
+    /// The response that was stored.
+    pub(super) fn response(self) -> Result<RequestResponse, RecordsError> {
+        if !self.is_same {
+            return Err(RecordsError::KeyReused);
+        }
+        let created = self.created.unwrap_or_default();
+        let (Some(status), Some(body)) = (self.status, self.response) else {
+            return Err(RecordsError::AlreadyCreated { id: created });
+        };
+        let revision = self.revision.map(Revision);
+        Ok(RequestResponse { created, status, revision, body: Bytes::from(body), has_secret: false })
+    }
+}
+
+/// Remembers a batch of events. Ids are consecutive, so the numbers of deliveries say all of them.
+pub(super) fn remember_events(
+    connection: &Connection,
+    scope: i64,
+    first: i64,
+    key: &IdempotencyKey,
+    fan_outs: &[u8],
+) -> rusqlite::Result<()> {
+    forget(connection, scope, key)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO idempotency_keys (id, tenant, key, fingerprint, fan_outs) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![first, scope, key.key, key.fingerprint, fan_outs])?;
+    Ok(())
+}
+
+/// Remembers a request and its response; of a response with a secret only what was created.
+pub(super) fn remember(
+    writing: &mut Writing<'_>,
+    scope: i64,
+    key: &IdempotencyKey,
+    response: &RequestResponse,
+) -> rusqlite::Result<()> {
+    let id = writing.next_id().number();
+    let connection = writing.connection;
+    forget(connection, scope, key)?;
+    let body = (!response.has_secret).then_some(&response.body[..]);
+    connection
+        .prepare_cached(
+            "INSERT INTO idempotency_keys (id, tenant, key, fingerprint, fan_outs, created, status, revision, response)
+             VALUES (?1, ?2, ?3, ?4, x'', ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            id,
+            scope,
+            key.key,
+            key.fingerprint,
+            response.created,
+            response.status,
+            response.revision.map(|revision| revision.0),
+            body
+        ])?;
+    Ok(())
+}
+
+/// A row that is still there is too old to be remembered, or it would have been found.
+fn forget(connection: &Connection, scope: i64, key: &IdempotencyKey) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?
+        .execute(params![scope, key.key])
+        .map(drop)
+}

@@ -1,0 +1,173 @@
+//! What the writer does: verbs of the hot path, and closures of whoever else writes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use breakerbox_storage::QueueError;
+use tokio::sync::oneshot;
+
+use super::writer::Writing;
+use crate::error::JobError;
+
+/// Something to do in a transaction, with others or alone.
+pub(super) trait Job: Send {
+    /// Does it. An error means that the transaction is broken, and that this job broke it.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>>;
+
+    /// What it did was rolled back. Returns whether it can be done again.
+    fn undo(&mut self) -> bool;
+
+    /// Tells whoever asked.
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>);
+
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize;
+}
+
+/// A verb of the hot path: it refuses by its answer and before it writes, so it needs no savepoint, and it can be done again.
+pub(super) trait Command: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Does it. An error breaks the transaction.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, JobError<QueueError>>;
+
+    /// What it did, all or half of it, did not become durable.
+    fn undone(&mut self) {}
+
+    /// It is durable, but whoever asked is gone. May be called on any thread.
+    fn unheard(&mut self, answer: Self::Answer) {
+        drop(answer);
+    }
+
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A command, and who asked.
+pub(super) struct Asked<C: Command> {
+    command: C,
+    answer: Option<C::Answer>,
+    asker: oneshot::Sender<Result<Heard<C>, QueueError>>,
+}
+
+/// An answer on its way. If it is dropped before it was taken, nobody has heard it.
+pub(super) struct Heard<C: Command> {
+    command: C,
+    answer: Option<C::Answer>,
+}
+
+impl<C: Command> Heard<C> {
+    pub(super) fn answer(mut self) -> Option<C::Answer> {
+        self.answer.take()
+    }
+}
+
+impl<C: Command> Drop for Heard<C> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.command.unheard(answer);
+        }
+    }
+}
+
+impl<C: Command> Asked<C> {
+    #[allow(clippy::type_complexity, reason = "it is a pair")]
+    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<Heard<C>, QueueError>>) {
+        let (asker, answered) = oneshot::channel();
+        (Box::new(Self { command, answer: None, asker }), answered)
+    }
+}
+
+impl<C: Command> Job for Asked<C> {
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
+        self.answer = Some(self.command.run(writing)?);
+        Ok(())
+    }
+
+    fn undo(&mut self) -> bool {
+        self.answer = None;
+        self.command.undone();
+        true
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
+        let Self { command, answer, asker } = *self;
+        // Who asked may be gone.
+        let _ = asker.send(outcome.map(|()| Heard { command, answer }));
+    }
+
+    fn bytes(&self) -> usize {
+        self.command.bytes()
+    }
+}
+
+/// A closure, and who asked. It runs in a savepoint, once.
+pub(super) struct Once<F, T, E> {
+    closure: Option<F>,
+    answer: Option<Result<T, E>>,
+    asker: oneshot::Sender<Result<T, E>>,
+}
+
+impl<F, T, E> Once<F, T, E> {
+    pub(super) fn new(closure: F) -> (Box<Self>, oneshot::Receiver<Result<T, E>>) {
+        let (asker, answered) = oneshot::channel();
+        (Box::new(Self { closure: Some(closure), answer: None, asker }), answered)
+    }
+}
+
+impl<F, T, E> Job for Once<F, T, E>
+where
+    F: FnOnce(&mut Writing<'_>) -> Result<T, JobError<E>> + Send,
+    T: Send,
+    E: From<QueueError> + Send,
+{
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
+        let Some(closure) = self.closure.take() else { return Ok(()) };
+        let (mark, hooks) = (writing.ledger.mark(), writing.hooks.len());
+        writing.connection.prepare_cached("SAVEPOINT job")?.execute([])?;
+        let answer = match catch_unwind(AssertUnwindSafe(|| closure(writing))) {
+            Ok(answer) => answer.map_err(|JobError(error)| error),
+            Err(panic) => Err(QueueError::Panicked(text_of(&*panic)).into()),
+        };
+        if answer.is_err() {
+            writing.ledger.undo_to(mark);
+            writing.hooks.truncate(hooks);
+            self.answer = Some(answer);
+            // A full disk may have ended the whole transaction, and the savepoint with it.
+            writing.connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+        } else {
+            self.answer = Some(answer);
+        }
+        writing.connection.prepare_cached("RELEASE job")?.execute([])?;
+        Ok(())
+    }
+
+    fn undo(&mut self) -> bool {
+        if self.answer.as_ref().is_some_and(Result::is_ok) {
+            self.answer = None;
+        }
+        self.closure.is_some()
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
+        // What it refused itself says more than what happened to the others.
+        let answer = match (self.answer, outcome) {
+            (Some(Err(refused)), _) => Err(refused),
+            (_, Err(error)) => Err(error.into()),
+            (Some(answer), Ok(())) => answer,
+            (None, Ok(())) => Err(QueueError::Closed.into()),
+        };
+        let _ = self.asker.send(answer);
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What a panic said.
+pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

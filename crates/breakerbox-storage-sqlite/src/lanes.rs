@@ -1,0 +1,174 @@
+//! What waits in a lane, and which lane a dynamic URL has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{LaneId, Priority, TenantId};
+use breakerbox_storage::WaitingLane;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{id, micros, number, parsed, time};
+use super::ledger::Ledger;
+
+/// That a lane was used is written at most so often.
+const USED_EVERY: Duration = Duration::from_secs(1_800);
+/// A lane of a dynamic URL that was not used for so long is forgotten, if nothing waits in it.
+const UNUSED: Duration = Duration::from_secs(2 * 3_600);
+
+/// For each priority: one step into the index of what waits.
+pub(super) const NEXT_DUE: &str = "SELECT
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 0 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 1 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 2 ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 3 ORDER BY due_at LIMIT 1)";
+
+/// For each priority of a lane: when the earliest is due.
+pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[Option<Timestamp>; 4]> {
+    connection.prepare_cached(NEXT_DUE)?.query_row([lane], |row| {
+        let mut due = [None; 4];
+        for (index, due) in due.iter_mut().enumerate() {
+            *due = row.get::<_, Option<i64>>(index)?.map(time);
+        }
+        Ok(due)
+    })
+}
+
+/// The circuit's key of a dynamic lane; none for an endpoint's.
+pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option<Arc<str>>> {
+    connection
+        .prepare_cached("SELECT key FROM lanes WHERE id = ?1")?
+        .query_row([lane], |row| row.get::<_, Arc<str>>(0))
+        .optional()
+}
+
+/// A lane in which something waits, with what is known of it.
+pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> rusqlite::Result<WaitingLane> {
+    Ok(WaitingLane {
+        lane: LaneId(id(lane)),
+        tenant,
+        dynamic: key(connection, lane)?,
+        next_due: next_due(connection, lane)?,
+        count: u32::MAX,
+    })
+}
+
+/// One more delivery that waits in a lane.
+pub(super) struct OneWaiting<'w> {
+    pub(super) lane: LaneId,
+    pub(super) tenant: &'w TenantId,
+    pub(super) key: Option<&'w Arc<str>>,
+}
+
+impl OneWaiting<'_> {
+    /// Notes it.
+    pub(super) fn wake(self, woken: &mut Vec<WaitingLane>, priority: Priority, due_at: Timestamp) {
+        let level = priority.index();
+        // An entry for each lane and priority, so that each says how many.
+        let known =
+            woken.iter_mut().find(|waiting| waiting.lane == self.lane && waiting.next_due[level].is_some());
+        if let Some(waiting) = known {
+            waiting.next_due[level] = waiting.next_due[level].min(Some(due_at));
+            waiting.count = waiting.count.saturating_add(1);
+            return;
+        }
+        let mut next_due = [None; 4];
+        next_due[level] = Some(due_at);
+        let Self { lane, tenant, key } = self;
+        woken.push(WaitingLane { lane, tenant: tenant.clone(), dynamic: key.cloned(), next_due, count: 1 });
+    }
+}
+
+/// One step into the index for each lane, however much waits in it.
+pub(super) const NEXT_LANE: &str = "SELECT lane, tenant FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane > ?1 ORDER BY lane LIMIT 1";
+
+/// The lanes in which something waits, after this one.
+pub(super) fn waiting_after(
+    connection: &Connection,
+    mut after: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<WaitingLane>> {
+    let mut found = Vec::new();
+    let mut next = connection.prepare_cached(NEXT_LANE)?;
+    let mut closed = connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?;
+    let mut name = connection.prepare_cached("SELECT id FROM tenants WHERE row = ?1")?;
+    while found.len() < limit {
+        let lane = next.query_row([after], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
+        let Some((lane, tenant)) = lane else { break };
+        after = lane;
+        if !closed.exists([lane])? {
+            let tenant = name.query_row([tenant], |row| parsed(0, row.get_ref(0)?.as_str()?))?;
+            found.push(waiting(connection, tenant, lane)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Something that waits in a lane and has not expired.
+pub(super) const ANY_WAITING: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
+
+/// Whether anything waits in a lane that has not expired.
+pub(super) fn has_waiting(connection: &Connection, lane: i64, now: Timestamp) -> rusqlite::Result<bool> {
+    let is_closed =
+        connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])?;
+    Ok(!is_closed && connection.prepare_cached(ANY_WAITING)?.exists(params![lane, micros(now)])?)
+}
+
+/// The lanes of dynamic URLs that were not used since then, the longest unused first.
+pub(super) const UNUSED_LANES: &str =
+    "SELECT id FROM lanes INDEXED BY lanes_by_use WHERE used_at < ?1 ORDER BY used_at LIMIT ?2";
+
+/// Forgets lanes of dynamic URLs that were not used for a while and have nothing unfinished. Finished deliveries do not need
+/// them: a resend finds the lane by the URL. Looks at a bounded number, and answers how many it looked at.
+pub(super) fn forget_unused(
+    connection: &Connection,
+    ledger: &Ledger,
+    now: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<usize> {
+    let unused = connection
+        .prepare_cached(UNUSED_LANES)?
+        .query_map(params![micros(now.before(UNUSED)), number(limit as u64)], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    let mut delete = connection.prepare_cached("DELETE FROM lanes WHERE id = ?1")?;
+    let mut used = connection.prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?;
+    for lane in &unused {
+        // By heart, and not by the table: this transaction may have brought something.
+        if ledger.unfinished_in(*lane).count == 0 {
+            delete.execute([lane])?;
+        } else {
+            // Looked at again later, after the others.
+            used.execute(params![lane, micros(now)])?;
+        }
+    }
+    Ok(unused.len())
+}
+
+/// The lane of a circuit's key, which is made if there is none.
+pub(super) fn of_key(
+    connection: &Connection,
+    ledger: &mut Ledger,
+    tenant: i64,
+    key: &str,
+    now: Timestamp,
+) -> rusqlite::Result<i64> {
+    let known = connection
+        .prepare_cached("SELECT id, used_at FROM lanes WHERE tenant = ?1 AND key = ?2")?
+        .query_row(params![tenant, key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    if let Some((lane, used_at)) = known {
+        if now.since(time(used_at)) >= USED_EVERY {
+            connection
+                .prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?
+                .execute(params![lane, micros(now)])?;
+        }
+        return Ok(lane);
+    }
+    let lane = ledger.next_ids(1, now).number();
+    connection
+        .prepare_cached("INSERT INTO lanes (id, tenant, key, used_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![lane, tenant, key, micros(now)])?;
+    Ok(lane)
+}

@@ -1,0 +1,129 @@
+//! Tells of something in a transaction: the notice, and a row for each of its targets. For whoever writes what it is about, so
+//! that both are one commit.
+
+use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notice};
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::QueueError;
+use rusqlite::{OptionalExtension, params};
+
+use super::columns::{micros, number, time, whole};
+use super::routes::{Audience, Routes};
+use super::writer::Writing;
+use crate::error::JobError;
+
+impl Writing<'_> {
+    /// Tells of something. Answers whether it is new: of each kind, subject and epoch there is one notice, and of the store
+    /// none that says what the latest one said.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub fn tell(&mut self, notice: &Notice, routes: &dyn Routes) -> Result<bool, JobError<QueueError>> {
+        let kind = notice.kind();
+        let latest = self.latest_of_store(kind)?;
+        let is_lost = latest.as_ref().is_some_and(|(kind, _)| kind == Kind::StoreLost.name());
+        match kind {
+            Kind::StoreLost if is_lost => return Ok(false),
+            Kind::StoreBack if !is_lost => return Ok(false),
+            _ => {}
+        }
+        let news = match &notice.news {
+            News::StoreBack { since: None } => News::StoreBack { since: latest.map(|(_, at)| at) },
+            News::Recovery(news) if news.since.is_none() => {
+                let since = self.outage_since(&notice.subject, notice.epoch)?;
+                News::Recovery(breakerbox_model::notifications::Recovered { since, ..news.clone() })
+            }
+            other => other.clone(),
+        };
+        let news =
+            serde_json::to_string(&news).map_err(|error| QueueError::Database(std::sync::Arc::new(error)))?;
+        let Audience { tenant, targets } = routes.audience(notice);
+        let id = self.next_id().number();
+        let written = self
+            .connection
+            .prepare_cached(
+                "INSERT OR IGNORE INTO notices (id, kind, subject, epoch, tenant, at, news)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                id,
+                kind.name(),
+                &*notice.subject,
+                number(notice.epoch),
+                tenant,
+                micros(notice.at),
+                news
+            ])?;
+        if written == 0 {
+            return Ok(false);
+        }
+        for (target, whose) in &targets {
+            self.wait_for(id, target, *whose)?;
+        }
+        Ok(true)
+    }
+
+    /// A notice waits for a target, unless too many do: then it is counted.
+    fn wait_for(
+        &mut self,
+        notice: i64,
+        target: &str,
+        whose: Option<i64>,
+    ) -> Result<(), JobError<QueueError>> {
+        let waiting: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT waiting FROM notice_targets WHERE name = ?1")?
+            .query_row([target], |row| row.get(0))
+            .optional()?;
+        let is_full = whole(waiting.unwrap_or_default()) >= MOST_WAITING;
+        self.connection
+            .prepare_cached(
+                "INSERT INTO notice_targets (name, tenant, waiting, not_kept) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (name) DO UPDATE SET waiting = waiting + excluded.waiting,
+                     not_kept = not_kept + excluded.not_kept",
+            )?
+            .execute(params![target, whose, !is_full, is_full])?;
+        if is_full {
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached(
+                "INSERT INTO notice_sends (notice, target, state, tries, due_at) VALUES (?1, ?2, 0, 0, ?3)",
+            )?
+            .execute(params![notice, target, micros(self.now)])?;
+        Ok(())
+    }
+
+    /// What was last told of the store, if this is about the store.
+    fn latest_of_store(&self, kind: Kind) -> Result<Option<(String, Moment)>, JobError<QueueError>> {
+        if !matches!(kind, Kind::StoreLost | Kind::StoreBack) {
+            return Ok(None);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "SELECT kind, at FROM notices WHERE subject = ?1 AND kind IN ('store_lost', 'store_back')
+             ORDER BY id DESC LIMIT 1",
+        )?;
+        let found = statement
+            .query_row([breakerbox_model::notifications::STORE], |row| {
+                Ok((row.get(0)?, Moment(time(row.get(1)?))))
+            })
+            .optional()?;
+        Ok(found)
+    }
+
+    /// When the outage began that this circuit comes back from: its latest trip, if it has not come back since.
+    fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
+        let mut latest = self.connection.prepare_cached(
+            "SELECT epoch, at FROM notices WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",
+        )?;
+        let mut find = |kind: Kind| {
+            latest
+                .query_row(params![key, kind.name(), number(epoch)], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+                })
+                .optional()
+        };
+        let (trip, recovery) = (find(Kind::Trip)?, find(Kind::Recovery)?);
+        let is_over = |trip: &(i64, i64)| recovery.is_none_or(|recovery| recovery.0 < trip.0);
+        Ok(trip.filter(is_over).map(|(_, at)| Moment(time(at))))
+    }
+}

@@ -1,0 +1,246 @@
+//! Deletes finished work that was kept long enough: a sweep over the events from the oldest on.
+//!
+//! A reader looks, a bounded number of events at a time; the writer only deletes what was found, in small jobs between which
+//! others have their turn, and looks again at each row: it may have been resent meanwhile. No index is needed for all this,
+//! which would cost something for each delivery. What is too young when the sweep comes by (still waiting, finished late,
+//! dead letters) is seen by a sweep from the start, which there is once in a while.
+
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Id;
+use breakerbox_storage::{Batch, QueueError, Retention};
+use rusqlite::{Connection, params};
+
+use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
+use super::database::Database;
+use super::idempotency::{REMEMBERED, remembered_since};
+use super::ids::IdsAhead;
+use super::job::Command;
+use super::lanes;
+use super::line::Urgency;
+use super::tombstones;
+use super::writer::Writing;
+use crate::error::JobError;
+
+/// How many rows the writer deletes in one job.
+const ROWS_IN_A_JOB: usize = 200;
+/// How many events are looked at for each row that may be deleted.
+const LOOKS_FOR_EACH: usize = 8;
+/// How often there is a sweep from the start.
+const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
+
+/// How far the sweep is.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The last event that was looked at.
+    position: i64,
+    /// The same among those whose ids are ahead of the clock.
+    ahead: i64,
+    /// When to begin at the start again.
+    restart_at: Timestamp,
+    keep: Option<Retention>,
+}
+
+/// Until when something must have been finished to be deleted.
+#[derive(Clone, Copy)]
+struct Until {
+    finished: i64,
+    failed: i64,
+}
+
+impl Until {
+    fn of(keep: &Retention, now: Timestamp) -> Self {
+        Self { finished: micros(now.before(keep.finished)), failed: micros(now.before(keep.failed)) }
+    }
+
+    fn is_over(self, state: i64, finished_at: Option<i64>) -> bool {
+        let until = match state {
+            DELIVERED | CANCELLED => self.finished,
+            FAILED => self.failed,
+            _ => return false,
+        };
+        finished_at.is_some_and(|at| at <= until)
+    }
+}
+
+impl Sweep {
+    pub(super) async fn run(
+        &mut self,
+        database: &Database,
+        keep: Retention,
+        limit: usize,
+    ) -> Result<Batch, QueueError> {
+        let now = database.now();
+        if now >= self.restart_at || self.keep != Some(keep) {
+            (self.position, self.ahead) = (-1, -1);
+            self.restart_at = now + FROM_THE_START_EVERY;
+            self.keep = Some(keep);
+        }
+        let wall = database.wall();
+        let until = Until::of(&keep, wall);
+        // Nothing younger can have been finished long enough ago.
+        let end = Id::first_at(wall.before(keep.finished.min(keep.failed))).number();
+        let (after, after_ahead) = (self.position, self.ahead);
+        let found = database.read(move |connection| {
+            let mut found = look(connection, after, end, until, limit)?;
+            let mut position = after_ahead;
+            if let Some(ahead) = IdsAhead::load(connection)?.filter(|_| found.is_all) {
+                let after = after_ahead.max(ahead.first - 1);
+                let more = look(connection, after, ahead.last.saturating_add(1), until, limit)?;
+                found.rows.extend(more.rows);
+                (found.is_all, position) = (more.is_all, more.position);
+            }
+            Ok::<_, JobError<QueueError>>((found, position))
+        });
+        let (found, position_ahead) = found.await?;
+        let mut batch = Batch { more: !found.is_all, ..Batch::default() };
+        let mut rows = found.rows;
+        while !rows.is_empty() {
+            let job: Vec<Old> = rows.drain(..rows.len().min(ROWS_IN_A_JOB)).collect();
+            batch.done += database.ask(Delete { rows: job, until }, Urgency::Urgent).await?;
+        }
+        (self.position, self.ahead) = (found.position, position_ahead);
+        let tidy = Tidy { limit, is_last: !batch.more };
+        let (keys, lanes) = database.ask(tidy, Urgency::Urgent).await?;
+        batch.more |= keys == limit || lanes == limit;
+        Ok(batch)
+    }
+}
+
+/// An event with what it has that is old enough.
+struct Old {
+    event: i64,
+    fan_out: i64,
+    deliveries: Vec<i64>,
+}
+
+struct Found {
+    rows: Vec<Old>,
+    position: i64,
+    is_all: bool,
+}
+
+fn look(
+    connection: &Connection,
+    after: i64,
+    end: i64,
+    until: Until,
+    limit: usize,
+) -> rusqlite::Result<Found> {
+    let mut events = connection
+        .prepare_cached("SELECT id, fan_out FROM events WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3")?;
+    let mut deliveries = connection
+        .prepare_cached("SELECT id, state, finished_at FROM deliveries WHERE id > ?1 AND id <= ?1 + ?2")?;
+    let looks = limit.saturating_mul(LOOKS_FOR_EACH);
+    let mut found = Found { rows: Vec::new(), position: after, is_all: true };
+    let (mut looked, mut deletes) = (0, 0);
+    let mut rows = events.query(params![after, end, number(looks as u64)])?;
+    while let Some(row) = rows.next()? {
+        let (event, fan_out): (i64, i64) = (row.get(0)?, row.get(1)?);
+        looked += 1;
+        let mut old = Vec::new();
+        let mut young = false;
+        let mut of_event = deliveries.query(params![event, fan_out])?;
+        while let Some(row) = of_event.next()? {
+            if until.is_over(row.get(1)?, row.get(2)?) {
+                old.push(row.get(0)?);
+            } else {
+                young = true;
+            }
+        }
+        if !young || !old.is_empty() {
+            deletes += old.len() + 1;
+            found.rows.push(Old { event, fan_out, deliveries: old });
+        }
+        found.position = event;
+        if deletes >= limit {
+            found.is_all = false;
+            return Ok(found);
+        }
+    }
+    found.is_all = looked < looks;
+    Ok(found)
+}
+
+/// Deletes what was found, if it still is as it was found.
+struct Delete {
+    rows: Vec<Old>,
+    until: Until,
+}
+
+impl Command for Delete {
+    /// How many deliveries.
+    type Answer = u64;
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, JobError<QueueError>> {
+        let connection = writing.connection;
+        let mut delivery = connection.prepare_cached(
+            "DELETE FROM deliveries WHERE id = ?1
+             AND (state IN (2, 4) AND finished_at <= ?2 OR state = 3 AND finished_at <= ?3)",
+        )?;
+        let mut attempts = connection.prepare_cached("DELETE FROM attempts WHERE delivery = ?1")?;
+        let mut event = connection.prepare_cached(
+            "DELETE FROM events WHERE id = ?1
+             AND NOT EXISTS (SELECT 1 FROM deliveries WHERE id > ?1 AND id <= ?1 + ?2)
+             AND NOT EXISTS (SELECT 1 FROM fan_outs WHERE event = ?1)",
+        )?;
+        let mut payload = connection.prepare_cached("DELETE FROM payloads WHERE event = ?1")?;
+        let mut deleted = 0;
+        for old in &self.rows {
+            for id in &old.deliveries {
+                if delivery.execute(params![id, self.until.finished, self.until.failed])? > 0 {
+                    attempts.execute([id])?;
+                    deleted += 1;
+                }
+            }
+            if event.execute(params![old.event, old.fan_out])? > 0 {
+                payload.execute([old.event])?;
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+/// Forgets idempotency keys, lanes that are not used, and deleted tenants that nothing names.
+struct Tidy {
+    limit: usize,
+    is_last: bool,
+}
+
+impl Command for Tidy {
+    /// How many keys were forgotten, and how many lanes were looked at.
+    type Answer = (usize, usize);
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(usize, usize), JobError<QueueError>> {
+        let keys = writing
+            .connection
+            .prepare_cached(
+                "DELETE FROM idempotency_keys WHERE id IN
+                 (SELECT id FROM idempotency_keys WHERE id < ?1 ORDER BY id LIMIT ?2)",
+            )?
+            .execute(params![remembered_since(writing.wall), number(self.limit as u64)])?;
+        let keys = keys + forget_keys_ahead(writing, self.limit - keys.min(self.limit))?;
+        let mut lanes = 0;
+        if self.is_last && keys < self.limit {
+            lanes = lanes::forget_unused(writing.connection, writing.ledger, writing.wall, self.limit)?;
+            tombstones::forget(writing, self.limit)?;
+        }
+        Ok((keys, lanes))
+    }
+}
+
+/// Forgets idempotency keys of a time when the clock was ahead, once they would have been forgotten.
+fn forget_keys_ahead(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<usize> {
+    let Some(ahead) = writing.ledger.ids.ahead() else { return Ok(0) };
+    if writing.wall.since(ahead.seen_at) < REMEMBERED {
+        return Ok(0);
+    }
+    writing
+        .connection
+        .prepare_cached(
+            "DELETE FROM idempotency_keys WHERE id IN
+             (SELECT id FROM idempotency_keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)",
+        )?
+        .execute(params![ahead.first, ahead.last, number(limit as u64)])
+}

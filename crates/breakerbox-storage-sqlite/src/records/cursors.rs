@@ -1,0 +1,100 @@
+//! Where a page ended, as text that fits into a query.
+
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use breakerbox_model::objects::{Id, TenantId};
+use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::{Cursor, Page, PageOf};
+
+/// Something that a page can end at.
+pub(super) trait Place: Sized {
+    fn write(&self) -> String;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Place for Id {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Place for TenantId {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Place for u64 {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        number(text)
+    }
+}
+
+/// A time, an epoch and a key.
+impl Place for (u64, u64, String) {
+    fn write(&self) -> String {
+        format!("{}.{}.{}", self.0, self.1, URL_SAFE_NO_PAD.encode(&self.2))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, '.');
+        let (at, epoch) = (number(parts.next()?)?, number(parts.next()?)?);
+        let key = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
+        Some((at, epoch, String::from_utf8(key).ok()?))
+    }
+}
+
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?.parse().ok()
+}
+
+/// Where the page before ended.
+pub(super) fn place<P: Place>(page: &PageOf) -> Result<Option<P>, RecordsError> {
+    match &page.after {
+        None => Ok(None),
+        Some(Cursor(text)) => P::read(text).map(Some).ok_or(RecordsError::Cursor),
+    }
+}
+
+/// A page of at most `size`, made from one more if there is more.
+pub(super) fn page<T, P: Place>(mut items: Vec<T>, size: usize, place: impl Fn(&T) -> P) -> Page<T> {
+    let is_last = items.len() <= size;
+    items.truncate(size);
+    let next = items.last().filter(|_| !is_last).map(|last| Cursor(place(last).write()));
+    Page { items, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn places_are_read_back_and_nothing_else_is_a_place() {
+        let id = Id::first_at(Timestamp::from_millis(1_763_000_000_123));
+        assert_eq!(Id::read(&id.write()), Some(id));
+        let change = (7, u64::MAX, "acme https://a.example/é.1".to_owned());
+        assert_eq!(<(u64, u64, String)>::read(&change.write()), Some(change));
+        for text in ["", "7", "7.8", "+7.8.YQ", "7.8.!", "7.8.YQ.", "x.8.YQ", "99999999999999999999.1.YQ"] {
+            assert_eq!(<(u64, u64, String)>::read(text), None, "{text}");
+        }
+        for text in ["-1", "+1", "1.5", "1 ", "18446744073709551616"] {
+            assert_eq!(u64::read(text), None, "{text}");
+        }
+    }
+}

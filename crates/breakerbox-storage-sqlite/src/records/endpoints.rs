@@ -1,0 +1,229 @@
+//! Endpoints. Read from the directory, changed through the writer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::{
+    Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
+    TenantId,
+};
+use breakerbox_storage::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, PageOf};
+use breakerbox_storage::{Batch, EndpointEntry, QueueError, RecordsError};
+use rusqlite::params;
+
+use super::cursors::{page, place};
+use super::kept::{self, ENDPOINT};
+use super::{SqliteRecords, unchanged};
+use crate::Writing;
+use crate::columns::micros;
+use crate::error::JobError;
+use crate::fan_out;
+
+impl SqliteRecords {
+    pub(super) fn known_endpoint(&self, id: EndpointId) -> Result<Arc<EndpointEntry>, RecordsError> {
+        self.directory.endpoint(id.into()).ok_or_else(|| RecordsError::missing(ENDPOINT, id))
+    }
+
+    /// Inserts an endpoint, and after the commit puts it in memory.
+    pub(super) fn insert_endpoint(
+        &self,
+        writing: &mut Writing<'_>,
+        new: NewEndpoint,
+    ) -> Result<Endpoint, JobError<RecordsError>> {
+        let now = writing.wall();
+        let limit = self.directory.defaults().endpoints;
+        if self.directory.endpoint_count(&new.tenant) >= limit as usize {
+            return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit }.into());
+        }
+        let endpoint = Endpoint {
+            id: EndpointId(writing.next_id()),
+            tenant: new.tenant,
+            settings: new.settings,
+            disabled: new.disabled.then_some(DisabledBecause::Owner),
+            secrets: SigningSecrets::new(new.secret.unwrap_or_else(Secret::random), now),
+            created_at: now,
+            changed_at: now,
+            revision: Revision::FIRST,
+        };
+        let entry = self.directory.resolve_endpoint(endpoint.clone())?;
+        let columns = kept::endpoint(&endpoint, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO endpoints (id, tenant, settings, sealed, disabled, revision, created_at, changed_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            )?
+            .execute(params![
+                endpoint.id.number(),
+                entry.tenant.row,
+                columns.settings,
+                columns.sealed.0,
+                endpoint.disabled.map(kept::disabled_name),
+                endpoint.revision.0,
+                micros(now)
+            ])?;
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_endpoint(entry));
+        Ok(endpoint)
+    }
+
+    /// Changes an endpoint in its row, and after the commit in memory.
+    pub(super) fn update_endpoint(
+        &self,
+        writing: &mut Writing<'_>,
+        id: EndpointId,
+        alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), JobError<RecordsError>>,
+    ) -> Result<Endpoint, JobError<RecordsError>> {
+        let before = &self.known_endpoint(id)?.source;
+        let mut endpoint = before.clone();
+        alter(&mut endpoint, writing)?;
+        if endpoint == *before {
+            return Ok(endpoint);
+        }
+        endpoint.revision = endpoint.revision.next();
+        endpoint.changed_at = writing.wall();
+        let entry = self.directory.resolve_endpoint(endpoint.clone())?;
+        let columns = kept::endpoint(&endpoint, &self.keyring);
+        writing
+            .connection()
+            .prepare_cached(
+                "UPDATE endpoints SET settings = ?2, sealed = ?3, disabled = ?4, revision = ?5, changed_at = ?6
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                id.number(),
+                columns.settings,
+                columns.sealed.0,
+                endpoint.disabled.map(kept::disabled_name),
+                endpoint.revision.0,
+                micros(endpoint.changed_at)
+            ])?;
+        if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
+            writing.tell(&gone(&endpoint), &*self.directory)?;
+        }
+        let directory = Arc::clone(&self.directory);
+        writing.after_commit(move || directory.put_endpoint(entry));
+        Ok(endpoint)
+    }
+
+    async fn alter_endpoint(
+        &self,
+        id: EndpointId,
+        alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), JobError<RecordsError>> + Send + 'static,
+    ) -> Result<Endpoint, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| records.update_endpoint(writing, id, alter)).await
+    }
+}
+
+/// What its owner is told when an endpoint has answered 410.
+fn gone(endpoint: &Endpoint) -> Notice {
+    let revision = endpoint.revision.0.unsigned_abs();
+    Notice::endpoint_gone(
+        endpoint.tenant.clone(),
+        endpoint.id,
+        &endpoint.settings.url,
+        revision,
+        endpoint.changed_at,
+    )
+}
+
+#[async_trait]
+impl Endpoints for SqliteRecords {
+    async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| records.insert_endpoint(writing, new)).await
+    }
+
+    async fn endpoint(&self, id: EndpointId) -> Result<Endpoint, RecordsError> {
+        Ok(self.known_endpoint(id)?.source.clone())
+    }
+
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        of: &PageOf,
+    ) -> Result<Page<Endpoint>, RecordsError> {
+        let before = place::<Id>(of)?.map(EndpointId);
+        let found = self.directory.endpoints_before(tenant, before, of.size() + 1);
+        let found = found.iter().map(|entry| entry.source.clone()).collect();
+        Ok(page(found, of.size(), |endpoint: &Endpoint| endpoint.id.0))
+    }
+
+    async fn edit_endpoint(
+        &self,
+        id: EndpointId,
+        edit: Edit<Endpoint, EndpointSettings>,
+        seen: Option<Revision>,
+    ) -> Result<Endpoint, RecordsError> {
+        self.alter_endpoint(id, move |endpoint, _| {
+            unchanged(endpoint.revision, seen, ENDPOINT, &id)?;
+            endpoint.settings = edit(endpoint)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn set_endpoint_disabled(
+        &self,
+        id: EndpointId,
+        disabled: Option<DisabledBecause>,
+    ) -> Result<Endpoint, RecordsError> {
+        let disabled = disabled.map(|because| kept::disabled(kept::disabled_name(because)));
+        self.alter_endpoint(id, move |endpoint, _| {
+            endpoint.disabled = disabled;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| {
+                let known = records.known_endpoint(id)?;
+                unchanged(known.source.revision, seen, ENDPOINT, &id)?;
+                let pending = fan_out::pending_in(writing.connection(), known.tenant.row, id.number())?;
+                let cancelled = writing.ledger.waiting_in(id.number()) + pending;
+                writing.connection().execute("DELETE FROM endpoints WHERE id = ?1", [id.number()])?;
+                writing.close_lane(id.into())?;
+                let directory = Arc::clone(&records.directory);
+                writing.after_commit(move || directory.remove_endpoint(id));
+                Ok(Deleted { cancelled })
+            })
+            .await
+    }
+
+    async fn rotate_endpoint_secret(
+        &self,
+        id: EndpointId,
+        secret: Secret,
+        overlap: Duration,
+    ) -> Result<Endpoint, RecordsError> {
+        self.alter_endpoint(id, move |endpoint, writing| {
+            endpoint.secrets = endpoint.secrets.rotated(secret, overlap, writing.wall());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn end_endpoint_rotation(&self, id: EndpointId) -> Result<Endpoint, RecordsError> {
+        self.alter_endpoint(id, |endpoint, _| {
+            endpoint.secrets = endpoint.secrets.newest_only();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError> {
+        self.known_endpoint(id)?;
+        // The writer knows it by heart; a transaction that writes nothing costs next to nothing.
+        self.database.write(move |writing| Ok(writing.unfinished_in(id.into()))).await
+    }
+
+    async fn cancel_orphans(&self, limit: usize) -> Result<Batch, QueueError> {
+        self.database.cancel_closed(limit).await
+    }
+}

@@ -1,0 +1,157 @@
+//! Between waiting and finished: cancels what waits, makes what is finished wait again. Always in the writer, where the
+//! backlogs are counted with it. Here it is decided whether that is possible; how it is done is the queue's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_model::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority, Purpose};
+use breakerbox_storage::{Directory, RecordsError, WaitingLane};
+use rusqlite::{OptionalExtension, params};
+
+use super::SqliteRecords;
+use super::deliveries::{DELIVERY, show};
+use crate::Writing;
+use crate::columns::{DELIVERED, id, level, state, time, whole};
+use crate::error::JobError;
+
+/// What is needed of a delivery to move it.
+struct Moved {
+    tenant: i64,
+    lane: i64,
+    state: DeliveryState,
+    /// How long the event said that it has, from when it could first be sent.
+    lives_for: Option<Duration>,
+    url: Option<String>,
+    /// What its circuit is for.
+    purpose: Purpose,
+    bytes: u64,
+}
+
+/// What came of making a delivery wait again.
+pub(super) enum Resent {
+    /// It waits in this lane.
+    Waits(WaitingLane),
+    /// It is not there any more.
+    Missing,
+    /// It is not finished.
+    Unfinished(DeliveryState),
+    /// Its endpoint, or its tenant, is gone.
+    EndpointGone(EndpointId),
+    /// The tenant's backlog has no room.
+    BacklogFull(RecordsError),
+}
+
+impl SqliteRecords {
+    pub(super) async fn cancel_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
+        self.database
+            .write(move |writing| {
+                let state = shown(writing, wanted)?.state;
+                if !state.is_finished() && writing.cancel(wanted)? {
+                    return shown(writing, wanted);
+                }
+                let state = state.name();
+                Err(RecordsError::State { id: wanted, state, verb: "cancelled" }.into())
+            })
+            .await
+    }
+
+    pub(super) async fn resend_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| match resend(writing, &records.directory, wanted, None)? {
+                Resent::Waits(lane) => {
+                    let directory = Arc::clone(&records.directory);
+                    writing.after_commit(move || directory.woken(&lane));
+                    shown(writing, wanted)
+                }
+                Resent::Missing => Err(RecordsError::missing(DELIVERY, wanted).into()),
+                Resent::Unfinished(state) => {
+                    Err(RecordsError::State { id: wanted, state: state.name(), verb: "resent" }.into())
+                }
+                Resent::EndpointGone(endpoint) => Err(RecordsError::missing("endpoint", endpoint).into()),
+                Resent::BacklogFull(error) => Err(error.into()),
+            })
+            .await
+    }
+}
+
+/// Makes a finished delivery wait again, at this priority or its old one. Whoever calls this wakes its lane.
+pub(super) fn resend(
+    writing: &mut Writing<'_>,
+    directory: &Directory,
+    wanted: DeliveryId,
+    priority: Option<Priority>,
+) -> Result<Resent, JobError<RecordsError>> {
+    let Some(moved) = find(writing, wanted)? else { return Ok(Resent::Missing) };
+    // What waits in a closed lane is cancelled, and its endpoint is gone.
+    if !moved.state.is_finished() && !writing.ledger.is_closed(moved.lane) {
+        return Ok(Resent::Unfinished(moved.state));
+    }
+    let name = writing.ledger.tenant(writing.connection, moved.tenant)?;
+    let lane = LaneId(id(moved.lane));
+    let gone = Resent::EndpointGone(EndpointId(lane.0));
+    // A tenant of the same name may have come since.
+    let Some(tenant) = directory.tenant(&name).filter(|entry| entry.row == moved.tenant) else {
+        return Ok(gone);
+    };
+    let (lane, expires_after) = match &moved.url {
+        Some(url) => {
+            let lane = writing.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
+            // How long a run waits is its reminder's to say, and not the tenant's.
+            let expires_after = tenant.expires_after.filter(|_| moved.purpose == Purpose::Deliveries);
+            (lane, expires_after)
+        }
+        None => match directory.endpoint(lane) {
+            Some(endpoint) => (lane, endpoint.expires_after),
+            None => return Ok(gone),
+        },
+    };
+    let now = writing.unfinished(moved.tenant);
+    if now.count >= tenant.backlog.count || now.bytes.saturating_add(moved.bytes) > tenant.backlog.bytes {
+        return Ok(Resent::BacklogFull(RecordsError::BacklogFull {
+            tenant: name,
+            waiting: now.count,
+            bytes: now.bytes,
+        }));
+    }
+    if let Some(priority) = priority {
+        writing
+            .connection()
+            .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
+            .execute(params![wanted.number(), level(priority), DELIVERED])?;
+    }
+    // It has as long to live as at first, however often it is resent.
+    let expires_at = moved.lives_for.or(expires_after).map(|lives_for| writing.now() + lives_for);
+    Ok(writing.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
+}
+
+fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Moved>> {
+    writing
+        .connection()
+        .prepare_cached(
+            "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, e.expires_at, e.not_before, e.url, e.size, e.reminder
+             FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?1",
+        )?
+        .query_row([wanted.number()], |row| {
+            let made_at = wanted.0.made_at();
+            let start = row.get::<_, Option<i64>>(6)?.map_or(made_at, |at| time(at).max(made_at));
+            Ok(Moved {
+                tenant: row.get(0)?,
+                lane: row.get(1)?,
+                state: state(row.get(2)?, row.get(3)?, row.get(4)?),
+                lives_for: row.get::<_, Option<i64>>(5)?.map(|at| time(at).since(start)),
+                url: row.get(7)?,
+                purpose: match row.get::<_, Option<i64>>(9)? {
+                    Some(_) => Purpose::Reminders,
+                    None => Purpose::Deliveries,
+                },
+                bytes: whole(row.get(8)?),
+            })
+        })
+        .optional()
+}
+
+fn shown(writing: &Writing<'_>, wanted: DeliveryId) -> Result<Delivery, JobError<RecordsError>> {
+    let found = show(writing.connection(), wanted.number())?;
+    found.ok_or_else(|| RecordsError::missing(DELIVERY, wanted).into())
+}

@@ -1,0 +1,289 @@
+//! How tenants and endpoints are kept in their rows: settings as JSON, and what is secret of them sealed.
+
+use std::time::Duration;
+
+use breakerbox_core::{CircuitBy, Timestamp};
+use breakerbox_model::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use breakerbox_model::objects::{
+    Backlog, DisabledBecause, Endpoint, EndpointSettings, Filter, RateLimit, ReminderRules, SigningSecret,
+    SigningSecrets, Tenant, TenantSettings,
+};
+use breakerbox_model::reminder::{CatchUp, WhenFailed};
+use breakerbox_storage::secrets::{Keyring, Owner, Sealed};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::LoadError;
+use super::kept_target::KeptTarget;
+
+pub(super) const TENANT: &str = "tenant";
+pub(super) const ENDPOINT: &str = "endpoint";
+
+#[derive(Serialize, Deserialize)]
+struct KeptTenant {
+    name: String,
+    enabled: bool,
+    policy: Option<Value>,
+    circuit_by: String,
+    retry: Option<RetrySchedule>,
+    #[serde(default)]
+    rulings: Rulings,
+    backlog: Option<Backlog>,
+    ingest_rate: Option<RateLimit>,
+    expires_after_us: Option<u64>,
+    #[serde(default)]
+    reminders: KeptReminderRules,
+}
+
+/// What differs from the defaults.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
+struct KeptReminderRules {
+    policy: Option<Value>,
+    circuit_by: Option<String>,
+    retry: Option<RetrySchedule>,
+    rulings: Rulings,
+    when_failed: WhenFailed,
+    catch_up: CatchUp,
+    timeout_us: Option<u64>,
+    max_in_flight: Option<u32>,
+    limit: Option<Backlog>,
+}
+
+impl From<ReminderRules> for KeptReminderRules {
+    fn from(rules: ReminderRules) -> Self {
+        Self {
+            policy: rules.policy,
+            circuit_by: Some(circuit_by_name(rules.circuit_by).to_owned()),
+            retry: rules.retry,
+            rulings: rules.rulings,
+            when_failed: rules.when_failed,
+            catch_up: rules.catch_up,
+            timeout_us: rules.timeout.map(micros),
+            max_in_flight: rules.max_in_flight,
+            limit: rules.limit,
+        }
+    }
+}
+
+impl KeptReminderRules {
+    fn rules(self, owner: Owner<'_>) -> Result<ReminderRules, LoadError> {
+        let defaults = ReminderRules::default();
+        let by = self.circuit_by.map_or(Some(defaults.circuit_by), |name| circuit_by(&name));
+        Ok(ReminderRules {
+            policy: self.policy,
+            circuit_by: by.ok_or_else(|| unreadable(owner, "reminders"))?,
+            retry: self.retry,
+            rulings: self.rulings,
+            when_failed: self.when_failed,
+            catch_up: self.catch_up,
+            timeout: self.timeout_us.map(Duration::from_micros),
+            max_in_flight: self.max_in_flight,
+            limit: self.limit,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptEndpoint {
+    url: String,
+    description: String,
+    filter: Vec<String>,
+    timeout_us: Option<u64>,
+    max_in_flight: Option<u32>,
+    rate: Option<RateLimit>,
+    retry: Option<RetrySchedule>,
+    policy: Option<Value>,
+    expires_after_us: Option<u64>,
+}
+
+/// What is sealed. Header values are credentials as often as not.
+#[derive(Serialize, Deserialize)]
+struct KeptSecrets {
+    secrets: Vec<KeptSecret>,
+    #[serde(default)]
+    headers: CustomHeaders,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<KeptTarget>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptSecret {
+    secret: String,
+    since: u64,
+    until: Option<u64>,
+}
+
+/// A row's columns `settings` and `sealed`.
+pub(super) struct Columns {
+    pub(super) settings: String,
+    pub(super) sealed: Sealed,
+}
+
+pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
+    let settings = tenant.settings.clone();
+    let kept = KeptTenant {
+        name: settings.name,
+        enabled: settings.enabled,
+        policy: settings.policy,
+        circuit_by: circuit_by_name(settings.circuit_by).to_owned(),
+        retry: settings.retry,
+        rulings: settings.rulings,
+        backlog: settings.backlog,
+        ingest_rate: settings.ingest_rate,
+        expires_after_us: settings.expires_after.map(micros),
+        reminders: settings.reminders.into(),
+    };
+    let owner = Owner { what: TENANT, name: tenant.id.as_str() };
+    let notices = settings.notices.iter().map(KeptTarget::from).collect();
+    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notices, keyring, owner);
+    Columns { settings: json(&kept), sealed }
+}
+
+pub(super) fn endpoint(endpoint: &Endpoint, keyring: &Keyring) -> Columns {
+    let settings = endpoint.settings.clone();
+    let kept = KeptEndpoint {
+        url: settings.url.into(),
+        description: settings.description,
+        filter: settings.filter.patterns().collect(),
+        timeout_us: settings.timeout.map(micros),
+        max_in_flight: settings.max_in_flight,
+        rate: settings.rate,
+        retry: settings.retry,
+        policy: settings.policy,
+        expires_after_us: settings.expires_after.map(micros),
+    };
+    let owner = Owner { what: ENDPOINT, name: &endpoint.id.to_string() };
+    let sealed = seal(&endpoint.secrets, settings.headers, Vec::new(), keyring, owner);
+    Columns { settings: json(&kept), sealed }
+}
+
+pub(super) fn tenant_of(
+    settings: &str,
+    sealed: Vec<u8>,
+    keyring: &Keyring,
+    name: &str,
+) -> Result<(TenantSettings, SigningSecrets), LoadError> {
+    let owner = Owner { what: TENANT, name };
+    let kept: KeptTenant = read(settings.as_bytes(), owner)?;
+    let (secrets, _, notices) = open(Sealed(sealed), keyring, owner)?;
+    let notices = notices.into_iter().map(|kept| kept.target(owner)).collect::<Result<_, _>>()?;
+    let settings = TenantSettings {
+        name: kept.name,
+        enabled: kept.enabled,
+        policy: kept.policy,
+        circuit_by: circuit_by(&kept.circuit_by).ok_or_else(|| unreadable(owner, "circuit_by"))?,
+        retry: kept.retry,
+        rulings: kept.rulings,
+        backlog: kept.backlog,
+        ingest_rate: kept.ingest_rate,
+        expires_after: kept.expires_after_us.map(Duration::from_micros),
+        reminders: kept.reminders.rules(owner)?,
+        notices,
+    };
+    Ok((settings, secrets))
+}
+
+pub(super) fn endpoint_of(
+    settings: &str,
+    sealed: Vec<u8>,
+    keyring: &Keyring,
+    name: &str,
+) -> Result<(EndpointSettings, SigningSecrets), LoadError> {
+    let owner = Owner { what: ENDPOINT, name };
+    let kept: KeptEndpoint = read(settings.as_bytes(), owner)?;
+    let (secrets, headers, _) = open(Sealed(sealed), keyring, owner)?;
+    let settings = EndpointSettings {
+        url: kept.url.parse().map_err(|_| unreadable(owner, "url"))?,
+        description: kept.description,
+        filter: Filter::any_of(kept.filter.iter().map(String::as_str))
+            .map_err(|_| unreadable(owner, "filter"))?,
+        headers,
+        timeout: kept.timeout_us.map(Duration::from_micros),
+        max_in_flight: kept.max_in_flight,
+        rate: kept.rate,
+        retry: kept.retry,
+        policy: kept.policy,
+        expires_after: kept.expires_after_us.map(Duration::from_micros),
+    };
+    Ok((settings, secrets))
+}
+
+/// The column `disabled`. What a circuit says is the circuit's to keep.
+pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
+    match because {
+        DisabledBecause::Owner | DisabledBecause::Circuit => "owner",
+        DisabledBecause::Gone => "gone",
+    }
+}
+
+/// What the column `disabled` says.
+pub(super) fn disabled(name: &str) -> DisabledBecause {
+    if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
+}
+
+fn seal(
+    secrets: &SigningSecrets,
+    headers: CustomHeaders,
+    notices: Vec<KeptTarget>,
+    keyring: &Keyring,
+    owner: Owner<'_>,
+) -> Sealed {
+    let kept = |one: &SigningSecret| KeptSecret {
+        secret: one.secret.reveal(),
+        since: one.since.as_micros(),
+        until: one.until.map(Timestamp::as_micros),
+    };
+    let kept = KeptSecrets { secrets: secrets.iter().map(kept).collect(), headers, notices };
+    keyring.seal(json(&kept).as_bytes(), owner)
+}
+
+fn open(
+    sealed: Sealed,
+    keyring: &Keyring,
+    owner: Owner<'_>,
+) -> Result<(SigningSecrets, CustomHeaders, Vec<KeptTarget>), LoadError> {
+    let kept: KeptSecrets = read(&keyring.open(&sealed, owner)?, owner)?;
+    let secret = |kept: &KeptSecret| {
+        Some(SigningSecret {
+            secret: kept.secret.parse().ok()?,
+            since: Timestamp::from_micros(kept.since),
+            until: kept.until.map(Timestamp::from_micros),
+        })
+    };
+    let secrets = kept.secrets.iter().map(secret).collect::<Option<Vec<_>>>();
+    let secrets = secrets.and_then(SigningSecrets::from_newest_first);
+    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, kept.headers, kept.notices))
+}
+
+fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {
+    // The error says where, and may say what: what is sealed must not be repeated.
+    serde_json::from_slice(text).map_err(|_| unreadable(owner, "settings"))
+}
+
+pub(super) fn unreadable(owner: Owner<'_>, column: &'static str) -> LoadError {
+    LoadError::Unreadable { what: owner.what, name: owner.name.to_owned(), column }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain structures with texts as keys have a JSON")
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+const fn circuit_by_name(by: CircuitBy) -> &'static str {
+    match by {
+        CircuitBy::Host => "host",
+        CircuitBy::Tenant => "tenant",
+        _ => "endpoint",
+    }
+}
+
+fn circuit_by(name: &str) -> Option<CircuitBy> {
+    [CircuitBy::Endpoint, CircuitBy::Host, CircuitBy::Tenant]
+        .into_iter()
+        .find(|by| circuit_by_name(*by) == name)
+}

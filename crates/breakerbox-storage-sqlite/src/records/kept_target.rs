@@ -1,0 +1,56 @@
+//! How a tenant's targets of notices are kept: all of it sealed, since their URLs are credentials as often as not.
+
+use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
+use breakerbox_storage::secrets::Owner;
+use serde::{Deserialize, Serialize};
+
+use super::LoadError;
+use super::kept::unreadable;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptTarget {
+    name: String,
+    way: String,
+    url: Option<String>,
+    secret: Option<String>,
+    #[serde(default)]
+    to: Vec<String>,
+    /// Empty: of all kinds.
+    #[serde(default)]
+    on: Vec<String>,
+}
+
+impl From<&NoticeTarget> for KeptTarget {
+    fn from(target: &NoticeTarget) -> Self {
+        let (url, secret, to) = match &target.way {
+            Way::Webhook { url, secret } => (Some(url.to_string()), Some(secret.reveal()), vec![]),
+            Way::Slack { url } => (Some(url.to_string()), None, vec![]),
+            Way::Email { to } => (None, None, to.iter().map(ToString::to_string).collect()),
+        };
+        let on =
+            if target.on.is_all() { vec![] } else { target.on.iter().map(|kind| kind.to_string()).collect() };
+        Self { name: target.name.to_string(), way: target.way.name().to_owned(), url, secret, to, on }
+    }
+}
+
+impl KeptTarget {
+    pub(super) fn target(self, owner: Owner<'_>) -> Result<NoticeTarget, LoadError> {
+        let name = self.name.as_str().into();
+        let on = Kinds::of(&self.on.iter().filter_map(|name| name.parse::<Kind>().ok()).collect::<Vec<_>>());
+        let way = self.way().ok_or_else(|| unreadable(owner, "notices"))?;
+        Ok(NoticeTarget { name, way, on })
+    }
+
+    fn way(self) -> Option<Way> {
+        let url = || self.url.as_ref()?.parse().ok();
+        match self.way.as_str() {
+            "webhook" => Some(Way::Webhook { url: url()?, secret: self.secret.as_ref()?.parse().ok()? }),
+            "slack" => Some(Way::Slack { url: url()? }),
+            "email" => {
+                let to = self.to.iter().map(|to| to.parse().ok()).collect::<Option<Vec<_>>>()?;
+                (!to.is_empty()).then_some(Way::Email { to })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Fills the directory at the start. Every secret is opened, so a start without a needed key ends here and not at the first
+//! delivery.
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{
+    ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId,
+};
+use breakerbox_storage::secrets::{Keyring, SecretsError};
+use breakerbox_storage::{Directory, QueueError, RecordsError};
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::kept;
+use crate::Database;
+use crate::columns::{id, parsed, time};
+use crate::error::{JobError, queue_error};
+use std::sync::Arc;
+
+/// Why a file's records can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A secret can't be opened.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// A row can't be read.
+    #[error(
+        "the {column} of the {what} {name} can't be read; a newer version may have written it, or the file is damaged"
+    )]
+    Unreadable {
+        /// Of what.
+        what: &'static str,
+        /// Of which.
+        name: String,
+        /// What of it.
+        column: &'static str,
+    },
+    /// A row does not fit the others.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// The database fails.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl From<rusqlite::Error> for LoadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Queue(queue_error(error))
+    }
+}
+
+impl From<rusqlite::Error> for JobError<LoadError> {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(error.into())
+    }
+}
+
+pub(super) async fn fill(
+    database: &Database,
+    directory: &Arc<Directory>,
+    keyring: &Arc<Keyring>,
+) -> Result<(), LoadError> {
+    let (directory, keyring) = (Arc::clone(directory), Arc::clone(keyring));
+    database
+        .read(move |connection| {
+            tenants(connection, &directory, &keyring)?;
+            endpoints(connection, &directory, &keyring)?;
+            api_keys(connection, &directory)?;
+            Ok(())
+        })
+        .await
+}
+
+fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) -> Result<(), LoadError> {
+    let mut statement = connection.prepare(
+        "SELECT row, id, settings, sealed, revision, created_at, changed_at FROM tenants WHERE deleted_at IS NULL",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id: TenantId = parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
+        let (settings, secrets) =
+            kept::tenant_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, id.as_str())?;
+        let mut tenant = Tenant {
+            id,
+            settings,
+            secrets,
+            revision: Revision(row.get(4)?),
+            created_at: at(row, 5)?,
+            changed_at: at(row, 6)?,
+        };
+        let number = row.get(0)?;
+        let resolved = |tenant: &Tenant| directory.resolve_tenant(tenant.clone(), number);
+        // The gateway's own policy may have changed since. Sending goes on, by the gateway's.
+        let mut entry = resolved(&tenant);
+        if let Err(RecordsError::Policy(problem)) = &entry {
+            tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
+            tenant.settings.policy = None;
+            entry = resolved(&tenant);
+        }
+        if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
+            tracing::warn!(tenant = %tenant.id, problem, "the policy of the tenant's reminders does not fit any more; their preset holds");
+            // Whatever is below it: a preset begins anew.
+            tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
+            entry = resolved(&tenant);
+        }
+        let entry = entry?;
+        directory.put_household(directory.resolve_household(entry)?);
+    }
+    Ok(())
+}
+
+fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) -> Result<(), LoadError> {
+    let mut statement = connection.prepare(
+        "SELECT e.id, t.id, e.settings, e.sealed, e.disabled, e.revision, e.created_at, e.changed_at
+         FROM endpoints e JOIN tenants t ON t.row = e.tenant ORDER BY e.id",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let endpoint_id = EndpointId(id(row.get(0)?));
+        let (settings, secrets) =
+            kept::endpoint_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, &endpoint_id.to_string())?;
+        let mut endpoint = Endpoint {
+            id: endpoint_id,
+            tenant: parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?,
+            settings,
+            disabled: row.get::<_, Option<String>>(4)?.as_deref().map(kept::disabled),
+            secrets,
+            revision: Revision(row.get(5)?),
+            created_at: at(row, 6)?,
+            changed_at: at(row, 7)?,
+        };
+        let entry = match directory.resolve_endpoint(endpoint.clone()) {
+            Err(RecordsError::Policy(problem)) => {
+                tracing::warn!(endpoint = %endpoint.id, problem, "the endpoint's policy does not fit its tenant's any more; ignored");
+                endpoint.settings.policy = None;
+                directory.resolve_endpoint(endpoint)
+            }
+            resolved => resolved,
+        }?;
+        directory.put_endpoint(entry);
+    }
+    Ok(())
+}
+
+fn api_keys(connection: &Connection, directory: &Directory) -> Result<(), LoadError> {
+    let mut statement = connection.prepare(
+        "SELECT k.id, k.hash, k.name, k.scopes, t.id, k.created_at, k.expires_at, k.revoked_at
+         FROM api_keys k LEFT JOIN tenants t ON t.row = k.tenant",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let tenant = row.get_ref(4)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+        directory.put_api_key(ApiKey {
+            id: ApiKeyId(id(row.get(0)?)),
+            hash: KeyHash(row.get(1)?),
+            name: row.get(2)?,
+            scopes: Scopes::from_bits(row.get(3)?),
+            tenant: tenant.map(|tenant| parsed(4, tenant)).transpose()?,
+            created_at: at(row, 5)?,
+            expires_at: row.get::<_, Option<i64>>(6)?.map(time),
+            revoked_at: row.get::<_, Option<i64>>(7)?.map(time),
+        });
+    }
+    Ok(())
+}
+
+fn at(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(time)
+}

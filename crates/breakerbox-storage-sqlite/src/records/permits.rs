@@ -1,0 +1,96 @@
+//! Which permits were settled. All of it goes through the writer, also what only looks: so a claim that is on its way is seen.
+
+use async_trait::async_trait;
+use breakerbox_core::{OutcomeKind, Timestamp};
+use breakerbox_model::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
+use breakerbox_storage::QueueError;
+use breakerbox_storage::records::{Claimed, SettledPermits};
+use rusqlite::{OptionalExtension, params};
+
+use super::SqliteRecords;
+use crate::Writing;
+use crate::columns::{micros, number};
+
+const OUTCOMES: [OutcomeKind; 3] = [OutcomeKind::Success, OutcomeKind::Failure, OutcomeKind::Ignored];
+
+#[async_trait]
+impl SettledPermits for SqliteRecords {
+    async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind) -> Result<Claimed, QueueError> {
+        self.database
+            .write(move |writing| {
+                if let Some(settled) = find(writing, permit)? {
+                    return Ok(Claimed::Settled(settled));
+                }
+                if permit.expires_at <= writing.now() {
+                    return Ok(Claimed::Expired);
+                }
+                let mut insert = writing.connection().prepare_cached(
+                    "INSERT INTO settled_permits (expires_at, id, settled, outcome) VALUES (?1, ?2, ?3, ?4)",
+                )?;
+                let settled = place(&SettledAs::ALL, SettledAs::Counted);
+                let outcome = place(&OUTCOMES, outcome);
+                insert.execute(params![micros(permit.expires_at), permit.id.0, settled, outcome])?;
+                Ok(Claimed::Yours)
+            })
+            .await
+    }
+
+    async fn note_settlement(&self, permit: PermitTerm, settled: SettledAs) -> Result<(), QueueError> {
+        self.database
+            .write(move |writing| {
+                let mut update = writing.connection().prepare_cached(
+                    "UPDATE settled_permits SET settled = ?3 WHERE expires_at = ?1 AND id = ?2",
+                )?;
+                let settled = place(&SettledAs::ALL, settled);
+                update.execute(params![micros(permit.expires_at), permit.id.0, settled])?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn settled_of(
+        &self,
+        expired: Vec<PermitTerm>,
+    ) -> Result<Vec<(PermitId, PermitSettled)>, QueueError> {
+        self.database
+            .write(move |writing| {
+                let mut found = Vec::new();
+                for permit in expired {
+                    found.extend(find(writing, permit)?.map(|settled| (permit.id, settled)));
+                }
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn prune_permits(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
+        self.database
+            .write(move |writing| {
+                let mut delete = writing.connection().prepare_cached(
+                    "DELETE FROM settled_permits WHERE (expires_at, id) IN
+                     (SELECT expires_at, id FROM settled_permits WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2)",
+                )?;
+                Ok(delete.execute(params![micros(before), number(limit as u64)])? as u64)
+            })
+            .await
+    }
+}
+
+fn find(writing: &Writing<'_>, permit: PermitTerm) -> rusqlite::Result<Option<PermitSettled>> {
+    let mut select = writing
+        .connection()
+        .prepare_cached("SELECT settled, outcome FROM settled_permits WHERE expires_at = ?1 AND id = ?2")?;
+    let found = select.query_row(params![micros(permit.expires_at), permit.id.0], |row| {
+        let (settled, outcome): (u8, u8) = (row.get(0)?, row.get(1)?);
+        Ok(PermitSettled {
+            outcome: OUTCOMES.get(usize::from(outcome)).copied().unwrap_or(OutcomeKind::Ignored),
+            settled: SettledAs::ALL.get(usize::from(settled)).copied().unwrap_or(SettledAs::Unheard),
+        })
+    });
+    found.optional()
+}
+
+/// How a word is kept: by its place.
+fn place<T: PartialEq>(words: &[T], word: T) -> i64 {
+    number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
+}

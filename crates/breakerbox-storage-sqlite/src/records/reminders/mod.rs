@@ -1,0 +1,271 @@
+//! Reminders, as people create, see and change them. Whatever changes one rings for the scheduler after the commit.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `create` | new ones |
+//! | `change` | what becomes of one that is changed, and of its run |
+//! | `list` | listings of them and of their runs |
+
+mod change;
+mod create;
+mod list;
+
+use async_trait::async_trait;
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, Purpose, Reminder, ReminderId, ReminderState, Revision, Run};
+use breakerbox_storage::records::{
+    Edit, NewReminder, Page, PageOf, ReminderChange, ReminderFilter, Reminders,
+};
+use breakerbox_storage::{QueueError, RecordsError};
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use self::change::{carry_on, hurry, withdraw, write};
+use self::create::admit;
+use super::SqliteRecords;
+use super::cursors::place;
+use super::kept::TENANT;
+use super::{readable, unchanged};
+use crate::Writing;
+use crate::columns::micros;
+use crate::error::JobError;
+use crate::line::Urgency;
+use crate::reminders::kept::{ACTIVE, CANCELLED, NOTHING_ASKED, PAUSED, TO_RESUME, TO_RUN_NOW, show};
+use crate::reminders::prune::Prune;
+use crate::reminders::totals;
+
+const REMINDER: &str = "reminder";
+
+impl SqliteRecords {
+    async fn act(
+        &self,
+        wanted: ReminderId,
+        act: impl FnOnce(&Self, &mut Writing<'_>, Reminder) -> Result<(), JobError<RecordsError>> + Send + 'static,
+    ) -> Result<Reminder, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| act_on(&records, writing, wanted, act)).await
+    }
+}
+
+/// Does something to a reminder that is there. What it answers is the reminder as it is then.
+fn act_on(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    wanted: ReminderId,
+    act: impl FnOnce(&SqliteRecords, &mut Writing<'_>, Reminder) -> Result<(), JobError<RecordsError>>,
+) -> Result<Reminder, JobError<RecordsError>> {
+    let found = found(writing.connection(), wanted)?;
+    act(records, writing, found)?;
+    create::ring(records, writing);
+    self::found(writing.connection(), wanted)
+}
+
+/// Creates one reminder.
+pub(super) fn create_one(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    new: &NewReminder,
+) -> Result<Reminder, JobError<RecordsError>> {
+    create::ring(records, writing);
+    create::create(records, writing, new)
+}
+
+/// Creates several reminders, all or none.
+pub(super) fn create_all(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    new: &[NewReminder],
+) -> Result<Vec<Reminder>, JobError<RecordsError>> {
+    create::ring(records, writing);
+    let create = |(place, new)| match create::create(records, writing, new) {
+        // Nobody of them is to blame.
+        Err(JobError(error @ RecordsError::Queue(_))) => Err(error.into()),
+        Err(JobError(error)) => Err(RecordsError::OneOf { place, error: Box::new(error) }.into()),
+        Ok(created) => Ok(created),
+    };
+    new.iter().enumerate().map(create).collect()
+}
+
+/// Fires a run besides the schedule, or makes a run that waits due.
+pub(super) fn run_now(
+    records: &SqliteRecords,
+    writing: &mut Writing<'_>,
+    wanted: ReminderId,
+) -> Result<Reminder, JobError<RecordsError>> {
+    act_on(records, writing, wanted, |records, writing, found| {
+        if found.state == ReminderState::Cancelled {
+            return Err(refused(&found, "run").into());
+        }
+        if let Some(run) = found.open_run {
+            return hurry(records, writing, &found, run.number());
+        }
+        let mut statement = writing
+            .connection()
+            .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = 0, asked = ?2 WHERE id = ?1")?;
+        statement.execute(params![wanted.number(), TO_RUN_NOW])?;
+        Ok(())
+    })
+}
+
+#[async_trait]
+impl Reminders for SqliteRecords {
+    async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| create_one(&records, writing, &new)).await
+    }
+
+    async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| create_all(&records, writing, &new)).await
+    }
+
+    async fn reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.database.read(move |connection| found(connection, wanted)).await
+    }
+
+    async fn reminder_payload(&self, wanted: ReminderId) -> Result<Bytes, RecordsError> {
+        let found = self
+            .database
+            .read(move |connection| {
+                let mut statement =
+                    connection.prepare_cached("SELECT payload FROM reminder_payloads WHERE reminder = ?1")?;
+                let payload = statement.query_row([wanted.number()], |row| row.get::<_, Vec<u8>>(0));
+                Ok::<_, JobError<RecordsError>>(payload.optional()?)
+            })
+            .await?;
+        found.map(Bytes::from).ok_or_else(|| RecordsError::missing(REMINDER, wanted))
+    }
+
+    async fn reminders(&self, filter: &ReminderFilter, of: &PageOf) -> Result<Page<Reminder>, RecordsError> {
+        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let (filter, size) = (filter.clone(), of.size());
+        self.database.read(move |connection| Ok(list::list(connection, &filter, before, size)?)).await
+    }
+
+    async fn edit_reminder(
+        &self,
+        wanted: ReminderId,
+        edit: Edit<Reminder, ReminderChange>,
+        seen: Option<Revision>,
+    ) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |records, writing, found| {
+            unchanged(found.revision, seen, REMINDER, &wanted)?;
+            if matches!(found.state, ReminderState::Finished | ReminderState::Cancelled) {
+                return Err(refused(&found, "changed").into());
+            }
+            let change = edit(&found)?;
+            let tenant = records.directory.tenant(&found.tenant);
+            let tenant = tenant.ok_or_else(|| RecordsError::missing(TENANT, &found.tenant))?;
+            tenant.key_of(Purpose::Reminders, change.settings.url.as_str())?;
+            if let Some(payload) = &change.payload {
+                let (was, is) = (found.payload_size, payload.len() as u64);
+                admit(writing, &tenant, is.saturating_sub(was), 0)?;
+                totals::resize(writing.connection(), tenant.row, was, is)?;
+            }
+            write(writing, &found, &change)?;
+            carry_on(records, writing, &tenant, &found, &change)
+        })
+        .await
+    }
+
+    async fn pause_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |_, writing, found| {
+            if found.state != ReminderState::Active {
+                return Err(refused(&found, "paused").into());
+            }
+            if let Some(run) = found.open_run {
+                withdraw(writing, wanted.number(), run)?;
+            }
+            set_state(writing, &found, PAUSED, None, NOTHING_ASKED)
+        })
+        .await
+    }
+
+    async fn resume_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |_, writing, found| {
+            if !matches!(found.state, ReminderState::Paused | ReminderState::Stopped(_)) {
+                return Err(refused(&found, "resumed").into());
+            }
+            // One whose run is still open goes on when that has ended.
+            let look_at = found.open_run.is_none().then_some(Timestamp::ZERO);
+            set_state(writing, &found, ACTIVE, look_at, TO_RESUME)
+        })
+        .await
+    }
+
+    async fn cancel_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        self.act(wanted, move |records, writing, found| {
+            if found.state == ReminderState::Cancelled {
+                return Ok(());
+            }
+            if found.state == ReminderState::Finished {
+                return Err(refused(&found, "cancelled").into());
+            }
+            set_state(writing, &found, CANCELLED, None, NOTHING_ASKED)?;
+            if let Some(run) = found.open_run {
+                writing.cancel(run)?;
+            }
+            if let Some(tenant) = records.directory.tenant(&found.tenant) {
+                totals::remove(writing.connection(), tenant.row, found.payload_size)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn run_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| run_now(&records, writing, wanted)).await
+    }
+
+    async fn runs(&self, wanted: ReminderId, of: &PageOf) -> Result<Page<Run>, RecordsError> {
+        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let size = of.size();
+        self.database
+            .read(move |connection| {
+                found(connection, wanted)?;
+                Ok(list::runs(connection, wanted, before, size)?)
+            })
+            .await
+    }
+
+    async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
+        self.database.ask(Prune { before, limit }, Urgency::Urgent).await
+    }
+}
+
+fn found(connection: &Connection, wanted: ReminderId) -> Result<Reminder, JobError<RecordsError>> {
+    readable(show(connection, wanted.number()), REMINDER, wanted)
+}
+
+fn refused(found: &Reminder, verb: &'static str) -> RecordsError {
+    RecordsError::ReminderState { id: found.id, state: found.state.name(), verb }
+}
+
+fn set_state(
+    writing: &mut Writing<'_>,
+    found: &Reminder,
+    state: i64,
+    look_at: Option<Timestamp>,
+    asked: i64,
+) -> Result<(), JobError<RecordsError>> {
+    let now = micros(writing.wall());
+    let ended_at = (state == CANCELLED).then_some(now);
+    writing
+        .connection()
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, state = ?2, reason = NULL, look_at = ?3, asked = ?4, ended_at = ?5,
+                 revision = ?6, changed_at = ?7
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            found.id.number(),
+            state,
+            look_at.map(micros),
+            asked,
+            ended_at,
+            found.revision.next().0,
+            now,
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Seals what an older master key sealed with the newest one, a few rows at a time and beside live traffic. Afterwards the
+//! older key can be taken away.
+
+use breakerbox_model::objects::EndpointId;
+use breakerbox_storage::secrets::{Owner, Sealed};
+use rusqlite::params;
+
+use super::kept::{ENDPOINT, TENANT};
+use super::{LoadError, SqliteRecords};
+use crate::columns::id;
+use crate::error::JobError;
+
+/// How many rows are read and written at once.
+const PIECE: i64 = 100;
+
+/// How many rows there were, and how many of them were sealed anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resealed {
+    /// Rows that were looked at.
+    pub looked_at: u64,
+    /// Rows that were sealed with an older key.
+    pub resealed: u64,
+}
+
+/// A row with something sealed.
+struct Row {
+    number: i64,
+    name: String,
+    sealed: Vec<u8>,
+}
+
+impl SqliteRecords {
+    /// Seals everything with the newest key. It may be stopped at any time and done again. What changes meanwhile is sealed
+    /// with the newest key anyway.
+    ///
+    /// # Errors
+    /// If something can't be opened, or the database fails. What was sealed anew by then stays so.
+    pub async fn reseal(&self) -> Result<Resealed, LoadError> {
+        let tenants = self
+            .reseal_table(
+                TENANT,
+                "SELECT row, id, sealed FROM tenants WHERE row > ?1 AND deleted_at IS NULL ORDER BY row LIMIT ?2",
+                "UPDATE tenants SET sealed = ?3 WHERE row = ?1 AND sealed = ?2",
+            )
+            .await?;
+        let endpoints = self
+            .reseal_table(
+                ENDPOINT,
+                "SELECT id, NULL, sealed FROM endpoints WHERE id > ?1 ORDER BY id LIMIT ?2",
+                "UPDATE endpoints SET sealed = ?3 WHERE id = ?1 AND sealed = ?2",
+            )
+            .await?;
+        Ok(Resealed {
+            looked_at: tenants.looked_at + endpoints.looked_at,
+            resealed: tenants.resealed + endpoints.resealed,
+        })
+    }
+
+    async fn reseal_table(
+        &self,
+        what: &'static str,
+        select: &'static str,
+        update: &'static str,
+    ) -> Result<Resealed, LoadError> {
+        let mut total = Resealed::default();
+        let mut after = -1;
+        loop {
+            let rows = self.sealed_after(after, select).await?;
+            let Some(last) = rows.last() else { return Ok(total) };
+            after = last.number;
+            total.looked_at += rows.len() as u64;
+            let mut changed = Vec::new();
+            for row in rows {
+                let old = Sealed(row.sealed);
+                if let Some(new) = self.keyring.reseal(&old, Owner { what, name: &row.name })? {
+                    changed.push((row.number, old.0, new.0));
+                }
+            }
+            if changed.is_empty() {
+                continue;
+            }
+            // If a row was changed meanwhile, what it holds now is newer and sealed with the newest key.
+            total.resealed += self
+                .database
+                .write(move |writing| {
+                    let mut statement = writing.connection().prepare_cached(update)?;
+                    let mut written = 0;
+                    for (number, old, new) in changed {
+                        written += statement.execute(params![number, old, new])? as u64;
+                    }
+                    Ok::<_, JobError<LoadError>>(written)
+                })
+                .await?;
+        }
+    }
+
+    async fn sealed_after(&self, after: i64, select: &'static str) -> Result<Vec<Row>, LoadError> {
+        self.database
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(select)?;
+                let rows = statement.query_map([after, PIECE], |row| {
+                    let number = row.get(0)?;
+                    let name = row.get::<_, Option<String>>(1)?;
+                    let name = name.unwrap_or_else(|| EndpointId(id(number)).to_string());
+                    Ok(Row { number, name, sealed: row.get(2)? })
+                })?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+}

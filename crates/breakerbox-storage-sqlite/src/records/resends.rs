@@ -1,0 +1,347 @@
+//! Resends by filter. A step looks for deliveries with a reader, and then moves them and notes how far it came in one
+//! transaction, which first makes sure that no other step has been there.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{
+    ApiKeyId, DeliveryFilter, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState,
+    StateName, TenantId, TenantNumber,
+};
+use breakerbox_storage::records::{NewResend, Page, PageOf, Resends};
+use breakerbox_storage::{Batch, QueueError, RecordsError, WaitingLane};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::cursors::{page, place};
+use super::finished::{Resent, resend};
+use super::scan::{Found, Order, Scan};
+use super::{SqliteRecords, listed, readable};
+use crate::Writing;
+use crate::columns::{id, micros, number, time, whole};
+use crate::error::JobError;
+
+const JOB: &str = "job";
+const KIND: &str = "resend";
+
+/// How many rows a step looks at.
+const LOOKS: usize = 20_000;
+/// How long a finished job is remembered.
+const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
+/// How many finished jobs are forgotten when one is created.
+const FORGOTTEN_AT_ONCE: u32 = 16;
+/// How many jobs a step tries, if their tenants' backlogs are full.
+const TURNS: usize = 8;
+
+const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
+
+/// A filter as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Wanted {
+    tenant: Option<String>,
+    endpoint: Option<String>,
+    event: Option<String>,
+    kind: Option<String>,
+    state: String,
+    from_us: Option<u64>,
+    until_us: u64,
+}
+
+impl Wanted {
+    fn of(filter: &DeliveryFilter, state: StateName, until: Timestamp) -> Self {
+        Self {
+            tenant: filter.tenant.as_ref().map(ToString::to_string),
+            endpoint: filter.endpoint.as_ref().map(ToString::to_string),
+            event: filter.event.as_ref().map(ToString::to_string),
+            kind: filter.kind.as_ref().map(ToString::to_string),
+            state: state.name().to_owned(),
+            from_us: filter.from.map(Timestamp::as_micros),
+            until_us: until.as_micros(),
+        }
+    }
+
+    /// None if a newer version wrote it.
+    fn filter(&self) -> Option<DeliveryFilter> {
+        fn read<T: std::str::FromStr>(text: Option<&String>) -> Option<Option<T>> {
+            text.map(|text| text.parse().ok()).map_or(Some(None), |read| read.map(Some))
+        }
+        Some(DeliveryFilter {
+            tenant: read(self.tenant.as_ref())?,
+            endpoint: read(self.endpoint.as_ref())?,
+            event: read(self.event.as_ref())?,
+            kind: read(self.kind.as_ref())?,
+            state: Some(self.state.parse().ok()?),
+            from: self.from_us.map(Timestamp::from_micros),
+            until: Some(Timestamp::from_micros(self.until_us)),
+        })
+    }
+}
+
+fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
+    let unreadable =
+        || rusqlite::Error::InvalidColumnType(1, "wanted".to_owned(), rusqlite::types::Type::Text);
+    let wanted: Wanted = serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(|_| unreadable())?;
+    let finished_at = row.get::<_, Option<i64>>(7)?.map(time);
+    let state = match (finished_at, row.get(8)?) {
+        (_, true) => ResendState::Cancelled,
+        (Some(_), false) => ResendState::Done,
+        (None, false) => ResendState::Running,
+    };
+    Ok(Resend {
+        id: JobId(id(row.get(0)?)),
+        filter: wanted.filter().ok_or_else(unreadable)?,
+        owner: row.get::<_, Option<i64>>(9)?.map(TenantNumber),
+        by: row.get::<_, Option<i64>>(2)?.map(|by| ApiKeyId(id(by))),
+        state,
+        progress: ResendProgress {
+            resent: whole(row.get(4)?),
+            skipped: whole(row.get(5)?),
+            reached: row.get::<_, Option<i64>>(3)?.map(|position| id(position).made_at()),
+        },
+        created_at: time(row.get(6)?),
+        finished_at,
+    })
+}
+
+fn show(connection: &Connection, wanted: JobId) -> Result<Resend, JobError<RecordsError>> {
+    let found = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND kind = '{KIND}'"))?
+        .query_row([wanted.number()], job)
+        .optional();
+    readable(found, JOB, wanted)
+}
+
+/// A job whose turn it is, and what it found.
+struct Turn {
+    job: i64,
+    position: Option<i64>,
+    found: Found,
+}
+
+/// The running job after this one, or the first.
+fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<Turn>> {
+    let mut next = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
+         WHERE finished_at IS NULL AND kind = '{KIND}' AND id > ?1 ORDER BY id LIMIT 1"
+    ))?;
+    let mut after_this = |after: i64| {
+        let found = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(3)?, job(row)));
+        next.query_row([after], found).optional()
+    };
+    let Some((id, position, job)) =
+        after_this(after)?.map_or_else(|| after_this(-1), |found| Ok(Some(found)))?
+    else {
+        return Ok(None);
+    };
+    let nothing = Found { ids: Vec::new(), stopped_at: None };
+    // One that can't be read ends here: the others must not wait for it.
+    let found = match listed(job, JOB, JobId(self::id(id)))? {
+        None => nothing,
+        Some(job) => match Scan::new(&job.filter, connection)? {
+            // The name that it was made for may be another tenant's by now.
+            Some(scan) if scan.tenant() == job.owner.map(|owner| owner.0) => {
+                scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?
+            }
+            _ => nothing,
+        },
+    };
+    Ok(Some(Turn { job: id, position, found }))
+}
+
+impl SqliteRecords {
+    /// Moves what a job found. None if another step was faster, or the backlog is full.
+    async fn take_turn(&self, turn: Turn) -> Result<Option<Batch>, RecordsError> {
+        let records = self.clone();
+        self.database
+            .write(move |writing| {
+                let is_current = writing
+                    .connection()
+                    .prepare_cached("SELECT 1 FROM jobs WHERE id = ?1 AND finished_at IS NULL AND position IS ?2")?
+                    .exists(params![turn.job, turn.position])?;
+                if !is_current {
+                    return Ok(None);
+                }
+                let (mut resent, mut skipped) = (0_u64, 0_u64);
+                let mut lanes: BTreeMap<LaneId, WaitingLane> = BTreeMap::new();
+                let mut position = turn.position;
+                let mut is_full = false;
+                for found in turn.found.ids {
+                    match resend(writing, &records.directory, DeliveryId(id(found)), Some(Priority::Low))? {
+                        Resent::Waits(lane) => {
+                            resent += 1;
+                            lanes
+                                .entry(lane.lane)
+                                .and_modify(|known| known.count = known.count.saturating_add(lane.count))
+                                .or_insert(lane);
+                        }
+                        Resent::EndpointGone(_) => skipped += 1,
+                        // Somebody was faster.
+                        Resent::Missing | Resent::Unfinished(_) => {}
+                        Resent::BacklogFull(_) => {
+                            is_full = true;
+                            break;
+                        }
+                    }
+                    position = Some(found);
+                }
+                let is_done = !is_full && turn.found.stopped_at.is_none();
+                if !is_full {
+                    position = turn.found.stopped_at.or(position);
+                }
+                writing
+                    .connection()
+                    .prepare_cached(
+                        "UPDATE jobs SET position = ?2, done = done + ?3, skipped = skipped + ?4, finished_at = ?5
+                         WHERE id = ?1",
+                    )?
+                    .execute(params![
+                        turn.job,
+                        position,
+                        number(resent),
+                        number(skipped),
+                        is_done.then(|| micros(writing.wall()))
+                    ])?;
+                let woken = lanes.into_values().collect();
+                let is_stuck = is_full && resent == 0 && skipped == 0;
+                Ok((!is_stuck).then_some(Batch { done: resent, woken, more: true }))
+            })
+            .await
+    }
+}
+
+impl SqliteRecords {
+    /// Inserts a job.
+    pub(super) fn insert_resend(
+        &self,
+        writing: &mut Writing<'_>,
+        new: &NewResend,
+    ) -> Result<Resend, JobError<RecordsError>> {
+        let now = writing.wall();
+        let filter = &new.filter;
+        let mut tenant = None;
+        if let Some(id) = &filter.tenant {
+            let known = self.directory.tenant(id);
+            tenant = Some(known.ok_or_else(|| RecordsError::missing("tenant", id))?.row);
+        }
+        if let Some(id) = filter.endpoint {
+            self.known_endpoint(id)?;
+        }
+        if let Some(id) = filter.event {
+            let exists = writing
+                .connection()
+                .prepare_cached("SELECT 1 FROM events WHERE id = ?1")?
+                .exists([id.number()])?;
+            if !exists {
+                return Err(RecordsError::missing("event", id).into());
+            }
+        }
+        // What was made while the clock was ahead is there, too.
+        let newest = now.max(writing.newest_id_time());
+        let until = filter.until.map_or(newest, |until| until.min(newest));
+        let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
+        let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
+        let before = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
+        writing
+            .connection()
+            .prepare_cached(
+                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs NOT INDEXED
+                     WHERE id < ?1 AND finished_at IS NOT NULL ORDER BY id LIMIT ?2)",
+            )?
+            .execute(params![Id::first_at(before).number(), FORGOTTEN_AT_ONCE])?;
+        let job = JobId(writing.next_id());
+        writing
+            .connection()
+            .prepare_cached(
+                "INSERT INTO jobs (id, tenant, kind, wanted, by, done, skipped, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6)",
+            )?
+            .execute(params![
+                job.number(),
+                tenant,
+                KIND,
+                wanted,
+                new.by.map(ApiKeyId::number),
+                micros(now)
+            ])?;
+        show(writing.connection(), job)
+    }
+}
+
+#[async_trait]
+impl Resends for SqliteRecords {
+    async fn create_resend(&self, new: NewResend) -> Result<Resend, RecordsError> {
+        let records = self.clone();
+        self.database.write(move |writing| records.insert_resend(writing, &new)).await
+    }
+
+    async fn resend(&self, wanted: JobId) -> Result<Resend, RecordsError> {
+        self.database.read(move |connection| show(connection, wanted)).await
+    }
+
+    async fn resends(&self, tenant: Option<&TenantId>, of: &PageOf) -> Result<Page<Resend>, RecordsError> {
+        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let tenant = match tenant {
+            Some(tenant) => match self.directory.tenant(tenant) {
+                Some(entry) => Some(entry.row),
+                None => return Ok(Page { items: Vec::new(), next: None }),
+            },
+            None => None,
+        };
+        let size = of.size();
+        self.database
+            .read(move |connection| {
+                let (index, condition) = match tenant {
+                    Some(_) => ("INDEXED BY jobs_of_tenant", "tenant = ?1"),
+                    None => ("NOT INDEXED", "?1 IS NULL"),
+                };
+                let mut statement = connection.prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM jobs {index}
+                     WHERE {condition} AND id < ?2 AND kind = '{KIND}' ORDER BY id DESC LIMIT ?3"
+                ))?;
+                let mut rows = statement.query(params![tenant, before, number(size as u64 + 1)])?;
+                let mut found = Vec::new();
+                while let Some(row) = rows.next()? {
+                    found.extend(listed(job(row), JOB, JobId(id(row.get(0)?)))?);
+                }
+                Ok(page(found, size, |resend: &Resend| resend.id.0))
+            })
+            .await
+    }
+
+    async fn cancel_resend(&self, wanted: JobId) -> Result<Resend, RecordsError> {
+        self.database
+            .write(move |writing| {
+                writing
+                    .connection()
+                    .prepare_cached(&format!(
+                        "UPDATE jobs SET finished_at = ?2, cancelled = 1
+                         WHERE id = ?1 AND kind = '{KIND}' AND finished_at IS NULL"
+                    ))?
+                    .execute(params![wanted.number(), micros(writing.wall())])?;
+                show(writing.connection(), wanted)
+            })
+            .await
+    }
+
+    async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError> {
+        for _ in 0..TURNS {
+            let after = self.turn.load(Ordering::Relaxed);
+            let next = self
+                .database
+                .read(move |connection| Ok::<_, JobError<QueueError>>(turn(connection, after, limit.max(1))?))
+                .await?;
+            let Some(next) = next else { return Ok(Batch::default()) };
+            self.turn.store(next.job, Ordering::Relaxed);
+            match self.take_turn(next).await {
+                Ok(Some(batch)) => return Ok(batch),
+                Ok(None) => {}
+                Err(RecordsError::Queue(error)) => return Err(error),
+                Err(other) => return Err(QueueError::Database(std::sync::Arc::new(other))),
+            }
+        }
+        Ok(Batch { more: true, ..Batch::default() })
+    }
+}

@@ -1,0 +1,68 @@
+//! Reminders in their table.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `kept` | how a reminder is kept in its row |
+//! | `look` | which reminders are to be looked at |
+//! | `steps` | does what was decided about them: fires runs, stops, finishes |
+//! | `prune` | forgets those that have ended |
+//! | `runs` | what the end of a run means for its reminder; withdraws one |
+//! | `totals` | how many reminders a tenant has |
+//! | `unreadable` | stops those whose row can't be read |
+//!
+//! What people do to reminders is in [`records`](super::records).
+
+pub(super) mod kept;
+pub(super) mod look;
+pub(super) mod prune;
+pub(super) mod runs;
+mod steps;
+pub(super) mod totals;
+pub(super) mod unreadable;
+
+use async_trait::async_trait;
+use breakerbox_core::Timestamp;
+use breakerbox_model::reminder::{Decided, Looked};
+use breakerbox_storage::{Calendar, QueueError, StepError, Stepped};
+use rusqlite::Connection;
+
+use self::steps::TakeSteps;
+use self::unreadable::StopUnreadable;
+use super::line::Urgency;
+use super::queue::SqliteQueue;
+use crate::error::JobError;
+
+#[async_trait]
+impl Calendar for SqliteQueue {
+    async fn next_look(&self) -> Result<Option<Timestamp>, QueueError> {
+        self.database().read(|connection| Ok(look::next(connection)?)).await
+    }
+
+    async fn to_look_at(&self, until: Timestamp, limit: usize) -> Result<Vec<Looked>, QueueError> {
+        loop {
+            let look = move |connection: &Connection| {
+                Ok::<_, JobError<QueueError>>(look::until(connection, until, limit)?)
+            };
+            let due = self.database().read(look).await?;
+            if due.unreadable.is_empty() {
+                return Ok(due.readable);
+            }
+            let (routes, _, _) = self.shared();
+            let stop = StopUnreadable { reminders: due.unreadable, routes };
+            self.database().ask(stop, Urgency::Urgent).await?;
+            // Behind those that can't be read there may be others that are due.
+            if !due.readable.is_empty() {
+                return Ok(due.readable);
+            }
+        }
+    }
+
+    async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError> {
+        if steps.is_empty() {
+            return Ok(Stepped::default());
+        }
+        let (routes, hand_over, unheard) = self.shared();
+        let take = TakeSteps { steps, routes, hand_over, reserved: Vec::new(), unheard };
+        self.database().ask(take, Urgency::Urgent).await?
+    }
+}

@@ -1,0 +1,97 @@
+//! Stops reminders whose row can't be read, for instance because a newer version wrote it or because its time zone is not known
+//! any more. Such a reminder never runs again by itself, so it must not stay due: it would be looked at for ever, and enough of
+//! them would keep all others from running.
+//!
+//! It counts for no limit any more and frees its reference, so that its owner can create it again. It is logged once, and its owner
+//! is notified.
+
+use std::sync::Arc;
+
+use breakerbox_model::notifications::Notice;
+use breakerbox_model::objects::ReminderId;
+use breakerbox_model::reminder::StopReason;
+use breakerbox_storage::QueueError;
+use rusqlite::{OptionalExtension, params};
+
+use super::kept::{CANCELLED, FINISHED, NOTHING_ASKED, STOPPED, reason};
+use super::totals;
+use crate::columns::{id, micros, whole};
+use crate::error::JobError;
+use crate::job::Command;
+use crate::routes::Routes;
+use crate::writer::Writing;
+
+/// A reminder whose row can't be read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) id: i64,
+    /// The version of the row that was read.
+    pub(crate) turn: i64,
+    /// What is wrong with it.
+    pub(crate) error: String,
+}
+
+/// Stops reminders that can't be read, each if its row was not changed since it was read.
+pub(super) struct StopUnreadable {
+    pub(super) reminders: Vec<Unreadable>,
+    pub(super) routes: Arc<dyn Routes>,
+}
+
+impl Command for StopUnreadable {
+    type Answer = ();
+
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
+        self.reminders.iter().try_for_each(|unreadable| stop(writing, unreadable, &*self.routes))
+    }
+}
+
+/// Stops one.
+pub(super) fn stop(
+    writing: &mut Writing<'_>,
+    unreadable: &Unreadable,
+    routes: &dyn Routes,
+) -> Result<(), JobError<QueueError>> {
+    let found = writing
+        .connection
+        .prepare_cached(
+            "SELECT tenant, state, size, numbered, reference FROM reminders WHERE id = ?1 AND turn = ?2",
+        )?
+        .query_row(params![unreadable.id, unreadable.turn], |row| {
+            let reference: Option<String> = row.get(4)?;
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?, reference))
+        })
+        .optional()?;
+    let Some((tenant, state, size, numbered, reference)) = found else { return Ok(()) };
+    let has_ended = matches!(state, FINISHED | CANCELLED);
+    let reminder = ReminderId(id(unreadable.id));
+    tracing::error!(%reminder, reference, error = unreadable.error, "a reminder can't be read; it is stopped");
+    let connection = writing.connection;
+    if has_ended {
+        // Only a run that was asked for is given up.
+        connection
+            .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = NULL, asked = ?2 WHERE id = ?1")?
+            .execute(params![unreadable.id, NOTHING_ASKED])?;
+        return Ok(());
+    }
+    connection
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, state = ?2, reason = ?3, reference = NULL, look_at = NULL, asked = ?4,
+                 open_run = NULL, ended_at = ?5
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            unreadable.id,
+            STOPPED,
+            reason(StopReason::Unreadable),
+            NOTHING_ASKED,
+            micros(writing.wall)
+        ])?;
+    totals::remove(connection, tenant, whole(size))?;
+    // A tenant that can't be read can't be notified either.
+    let Ok(tenant) = writing.ledger.tenant(connection, tenant) else { return Ok(()) };
+    let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
+    let why = StopReason::Unreadable.text();
+    let notice = Notice::reminder_stopped(tenant, reminder.to_string(), run, "", why, writing.wall);
+    writing.tell(&notice, routes)?;
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Forgets tenants that were deleted, when nothing names them any more. Until then their row stays: finished work and notices still
+//! say whose they were. Jobs that have ended go with them.
+//!
+//! Deliveries have no index by tenant, which each of them would pay for. But nothing is made for a tenant after its deletion, and ids
+//! sort by time: if there is no event left that is as old, there is none of that tenant.
+
+use std::time::Duration;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::Id;
+
+use super::columns::{number, time};
+use super::writer::Writing;
+
+/// Ids go on where they were when a clock is set back, so they may be ahead of it.
+const AHEAD: Duration = Duration::from_secs(2 * 86_400);
+
+/// Who was deleted before then, the longest ago first. The newest row stays whatever it is, so that no number is used again.
+const DELETED: &str = "SELECT row, deleted_at FROM tenants INDEXED BY deleted_tenants
+    WHERE deleted_at IS NOT NULL AND row < (SELECT max(row) FROM tenants) ORDER BY deleted_at LIMIT ?1";
+
+/// Whether anything still names a tenant, apart from events and what belongs to them.
+const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM idempotency_keys WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM jobs WHERE tenant = ?1 AND finished_at IS NULL)
+    OR EXISTS (SELECT 1 FROM endpoints WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM reminders WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM notices WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM notice_targets WHERE tenant = ?1)";
+
+/// Forgets deleted tenants that nothing names. Looks at a bounded number of them.
+pub(super) fn forget(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<()> {
+    let connection = writing.connection;
+    let deleted = connection
+        .prepare_cached(DELETED)?
+        .query_map([number(limit as u64)], |row| Ok((row.get(0)?, time(row.get(1)?))))?
+        .collect::<Result<Vec<(i64, Timestamp)>, _>>()?;
+    let mut is_old_there = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM events WHERE id < ?1)")?;
+    let mut is_named = connection.prepare_cached(NAMED)?;
+    let mut jobs = connection.prepare_cached("DELETE FROM jobs WHERE tenant = ?1")?;
+    let mut totals = connection.prepare_cached("DELETE FROM reminder_totals WHERE tenant = ?1")?;
+    let mut tenant = connection.prepare_cached("DELETE FROM tenants WHERE row = ?1")?;
+    for (row, deleted_at) in deleted {
+        let later = Id::first_at(deleted_at + AHEAD).number();
+        if is_old_there.query_row([later], |row| row.get(0))? {
+            // Those that were deleted later have to wait all the more.
+            break;
+        }
+        let is_idle = writing.ledger.unfinished(row).count == 0;
+        if !is_idle || is_named.query_row([row], |row| row.get::<_, bool>(0))? {
+            continue;
+        }
+        jobs.execute([row])?;
+        totals.execute([row])?;
+        tenant.execute([row])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! The circuits' store on the gateway's file: what every store must do, and what survives a restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox::store::{ListQuery, Store, Swap, Swapped};
+use breakerbox::{Breakerbox, Clock, Consistency, Judgement, ManualClock, Refusal, Settlement, Status};
+use breakerbox_core::{Attribution, Command, Mode, PolicyBuilder, Record, State, Timestamp, Version};
+use breakerbox_storage::QueueError;
+use breakerbox_storage_sqlite::{Database, JobError, Options, SqliteCircuits};
+use breakerbox_testkit::Held;
+use tempfile::TempDir;
+
+const KEY: &str = "acme https://a.example/in";
+
+mod conformance {
+    use super::*;
+
+    async fn on_a_file() -> Held<SqliteCircuits, TempDir> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteCircuits::open(database(&folder, Options::default())).await.unwrap();
+        Held { store, server: folder }
+    }
+
+    breakerbox_testkit::store_conformance!(on_a_file());
+}
+
+fn database(folder: &TempDir, options: Options) -> Database {
+    Database::open(folder.path(), options).unwrap()
+}
+
+/// A gateway's circuits on a file, with a clock that stands still.
+struct Site {
+    folder: TempDir,
+    clock: ManualClock,
+    open: Option<(Database, SqliteCircuits, Breakerbox)>,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(1_763_000_000));
+        let mut site = Self { folder: tempfile::tempdir().unwrap(), clock, open: None };
+        site.start().await;
+        site
+    }
+
+    async fn start(&mut self) {
+        let mut options = Options::default();
+        options.clock = Arc::new(self.clock.clone());
+        let database = database(&self.folder, options);
+        let store = SqliteCircuits::open(database.clone()).await.unwrap();
+        let policy = PolicyBuilder::default()
+            .failures(2)
+            .cool_off(Duration::from_secs(60))
+            .jitter(0)
+            .probe_timeout(Duration::from_secs(10))
+            .probes(1);
+        let breakers = Breakerbox::builder()
+            .policy(policy.build().unwrap())
+            .clock(self.clock.clone())
+            .store(store.clone())
+            .consistency(Consistency::Strict)
+            .store_timeout(Duration::from_secs(60))
+            .build();
+        self.open = Some((database, store, breakers));
+    }
+
+    /// Stops as a process does that is killed: nobody says goodbye to the store.
+    async fn restart(&mut self) {
+        let (database, ..) = self.open.take().unwrap();
+        database.close().await;
+        self.start().await;
+    }
+
+    fn store(&self) -> &SqliteCircuits {
+        &self.open.as_ref().unwrap().1
+    }
+
+    fn circuit(&self, key: &str) -> breakerbox::Circuit {
+        self.open.as_ref().unwrap().2.circuit(key).unwrap()
+    }
+
+    async fn fail(&self, key: &str) {
+        let circuit = self.circuit(key);
+        let permit = circuit.ask_store().await.unwrap();
+        permit.settle_store(Judgement::FAILURE).await;
+    }
+
+    async fn record(&self, key: &str) -> Option<Record> {
+        self.store().read(&[key.into()]).await.unwrap().value.remove(0).unwrap()
+    }
+
+    async fn refused(&self, key: &str) -> Option<Refusal> {
+        self.circuit(key).ask_store().await.map(drop).err()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_open_stays_open_until_its_time_and_remembers_its_trips() {
+    let mut site = Site::new().await;
+    let opened = site.clock.now();
+    site.fail(KEY).await;
+    site.fail(KEY).await;
+    let tripped = site.record(KEY).await.unwrap();
+    assert_eq!((tripped.status(), tripped.trips), (Status::Open, 1));
+    site.clock.advance(Duration::from_secs(59));
+    site.restart().await;
+    assert_eq!(site.record(KEY).await, Some(tripped.clone()), "to the last field");
+    let refused = site.refused(KEY).await;
+    let until = opened + Duration::from_secs(60);
+    assert!(matches!(refused, Some(Refusal::Open { retry_at, .. }) if retry_at == until), "{refused:?}");
+    site.clock.advance(Duration::from_secs(1));
+    site.restart().await;
+    let circuit = site.circuit(KEY);
+    let probe = circuit.ask_store().await.unwrap();
+    assert!(probe.is_probe());
+    assert_eq!(probe.settle_store(Judgement::FAILURE).await, Settlement::Counted);
+    site.restart().await;
+    let again = site.record(KEY).await.unwrap();
+    assert_eq!((again.status(), again.trips), (Status::Open, 2), "the second trip is the second");
+    assert!(again.epoch > tripped.epoch);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_of_operators_survive() {
+    let mut site = Site::new().await;
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    let orders = [
+        ("a", Command::ForceOpen, Mode::ForcedOpen(by.clone())),
+        ("b", Command::ForceClosed, Mode::ForcedClosed(by.clone())),
+        ("c", Command::Disable, Mode::Disabled(by.clone())),
+    ];
+    for (key, command, _) in &orders {
+        site.circuit(key).obey_store(*command, &by).await.unwrap();
+    }
+    site.clock.advance(Duration::from_secs(86_400 * 365));
+    site.restart().await;
+    for (key, _, mode) in orders {
+        assert_eq!(site.record(key).await.unwrap().mode, mode);
+    }
+    let refused = (site.refused("a").await, site.refused("b").await, site.refused("c").await);
+    assert!(matches!(refused, (Some(_), None, Some(Refusal::Disabled))), "{refused:?}");
+    let query = ListQuery { status: Some(Status::Disabled), ..ListQuery::default() };
+    let listed = site.store().list(&query).await.unwrap().circuits;
+    assert_eq!(listed.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["c"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_the_start_before_ends_when_it_would_have_ended() {
+    let mut site = Site::new().await;
+    site.fail(KEY).await;
+    site.fail(KEY).await;
+    site.clock.advance(Duration::from_secs(60));
+    let circuit = site.circuit(KEY);
+    let probe = circuit.ask_store().await.unwrap();
+    let lease = site.record(KEY).await.unwrap().lease.unwrap();
+    assert_eq!(lease.expires_at.since(site.clock.now()), Duration::from_secs(12), "probe_timeout and 2 s");
+    // The process is killed: its probe is never settled.
+    std::mem::forget(probe);
+    site.clock.advance(Duration::from_secs(5));
+    site.restart().await;
+    let refused = site.refused(KEY).await;
+    assert!(
+        matches!(refused, Some(Refusal::Probing { .. })),
+        "its request may still be under way: {refused:?}"
+    );
+    site.clock.advance(Duration::from_secs(7));
+    let circuit = site.circuit(KEY);
+    let next = circuit.ask_store().await.unwrap();
+    assert!(next.is_probe(), "not after another cool-off");
+    assert_eq!(next.settle_store(Judgement::SUCCESS).await, Settlement::Counted);
+    site.restart().await;
+    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Closed);
+}
+
+/// A record to be swapped in for none or another.
+fn swap(key: &str, expected: Option<u128>, version: u128, keep_for: Option<Duration>) -> Swap {
+    let record = Record {
+        state: State::Closed,
+        epoch: breakerbox_core::Epoch(1),
+        version: Version(version),
+        opened_at: None,
+        retry_at: None,
+        trips: 0,
+        last_success: None,
+        failing_since: None,
+        lease: None,
+        probe_successes: 0,
+        mode: Mode::Automatic,
+        changed_at: Timestamp::ZERO,
+        cause: None,
+        evidence: None,
+        tenant: None,
+    };
+    let not_after = Timestamp::from_micros(u64::MAX);
+    Swap { key: key.into(), expected: expected.map(Version), record, not_after, keep_for }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_swaps_at_once_the_last_one_is_in_the_file() {
+    let mut site = Site::new().await;
+    for round in 0..20_u128 {
+        let key = format!("k{round}");
+        let mut tasks = Vec::new();
+        site.store().swap_if(&swap(&key, None, 1, None)).await.unwrap();
+        for version in 2..10 {
+            let store = site.store().clone();
+            let key = key.clone();
+            tasks.push(tokio::spawn(async move {
+                // Each replaces the one before it, as soon as that is there.
+                loop {
+                    let answer = store.swap_if(&swap(&key, Some(version - 1), version, None)).await.unwrap();
+                    if answer.value == Swapped::Won {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+    site.restart().await;
+    for round in 0..20 {
+        assert_eq!(site.record(&format!("k{round}")).await.unwrap().version, Version(9));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_records_go_from_the_file_and_the_others_stay() {
+    let mut site = Site::new().await;
+    let hour = Duration::from_secs(3_600);
+    for (key, keep_for) in [("short", Some(hour)), ("long", Some(3 * hour)), ("for ever", None)] {
+        site.store().swap_if(&swap(key, None, 1, keep_for)).await.unwrap();
+    }
+    site.clock.advance(2 * hour);
+    site.store().swap_if(&swap("another", None, 1, None)).await.unwrap();
+    let keys = |site: &Site| {
+        let database = site.open.as_ref().unwrap().0.clone();
+        async move {
+            database
+                .read(|connection| {
+                    let mut statement = connection.prepare("SELECT key FROM circuits ORDER BY key")?;
+                    let rows = statement.query_map([], |row| row.get(0))?;
+                    Ok::<Vec<String>, JobError<QueueError>>(rows.collect::<Result<_, _>>()?)
+                })
+                .await
+                .unwrap()
+        }
+    };
+    assert_eq!(keys(&site).await, ["another", "for ever", "long"]);
+    site.restart().await;
+    assert!(site.record("short").await.is_none() && site.record("long").await.is_some());
+    site.clock.advance(2 * hour);
+    assert!(
+        site.record("long").await.is_none(),
+        "what was left of its time is counted from the start before"
+    );
+    site.restart().await;
+    assert!(site.record("long").await.is_none() && site.record("for ever").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_go_on_while_the_file_can_not_be_written_and_are_written_later() {
+    let mut site = Site::new().await;
+    let database = site.open.as_ref().unwrap().0.clone();
+    // As if the disk refused: the table is not there.
+    let rename = async |from: &'static str, to: &'static str| {
+        database
+            .write(move |writing| {
+                writing.connection().execute(&format!("ALTER TABLE {from} RENAME TO {to}"), [])?;
+                Ok::<_, JobError<QueueError>>(())
+            })
+            .await
+            .unwrap();
+    };
+    rename("circuits", "elsewhere").await;
+    site.fail(KEY).await;
+    site.fail(KEY).await;
+    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Open);
+    assert!(site.store().write_rest().await.is_err());
+    rename("elsewhere", "circuits").await;
+    assert_eq!(site.store().write_rest().await.unwrap(), 0);
+    site.restart().await;
+    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Open);
+}

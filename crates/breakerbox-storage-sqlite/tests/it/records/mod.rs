@@ -1,0 +1,13 @@
+//! The records in a file.
+
+mod circuits;
+mod kept_before;
+mod pages;
+mod sealed;
+mod tombstones;
+mod unreadable;
+mod world;
+
+use world::World;
+
+breakerbox_storage::records_conformance!(World::on_sqlite());

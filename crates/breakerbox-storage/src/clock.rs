@@ -1,0 +1,227 @@
+//! The gateway's clocks: the wall clock, and the clock of the store.
+//!
+//! | clock | reads | used for |
+//! | --- | --- | --- |
+//! | wall clock ([`WallClock`]) | the system time of the moment; it can be set forward and back | what other parties check: signatures, expiry of keys and secrets, schedules, times that people read |
+//! | store clock ([`StoreClock`]) | the wall clock at the start + monotonic time since; it never steps | leases, circuits, limits, retries |
+//!
+//! The two drift apart when the wall clock is set while the gateway runs, and when the machine is suspended: monotonic time does
+//! not count a suspension. [`StoreClock::drift`] measures by how much.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use breakerbox::Clock;
+use breakerbox_core::Timestamp;
+
+/// From this drift on, the gateway is degraded.
+pub const DEGRADED_FROM: Duration = Duration::from_secs(30);
+
+/// From this drift on, times are converted between the clocks.
+const NOTICEABLE: Duration = Duration::from_secs(1);
+
+/// Reads the wall clock.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Where a gateway takes the time from. A clone reads the same clocks.
+#[derive(Clone)]
+pub struct Clocks {
+    wall: WallClock,
+    steady: Arc<dyn Clock>,
+    accepts_step: bool,
+}
+
+impl Clocks {
+    /// The clocks of this machine.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::with_wall(Arc::new(system_time))
+    }
+
+    /// Another wall clock, with the monotonic clock of this machine. For tests and proofs.
+    #[must_use]
+    pub fn with_wall(wall: WallClock) -> Self {
+        Self::new(wall, Arc::new(Monotonic(Instant::now())))
+    }
+
+    /// Both clocks from elsewhere. For tests.
+    #[must_use]
+    pub fn new(wall: WallClock, steady: Arc<dyn Clock>) -> Self {
+        Self { wall, steady, accepts_step: false }
+    }
+
+    /// The same clocks, right although the newest stored time is more than a day ahead of them. Without this a gateway does not start
+    /// then.
+    #[must_use]
+    pub fn accepting_step(self) -> Self {
+        Self { accepts_step: true, ..self }
+    }
+
+    /// Whether a start goes on although the newest stored time is more than a day ahead of these clocks.
+    #[must_use]
+    pub const fn accepts_step(&self) -> bool {
+        self.accepts_step
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn wall(&self) -> &WallClock {
+        &self.wall
+    }
+
+    /// A store clock that starts at the present wall-clock time.
+    #[must_use]
+    pub fn store(&self) -> StoreClock {
+        let Self { wall, steady, .. } = self.clone();
+        StoreClock { anchor: wall(), since: steady.now(), wall, steady }
+    }
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+/// The wall clock at the start + monotonic time since.
+#[derive(Clone)]
+pub struct StoreClock {
+    anchor: Timestamp,
+    since: Timestamp,
+    wall: WallClock,
+    steady: Arc<dyn Clock>,
+}
+
+impl StoreClock {
+    /// How far the wall clock is from this clock now.
+    #[must_use]
+    pub fn drift(&self) -> Drift {
+        Drift::between((self.wall)(), self.now())
+    }
+}
+
+impl Clock for StoreClock {
+    fn now(&self) -> Timestamp {
+        self.anchor + self.steady.now().since(self.since)
+    }
+}
+
+/// By how much the wall clock is ahead of the store clock, or behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drift {
+    /// The wall clock is ahead: it was set forward, or the machine was suspended.
+    Ahead(Duration),
+    /// The wall clock is behind: it was set back.
+    Behind(Duration),
+}
+
+impl Drift {
+    /// No drift.
+    pub const NONE: Self = Self::Ahead(Duration::ZERO);
+
+    /// From two readings of the same moment.
+    #[must_use]
+    pub fn between(wall: Timestamp, store: Timestamp) -> Self {
+        if wall >= store { Self::Ahead(wall.since(store)) } else { Self::Behind(store.since(wall)) }
+    }
+
+    /// How large it is, in either direction.
+    #[must_use]
+    pub const fn size(self) -> Duration {
+        let (Self::Ahead(size) | Self::Behind(size)) = self;
+        size
+    }
+
+    /// The drift, or none if it is below a second: the two clocks are never read at quite the same moment.
+    #[must_use]
+    pub fn noticeable(self) -> Self {
+        if self.size() < NOTICEABLE { Self::NONE } else { self }
+    }
+
+    /// Seconds; positive if the wall clock is ahead.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        match self {
+            Self::Ahead(size) => size.as_secs_f64(),
+            Self::Behind(size) => -size.as_secs_f64(),
+        }
+    }
+
+    /// A time of the store clock by the wall clock.
+    #[must_use]
+    pub fn to_wall(self, store: Timestamp) -> Timestamp {
+        match self {
+            Self::Ahead(size) => store + size,
+            Self::Behind(size) => store.before(size),
+        }
+    }
+
+    /// A time of the wall clock by the store clock.
+    #[must_use]
+    pub fn to_store(self, wall: Timestamp) -> Timestamp {
+        match self {
+            Self::Ahead(size) => wall.before(size),
+            Self::Behind(size) => wall + size,
+        }
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ahead(size) => write!(f, "{} s ahead", size.as_secs()),
+            Self::Behind(size) => write!(f, "{} s behind", size.as_secs()),
+        }
+    }
+}
+
+/// The system's monotonic clock.
+///
+/// From the standard library, since what the operating system keeps monotonic also across a suspension is this clock and not the
+/// processor's counter.
+struct Monotonic(Instant);
+
+impl Clock for Monotonic {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The system time, in microseconds since 1970.
+fn system_time() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use breakerbox::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn the_store_clock_starts_at_the_wall_clock_and_does_not_follow_its_steps() {
+        let set = Arc::new(AtomicU64::new(5_000_000_000));
+        let (steady, read) = (ManualClock::new(), Arc::clone(&set));
+        let wall: WallClock = Arc::new(move || Timestamp::from_micros(read.load(Ordering::SeqCst)));
+        let store = Clocks::new(wall, Arc::new(steady.clone())).store();
+        assert_eq!(store.now(), Timestamp::from_micros(5_000_000_000));
+        assert_eq!(store.drift().size(), Duration::ZERO);
+
+        steady.advance(Duration::from_secs(10));
+        set.store(5_910_000_000, Ordering::SeqCst);
+        assert_eq!(store.now(), Timestamp::from_micros(5_010_000_000), "15 minutes forward: it goes on");
+        assert_eq!(store.drift(), Drift::Ahead(Duration::from_secs(900)));
+        assert_eq!(store.drift().to_wall(store.now()), Timestamp::from_micros(5_910_000_000));
+        assert_eq!(store.drift().to_string(), "900 s ahead");
+
+        set.store(1_410_000_000, Ordering::SeqCst);
+        assert_eq!(store.drift(), Drift::Behind(Duration::from_secs(3_600)));
+        let wall = Timestamp::from_micros(1_500_000_000);
+        assert_eq!(store.drift().to_wall(store.drift().to_store(wall)), wall);
+        assert!(store.drift().seconds() < 0.0);
+    }
+}

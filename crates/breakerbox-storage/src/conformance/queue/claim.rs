@@ -1,0 +1,172 @@
+//! Claiming: what is due, in its order, once; and what is probed with.
+
+use crate::{Claim, Leased};
+use breakerbox_core::Epoch;
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{DeliveryState, FailReason, LaneId, NewEvent, Priority};
+
+use super::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds};
+
+const OUTAGE: Epoch = Epoch(77);
+
+fn probing(lane: LaneId) -> Claim {
+    Claim::Probe { lane, outage: OUTAGE, lease: LEASE }
+}
+
+async fn probe<R: Rig>(rig: &R, lane: LaneId) -> Leased {
+    let mut claimed = rig.claim_one(probing(lane)).await;
+    assert_eq!(claimed.deliveries.len(), 1);
+    claimed.deliveries.remove(0)
+}
+
+pub async fn what_is_due_is_claimed_once_the_longest_due_first<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(rig.waiting(lane, event("a")).await);
+        rig.pass(seconds(1));
+    }
+    let first = rig.due(lane, Priority::Medium, 2).await;
+    let rest = rig.due(lane, Priority::Medium, 9).await;
+    let claimed: Vec<_> = first.iter().chain(&rest).map(|leased| leased.id).collect();
+    assert_eq!((first.len(), claimed), (2, ids));
+    assert!(rig.due(lane, Priority::Medium, 9).await.is_empty());
+    // One that is due again is as old as when it became due.
+    rig.settle(&first[0], retry(rig.now() + seconds(5))).await;
+    rig.settle(&first[1], retry(rig.now() + seconds(3))).await;
+    rig.pass(seconds(10));
+    let again: Vec<_> = rig.due(lane, Priority::Medium, 9).await.iter().map(|leased| leased.id).collect();
+    assert_eq!(again, [first[1].id, first[0].id]);
+}
+
+pub async fn priorities_are_claimed_apart<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    for priority in Priority::ALL {
+        rig.waiting(lane, at(priority)).await;
+    }
+    for priority in Priority::ALL.into_iter().rev() {
+        let leased = rig.due(lane, priority, 9).await;
+        assert_eq!(leased.iter().map(|leased| leased.priority).collect::<Vec<_>>(), [priority]);
+    }
+}
+
+pub async fn a_claim_says_when_the_rest_is_due<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let later = rig.now() + seconds(30);
+    rig.waiting(lane, at(Priority::High)).await;
+    rig.waiting(lane, NewEvent { not_before: Some(later), ..at(Priority::High) }).await;
+    rig.waiting(lane, at(Priority::Low)).await;
+    let due = Claim::Due { lane, priority: Priority::High, limit: 9, lease: LEASE };
+    let claimed = rig.claim_one(due).await;
+    assert_eq!(claimed.deliveries.len(), 1);
+    assert_eq!(claimed.next_due, [Some(later), None, None, Some(rig.now())]);
+    let nowhere = Claim::Due {
+        lane: LaneId(breakerbox_model::objects::Id::from_number(5).unwrap()),
+        priority: Priority::Low,
+        limit: 9,
+        lease: LEASE,
+    };
+    let two = rig.queue().claim(vec![nowhere, due]).await.unwrap();
+    assert_eq!((two.len(), two[0].next_due, two[1].next_due[0]), (2, [None; 4], Some(later)));
+}
+
+pub async fn a_probe_prefers_what_is_due_and_has_not_failed_one<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let first = rig.waiting(lane, event("a")).await;
+    rig.pass(seconds(1));
+    let second = rig.waiting(lane, event("a")).await;
+    let probed = probe(&rig, lane).await;
+    assert_eq!((probed.id, probed.pulled_from), (first, None));
+    let failed =
+        Next::Retry { due_at: rig.now() + seconds(5), uses_attempt: true, failed_probe: Some(OUTAGE) };
+    rig.settle(&probed, failed).await;
+    rig.pass(seconds(10));
+    // It is due for longer now than anything else that comes, but it has failed a probe.
+    let third = rig.waiting(lane, event("a")).await;
+    assert_eq!(probe(&rig, lane).await.id, second);
+    assert_eq!(probe(&rig, lane).await.id, third);
+    let last = probe(&rig, lane).await;
+    assert_eq!((last.id, last.pulled_from), (first, None), "else nothing could be found out");
+    rig.queue().hand_back(last.id, last.lease).await.unwrap();
+    let fourth = rig.waiting(lane, event("a")).await;
+    let other = Claim::Probe { lane, outage: Epoch(78), lease: LEASE };
+    assert_eq!(rig.claim_one(other).await.deliveries[0].id, first, "another outage, another chance");
+    assert_eq!(probe(&rig, lane).await.id, fourth);
+    assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty());
+}
+
+pub async fn a_probe_takes_the_highest_priority_first<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    for priority in [Priority::Low, Priority::High, Priority::Medium] {
+        rig.waiting(lane, at(priority)).await;
+        rig.pass(seconds(1));
+    }
+    for priority in [Priority::High, Priority::Medium, Priority::Low] {
+        assert_eq!(probe(&rig, lane).await.priority, priority);
+    }
+}
+
+pub async fn a_probe_pulls_forward_what_backs_off<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let leased = rig.leased(lane).await;
+    let other = {
+        rig.accept(vec![at(Priority::High)]).await;
+        rig.due(lane, Priority::High, 1).await.remove(0)
+    };
+    let (sooner, later) = (rig.now() + seconds(100), rig.now() + seconds(200));
+    rig.settle(&leased, retry(sooner)).await;
+    rig.settle(&other, retry(later)).await;
+    let pulled = probe(&rig, lane).await;
+    assert_eq!(
+        (pulled.id, pulled.pulled_from),
+        (leased.id, Some(sooner)),
+        "the soonest, whatever its priority"
+    );
+    assert_eq!(pulled.attempts, 1);
+    // Handed back, it waits where it was.
+    rig.queue().hand_back(pulled.id, pulled.lease).await.unwrap();
+    assert_eq!(rig.look(pulled.id).await.unwrap().due_at, sooner);
+    let pulled = probe(&rig, lane).await;
+    let failed = Next::Retry { due_at: sooner, uses_attempt: false, failed_probe: Some(OUTAGE) };
+    rig.settle(&pulled, failed).await;
+    let seen = rig.look(pulled.id).await.unwrap();
+    assert_eq!((seen.attempts, seen.requests, seen.due_at), (1, 2, sooner), "no attempt is used up");
+}
+
+pub async fn a_poison_payload_does_not_keep_a_lane_shut<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let poison = rig.leased(lane).await;
+    let good = rig.leased(lane).await;
+    // The poison is due long before the good one, and both back off.
+    rig.settle(&poison, retry(rig.now() + seconds(1_000))).await;
+    rig.settle(&good, retry(rig.now() + seconds(9_000))).await;
+    let first = probe(&rig, lane).await;
+    assert_eq!(first.id, poison.id);
+    let failed =
+        Next::Retry { due_at: first.pulled_from.unwrap(), uses_attempt: false, failed_probe: Some(OUTAGE) };
+    rig.settle(&first, failed).await;
+    assert_eq!(probe(&rig, lane).await.id, good.id, "another one has its chance");
+    let again = probe(&rig, lane).await;
+    assert_eq!(again.id, poison.id, "if there is no other");
+    assert!(again.pulled_from.is_some());
+}
+
+pub async fn what_has_expired_is_never_leased<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let expires_at = Some(rig.now() + seconds(10));
+    let mut expired = Vec::new();
+    for _ in 0..5 {
+        expired.push(rig.waiting(lane, NewEvent { expires_at, ..event("a") }).await);
+    }
+    let good = rig.waiting(lane, event("a")).await;
+    rig.pass(seconds(10));
+    let leased = rig.due(lane, Priority::Medium, 2).await;
+    assert_eq!(leased.iter().map(|leased| leased.id).collect::<Vec<_>>(), [good]);
+    let late = rig.waiting(lane, NewEvent { expires_at, ..event("a") }).await;
+    assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty());
+    for id in expired.into_iter().chain([late]) {
+        assert_eq!(rig.state(id).await, DeliveryState::Failed(FailReason::Expired));
+    }
+    let (kept, counted) = rig.backlog("acme").await;
+    assert_eq!((kept, counted.count), (counted, 1));
+}

@@ -1,0 +1,227 @@
+//! What the cases need of a queue: a fresh one with a clock that they move, tenants and endpoints, a crash, and a look inside.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::{Accepted, Batch, Claim, Claimed, HandOver, Leased, Queue, Settle, Settled};
+use async_trait::async_trait;
+use breakerbox::{Clock, ManualClock};
+use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::Next;
+use breakerbox_model::objects::{
+    Attempt, Backlog, DeliveryId, DeliveryState, EventType, Filter, IdempotencyKey, LaneId, NewBatch,
+    NewEvent, Priority, TenantId,
+};
+use bytes::Bytes;
+
+/// How long a lease of the cases is.
+pub const LEASE: Duration = Duration::from_secs(45);
+
+/// A queue that is tried.
+#[async_trait]
+pub trait Rig: Sized + Send + Sync + 'static {
+    /// A fresh one.
+    async fn new() -> Self;
+
+    fn queue(&self) -> Arc<dyn Queue>;
+
+    fn clock(&self) -> &ManualClock;
+
+    fn taker(&self) -> &Taker;
+
+    async fn add_tenant(&self, name: &str, backlog: Backlog);
+
+    async fn add_endpoint(&self, tenant: &str, filter: Filter, expires_after: Option<Duration>) -> LaneId;
+
+    /// So many endpoints that get everything, in one transaction.
+    async fn add_endpoints(&self, tenant: &str, count: usize) -> Vec<LaneId>;
+
+    /// Deletes an endpoint; what waits is cancelled bit by bit.
+    async fn delete_endpoint(&self, lane: LaneId);
+
+    async fn cancel_closed(&self, limit: usize) -> Batch;
+
+    /// What another process finds after this one was killed.
+    async fn crash(self) -> Self;
+
+    /// So many bytes are free from now on.
+    fn set_free(&self, bytes: u64);
+
+    async fn look(&self, delivery: DeliveryId) -> Option<Seen>;
+
+    /// How many rows there are: events, payloads, deliveries, attempts, idempotency keys.
+    async fn rows(&self) -> [u64; 5];
+
+    /// How much of a tenant's work is unfinished: as it is counted all along, and counted again.
+    async fn backlog(&self, tenant: &str) -> (Backlog, Backlog);
+}
+
+/// A delivery, as it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub state: DeliveryState,
+    pub attempts: u32,
+    pub requests: u32,
+    pub due_at: Timestamp,
+}
+
+/// Takes as many fresh deliveries as it is told.
+#[derive(Default)]
+pub struct Taker {
+    room: Mutex<HashMap<LaneId, u32>>,
+    pub taken: AtomicU64,
+    pub lost: AtomicU64,
+}
+
+impl Taker {
+    pub fn takes(&self, lane: LaneId, count: u32) {
+        self.room.lock().unwrap().insert(lane, count);
+    }
+}
+
+impl HandOver for Taker {
+    fn take(&self, lane: LaneId, _tenant: &TenantId, _key: Option<&Arc<str>>) -> Option<Duration> {
+        let mut room = self.room.lock().unwrap();
+        let left = room.get_mut(&lane).filter(|left| **left > 0)?;
+        *left -= 1;
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        Some(LEASE)
+    }
+
+    fn lost(&self, lane: LaneId) {
+        *self.room.lock().unwrap().entry(lane).or_default() += 1;
+        self.lost.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What a case begins with: a tenant `acme` with an endpoint that gets everything.
+pub async fn acme<R: Rig>() -> (R, LaneId) {
+    let rig = R::new().await;
+    rig.add_tenant("acme", Backlog::default()).await;
+    let lane = rig.add_endpoint("acme", Filter::ALL, None).await;
+    (rig, lane)
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub fn tenant(name: &str) -> TenantId {
+    name.parse().unwrap()
+}
+
+pub fn kind(text: &str) -> EventType {
+    text.parse().unwrap()
+}
+
+pub fn event(text: &str) -> NewEvent {
+    NewEvent {
+        kind: kind(text),
+        payload: Bytes::from_static(b"{\"n\":1}"),
+        content_type: "application/json".into(),
+        priority: Priority::Medium,
+        url: None,
+        not_before: None,
+        expires_at: None,
+    }
+}
+
+pub fn at(priority: Priority) -> NewEvent {
+    NewEvent { priority, ..event("a") }
+}
+
+pub fn to_url(url: &str) -> NewEvent {
+    NewEvent { url: Some(url.parse().unwrap()), ..event("a") }
+}
+
+pub fn batch(events: Vec<NewEvent>) -> NewBatch {
+    NewBatch { tenant: tenant("acme"), events, idempotency: None }
+}
+
+pub fn with_key(events: Vec<NewEvent>, key: &str, fingerprint: u8) -> NewBatch {
+    let idempotency = IdempotencyKey { key: key.to_owned(), fingerprint: [fingerprint; 32] };
+    NewBatch { idempotency: Some(idempotency), ..batch(events) }
+}
+
+pub fn attempt(now: Timestamp) -> Attempt {
+    Attempt {
+        started_at: now,
+        latency: Duration::from_millis(12),
+        status: Some(200),
+        fault: None,
+        detail: None,
+        response: Bytes::from_static(b"ok"),
+        probe: false,
+    }
+}
+
+/// Shorthand for the verbs.
+#[async_trait]
+pub trait Verbs: Rig {
+    fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    async fn accept(&self, events: Vec<NewEvent>) -> Accepted {
+        self.queue().accept(batch(events)).await.unwrap()
+    }
+
+    async fn claim_one(&self, claim: Claim) -> Claimed {
+        let mut claimed = self.queue().claim(vec![claim]).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+        claimed.remove(0)
+    }
+
+    async fn due(&self, lane: LaneId, priority: Priority, limit: u32) -> Vec<Leased> {
+        self.claim_one(Claim::Due { lane, priority, limit, lease: LEASE }).await.deliveries
+    }
+
+    async fn settle(&self, leased: &Leased, next: Next) -> Settled {
+        let settle = Settle {
+            id: leased.id,
+            lease: leased.lease,
+            attempt: attempt(self.now()),
+            next,
+            stands_for: None,
+        };
+        self.queue().settle(settle).await.unwrap()
+    }
+
+    async fn state(&self, delivery: DeliveryId) -> DeliveryState {
+        self.look(delivery).await.unwrap().state
+    }
+
+    fn pass(&self, by: Duration) {
+        self.clock().advance(by);
+    }
+
+    /// One that was accepted, waited and is leased now.
+    async fn leased(&self, lane: LaneId) -> Leased {
+        self.accept(vec![event("a")]).await;
+        self.due(lane, Priority::Medium, 1).await.remove(0)
+    }
+
+    /// One that waits, with no attempt used, due at once.
+    async fn waiting(&self, lane: LaneId, event: NewEvent) -> DeliveryId {
+        let priority = event.priority;
+        let accepted = self.accept(vec![event]).await;
+        assert!(
+            accepted
+                .woken
+                .iter()
+                .any(|woken| woken.lane == lane && woken.next_due[priority.index()].is_some())
+        );
+        // The deliveries of an event follow it.
+        let id = breakerbox_model::objects::Id::from_number(accepted.events[0].id.number() + 1).unwrap();
+        DeliveryId(id)
+    }
+}
+
+impl<R: Rig> Verbs for R {}
+
+/// Another attempt then, which counts.
+pub const fn retry(due_at: Timestamp) -> Next {
+    Next::Retry { due_at, uses_attempt: true, failed_probe: None }
+}

@@ -1,0 +1,156 @@
+//! What happened to circuits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::records::{ChangeFilter, Heard, Page, PageOf};
+use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, Totals};
+use breakerbox_model::objects::PastChange;
+
+use super::world::World;
+
+pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
+    let by = Attribution::new("ops", "maintenance").unwrap();
+    let cause = match epoch % 3 {
+        0 => Cause::ProbeFailed,
+        1 => Cause::CoolOffOver,
+        _ => Cause::Command { command: Command::ForceOpen, by: by.clone() },
+    };
+    let change = Change {
+        from: Status::Closed,
+        to: match epoch % 3 {
+            0 => Status::Open,
+            1 => Status::HalfOpen,
+            _ => Status::Disabled,
+        },
+        at,
+        epoch: Epoch(epoch),
+        cause,
+        retry_at: (epoch.is_multiple_of(2)).then_some(at + Duration::from_secs(30)),
+        trips: 3,
+        last_success: (epoch > 3).then_some(at),
+        failing_since: None,
+        evidence: (epoch > 4).then(|| Arc::new(Totals { failures: epoch, ..Totals::default() })),
+        mode: if epoch % 3 == 2 { Mode::ForcedOpen(by) } else { Mode::Automatic },
+    };
+    PastChange { key: Arc::from(key), change }
+}
+
+/// Changes that are no news.
+fn heard(changes: &[PastChange]) -> Vec<Heard> {
+    changes.iter().cloned().map(Heard::from).collect()
+}
+
+/// All of a listing, by pages of two.
+async fn all(mut list: impl AsyncFnMut(PageOf) -> Page<PastChange>) -> Vec<PastChange> {
+    let mut page = PageOf::first(2);
+    let mut found = Vec::new();
+    loop {
+        let answer = list(page).await;
+        found.extend(answer.items);
+        let Some(next) = answer.next else { return found };
+        page = PageOf::after(next, 2);
+    }
+}
+
+pub async fn each_change_is_remembered_once(world: &mut World) {
+    let at = world.now();
+    let changes: Vec<_> = (1..=7).map(|epoch| change("acme https://a.example/é", epoch, at)).collect();
+    assert_eq!(world.records.append_history(heard(&changes[..5])).await.unwrap(), 5);
+    let mut again = changes.clone();
+    again[0].change.trips = 99;
+    assert_eq!(world.records.append_history(heard(&again)).await.unwrap(), 2, "the first word counts");
+    world.records.append_history(heard(&[change("acme https://a.example/", 9, at)])).await.unwrap();
+    world.restart().await;
+    let key = "acme https://a.example/é";
+    let mut expected = changes;
+    expected.reverse();
+    let records = &world.records;
+    let found = all(async |page| records.circuit_history(key, &page).await.unwrap()).await;
+    assert_eq!(found, expected);
+}
+
+pub async fn changes_are_listed_by_time_and_forgotten(world: &mut World) {
+    let start = world.now();
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    // Several at the same moment, of one key and of others.
+    let mut changes = Vec::new();
+    for second in 0..4 {
+        for (key, epoch) in [("a", second * 10), ("b", second * 10), ("b", second * 10 + 1)] {
+            changes.push(change(key, epoch, at(second)));
+        }
+    }
+    world.records.append_history(heard(&changes)).await.unwrap();
+    changes.reverse();
+    let records = &world.records;
+    let list = async |from, until| {
+        let filter = ChangeFilter { from, until, ..ChangeFilter::default() };
+        all(async |page| records.history(&filter, &page).await.unwrap()).await
+    };
+    assert_eq!(list(None, None).await, changes);
+    assert_eq!(list(Some(at(1)), Some(at(3))).await, changes[3..9]);
+    assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 4);
+    assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 2);
+    assert_eq!(records.prune_history(at(2), 4).await.unwrap(), 0);
+    assert_eq!(list(None, None).await, changes[..6]);
+}
+
+pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
+    for tenant in ["acme", "acme-2", "other"] {
+        world.tenant(tenant).await;
+    }
+    let start = world.now();
+    let keys = ["acme", "acme https://a.example/", "acme-2 https://a.example/", "acme/reminders", "other"];
+    let mut changes = Vec::new();
+    for epoch in 0..12 {
+        let at = start + Duration::from_secs(epoch);
+        changes.extend(keys.map(|key| change(key, epoch, at)));
+    }
+    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
+    world.restart().await;
+    changes.sort_by(|a, b| {
+        (b.change.at, &b.key, b.change.epoch.0).cmp(&(a.change.at, &a.key, a.change.epoch.0))
+    });
+    let none = ChangeFilter::default;
+    let acme = || Some("acme".parse().unwrap());
+    let records = &world.records;
+    for (filter, fits) in [
+        (none(), (|_| true) as fn(&PastChange) -> bool),
+        (ChangeFilter { tenant: acme(), ..none() }, |past| past.key.split([' ', '/']).next() == Some("acme")),
+        (ChangeFilter { tenant: Some("nobody".parse().unwrap()), ..none() }, |_| false),
+        (ChangeFilter { circuit: Some("acme".into()), ..none() }, |past| *past.key == *"acme"),
+        (ChangeFilter { circuit: Some("other".into()), tenant: acme(), ..none() }, |_| false),
+        (ChangeFilter { to: Some(Status::Open), ..none() }, |past| past.change.to == Status::Open),
+        (ChangeFilter { to: Some(Status::Disabled), tenant: acme(), ..none() }, |past| {
+            past.change.to == Status::Disabled && past.key.split([' ', '/']).next() == Some("acme")
+        }),
+        (
+            ChangeFilter { to: Some(Status::HalfOpen), circuit: Some("acme/reminders".into()), ..none() },
+            |past| past.change.to == Status::HalfOpen && *past.key == *"acme/reminders",
+        ),
+    ] {
+        let expected: Vec<_> = changes.iter().filter(|past| fits(past)).cloned().collect();
+        let found = all(async |page| records.history(&filter, &page).await.unwrap()).await;
+        assert_eq!(found, expected, "{filter:?}");
+        let times = (start + Duration::from_secs(3), start + Duration::from_secs(7));
+        let within = ChangeFilter { from: Some(times.0), until: Some(times.1), ..filter };
+        let expected: Vec<_> =
+            expected.into_iter().filter(|past| (times.0..times.1).contains(&past.change.at)).collect();
+        let found = all(async |page| records.history(&within, &page).await.unwrap()).await;
+        assert_eq!(found, expected, "{within:?}");
+    }
+}
+
+/// What fits may be far away: a page looks at its share, and is short or empty then.
+pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
+    let at = world.now();
+    let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();
+    changes[0].change.to = Status::Closed;
+    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
+    let filter = ChangeFilter { to: Some(Status::Closed), ..ChangeFilter::default() };
+    let first = world.records.history(&filter, &PageOf::first(2)).await.unwrap();
+    assert_eq!(first.items, []);
+    let rest = PageOf::after(first.next.expect("it has not seen everything"), 2);
+    let rest = world.records.history(&filter, &rest).await.unwrap();
+    assert_eq!((rest.items, rest.next), (vec![changes[0].clone()], None));
+}

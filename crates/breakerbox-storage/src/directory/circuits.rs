@@ -1,0 +1,80 @@
+//! Which endpoints have which circuit, and whose policy holds for it.
+//!
+//! Endpoints of one tenant with the same URL have one circuit, and a circuit has one policy. So one of them decides: the oldest
+//! that has a policy or a time limit of its own. It never depends on who was called or changed last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use breakerbox_core::{Policy, Timestamp};
+use breakerbox_model::objects::{Id, LaneId};
+
+use super::EndpointEntry;
+
+/// Which endpoints have which circuit.
+#[derive(Default)]
+pub(super) struct Circuits {
+    all: BTreeSet<(Arc<str>, LaneId)>,
+    /// Those of them that have a policy of their own.
+    own: BTreeMap<(Arc<str>, LaneId), Arc<EndpointEntry>>,
+}
+
+impl Circuits {
+    /// An endpoint is different, new or gone. Answers which circuits have another policy now, or none of their own any more.
+    pub(super) fn change(
+        &mut self,
+        before: Option<&Arc<EndpointEntry>>,
+        after: Option<&Arc<EndpointEntry>>,
+    ) -> Vec<(Arc<str>, Option<Arc<Policy>>)> {
+        let mut concerned: Vec<Arc<str>> =
+            before.into_iter().chain(after).map(|entry| Arc::clone(&entry.circuit)).collect();
+        concerned.dedup();
+        let policies = |circuits: &Self| -> Vec<Option<Arc<Policy>>> {
+            let policy = |key: &Arc<str>| circuits.deciding(key).map(|entry| Arc::clone(&entry.policy));
+            concerned.iter().map(policy).collect()
+        };
+        let were = policies(self);
+        if let Some(before) = before {
+            let place = (Arc::clone(&before.circuit), before.lane());
+            self.all.remove(&place);
+            self.own.remove(&place);
+        }
+        if let Some(after) = after {
+            let place = (Arc::clone(&after.circuit), after.lane());
+            if after.has_own_policy {
+                self.own.insert(place.clone(), Arc::clone(after));
+            }
+            self.all.insert(place);
+        }
+        let are = policies(self);
+        let pairs = concerned.into_iter().zip(were.into_iter().zip(are));
+        pairs.filter(|(_, (was, is))| was != is).map(|(key, (_, is))| (key, is)).collect()
+    }
+
+    /// Whether an endpoint has this circuit.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.all.range(first_of(key)..).next().is_some_and(|(found, _)| **found == *key)
+    }
+
+    /// The endpoint whose own policy it has.
+    pub(super) fn deciding(&self, key: &str) -> Option<&Arc<EndpointEntry>> {
+        let ((found, _), entry) = self.own.range(first_of(key)..).next()?;
+        (**found == *key).then_some(entry)
+    }
+
+    /// Each circuit with a policy of its own.
+    pub(super) fn policies(&self) -> Vec<(Arc<str>, Arc<Policy>)> {
+        let mut policies: Vec<(Arc<str>, Arc<Policy>)> = Vec::new();
+        for ((key, _), entry) in &self.own {
+            if policies.last().is_none_or(|(last, _)| last != key) {
+                policies.push((Arc::clone(key), Arc::clone(&entry.policy)));
+            }
+        }
+        policies
+    }
+}
+
+/// Where a circuit's endpoints begin.
+fn first_of(key: &str) -> (Arc<str>, LaneId) {
+    (Arc::from(key), LaneId(Id::first_at(Timestamp::ZERO)))
+}

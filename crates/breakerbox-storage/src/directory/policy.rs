@@ -1,0 +1,364 @@
+//! How policies lie over each other, and where each value of what comes of it is from.
+//!
+//! A layer is what somebody said: a map of names of the policy file. The gateway's lies lowest, then the tenant's, then the
+//! endpoint's. Reminders have layers of their own. Nothing here reads settings or keeps anything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, Preset};
+use breakerbox_model::{PROBE_MARGIN, policy_value};
+use serde_json::{Map, Value};
+
+use crate::records::RecordsError;
+
+/// Where a value of a policy is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PolicyOrigin {
+    /// Built in: the library's, or the gateway's own.
+    Default,
+    /// The preset that is in force.
+    Preset(Preset),
+    /// The gateway's configuration: file, variable or flag.
+    Gateway,
+    /// The tenant.
+    Tenant,
+    /// The tenant, for its reminders.
+    Reminders,
+    /// The endpoint.
+    Endpoint,
+    /// The time limit of requests: a probe gets as long, and [`PROBE_MARGIN`].
+    Timeout,
+}
+
+impl fmt::Display for PolicyOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Preset(preset) => write!(f, "preset {preset}"),
+            Self::Gateway => f.write_str("gateway"),
+            Self::Tenant => f.write_str("tenant"),
+            Self::Reminders => f.write_str("reminders"),
+            Self::Endpoint => f.write_str("endpoint"),
+            Self::Timeout => f.write_str("timeout"),
+        }
+    }
+}
+
+/// Policies over each other. What a layer says replaces what the layers below it said, name by name; one that names a preset
+/// begins anew from it.
+///
+/// ```
+/// use breakerbox_storage::{PolicyLayers, PolicyOrigin};
+/// use serde_json::json;
+/// use std::time::Duration;
+///
+/// let layers = PolicyLayers::default()
+///     .over(PolicyOrigin::Gateway, Some(&json!({ "window": "1m", "failures": 7 })))
+///     .over(PolicyOrigin::Tenant, Some(&json!({ "window": "5m" })));
+/// let found = layers.build(Duration::from_secs(15))?;
+/// assert_eq!((found.policy.window().as_secs(), found.policy.failures()), (300, Some(7)));
+/// assert_eq!(found.policy.probe_timeout(), Duration::from_secs(17), "a probe gets the time of a request, and 2 s");
+/// let origins = ["window", "failures", "probe_timeout", "probes"].map(|name| found.origin(name).to_string());
+/// assert_eq!(origins, ["tenant", "gateway", "timeout", "default"]);
+/// # Ok::<(), breakerbox_storage::RecordsError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PolicyLayers {
+    said: BTreeMap<String, (Value, PolicyOrigin)>,
+    /// The uppermost layer that says anything.
+    top: Option<PolicyOrigin>,
+    /// A layer is no map.
+    wrong: bool,
+}
+
+impl PolicyLayers {
+    /// With one more on top.
+    #[must_use]
+    pub fn over(mut self, origin: PolicyOrigin, layer: Option<&Value>) -> Self {
+        match layer {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(names)) => {
+                if let Some(preset) = preset_in(names.get("preset")).map(policy_of) {
+                    // When an endpoint is given up for good is the gateway's affair, unless the preset has a word on it.
+                    let disables = preset.disable_after() != Policy::default().disable_after();
+                    self.said.retain(|name, _| name.starts_with("disable_") && !disables);
+                }
+                self.said.extend(names.iter().map(|(name, value)| (name.clone(), (value.clone(), origin))));
+                self.top = Some(origin).filter(|_| !names.is_empty()).or(self.top);
+            }
+            Some(_) => self.wrong = true,
+        }
+        self
+    }
+
+    /// The policy that follows for requests with this time limit: unless a layer says otherwise, a probe gets as long and
+    /// [`PROBE_MARGIN`].
+    ///
+    /// # Errors
+    /// [`RecordsError::Policy`], which names the field, and who said it if that was not the uppermost layer.
+    pub fn build(&self, timeout: Duration) -> Result<BuiltPolicy, RecordsError> {
+        if self.wrong {
+            return Err(RecordsError::Policy(
+                "policy: must be an object with the names of the policy file".into(),
+            ));
+        }
+        let names: Map<String, Value> =
+            self.said.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect();
+        let builder: PolicyBuilder = serde_json::from_value(Value::Object(names))
+            .map_err(|error| RecordsError::Policy(error.to_string()))?;
+        let preset = builder.given_preset();
+        let preset_says_how_long = preset
+            .is_some_and(|preset| policy_of(preset).probe_timeout() != Policy::default().probe_timeout());
+        let follows_timeout = !self.said.contains_key("probe_timeout") && !preset_says_how_long;
+        let builder = if follows_timeout { builder.probe_timeout(timeout + PROBE_MARGIN) } else { builder };
+        let policy = builder.build().map_err(|error| {
+            let below = self.said.get(error.field()).map(|(_, origin)| *origin);
+            RecordsError::Policy(match below.filter(|origin| Some(*origin) != self.top) {
+                Some(origin) => format!("{error}; {} is from: {origin}", error.field()),
+                None => error.to_string(),
+            })
+        })?;
+        let said = self.said.iter().map(|(name, (_, origin))| (name.clone(), *origin)).collect();
+        Ok(BuiltPolicy { policy, preset, said, follows_timeout })
+    }
+
+    /// Every name of the policy file with its value and where that is from, and with what would hold if only the layers
+    /// `below` said anything.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn explained(&self, below: &Self, timeout: Duration) -> Result<Vec<ExplainedValue>, RecordsError> {
+        let (built, below) = (self.build(timeout)?, below.build(timeout).ok());
+        let explain = |name: &&'static str| ExplainedValue {
+            name,
+            value: built.value(name),
+            default: below.as_ref().map_or(Value::Null, |below| below.value(name)),
+            origin: built.origin(name),
+        };
+        Ok(POLICY_KEYS.iter().map(explain).collect())
+    }
+}
+
+/// A policy, and where its values are from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BuiltPolicy {
+    /// The numbers.
+    pub policy: Policy,
+    preset: Option<Preset>,
+    said: BTreeMap<String, PolicyOrigin>,
+    follows_timeout: bool,
+}
+
+impl BuiltPolicy {
+    /// A value, by its name in the policy file; null for a preset where none is in force.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Value {
+        if name == "preset" {
+            return self.preset.map_or(Value::Null, |preset| preset.name().into());
+        }
+        policy_value(&self.policy, name).unwrap_or(Value::Null)
+    }
+
+    /// Where it is from. What a preset leaves as it is everywhere is the default's.
+    #[must_use]
+    pub fn origin(&self, name: &str) -> PolicyOrigin {
+        if let Some(origin) = self.said.get(name) {
+            return *origin;
+        }
+        if name == "probe_timeout" && self.follows_timeout {
+            return PolicyOrigin::Timeout;
+        }
+        let of_preset = |preset: &Preset| {
+            policy_value(&policy_of(*preset), name) != policy_value(&Policy::default(), name)
+        };
+        self.preset.filter(of_preset).map_or(PolicyOrigin::Default, PolicyOrigin::Preset)
+    }
+}
+
+/// A value that is in force, and where it is from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ExplainedValue {
+    /// Its name in the policy file.
+    pub name: &'static str,
+    /// As the policy file writes it; null for a preset where none is in force.
+    pub value: Value,
+    /// What holds if nothing is said at this place; null also where that would be no policy.
+    pub default: Value,
+    /// Where the value is from.
+    pub origin: PolicyOrigin,
+}
+
+/// The preset that is named, if one is. A name that is none is refused when the policy is built.
+fn preset_in(value: Option<&Value>) -> Option<Preset> {
+    value?.as_str()?.parse().ok()
+}
+
+fn policy_of(preset: Preset) -> Policy {
+    Policy::builder().preset(preset).build().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(15);
+
+    fn layers(gateway: &Value, tenant: &Value, endpoint: &Value) -> PolicyLayers {
+        PolicyLayers::default()
+            .over(PolicyOrigin::Gateway, Some(gateway))
+            .over(PolicyOrigin::Default, Some(&json!({ "disable_after": 10, "disable_min": "72h" })))
+            .over(PolicyOrigin::Tenant, Some(tenant))
+            .over(PolicyOrigin::Endpoint, Some(endpoint))
+    }
+
+    #[test]
+    fn every_value_has_an_origin() {
+        let nothing = json!({});
+        let table = [
+            (layers(&nothing, &nothing, &nothing), "failure_rate", json!(50), "default"),
+            (layers(&nothing, &nothing, &nothing), "preset", Value::Null, "default"),
+            (layers(&nothing, &nothing, &nothing), "disable_after", json!(10), "default"),
+            (layers(&nothing, &nothing, &nothing), "probe_timeout", json!("17s"), "timeout"),
+            (layers(&json!({ "probes": 5 }), &nothing, &nothing), "probes", json!(5), "gateway"),
+            (
+                layers(&json!({ "probes": 5 }), &json!({ "probes": 6 }), &nothing),
+                "probes",
+                json!(6),
+                "tenant",
+            ),
+            (
+                layers(&json!({ "probes": 5 }), &json!({ "probes": 6 }), &json!({ "probes": 7 })),
+                "probes",
+                json!(7),
+                "endpoint",
+            ),
+            // A value that is said is the sayer's, though it is the default's.
+            (layers(&nothing, &json!({ "probes": 3 }), &nothing), "probes", json!(3), "tenant"),
+            (
+                layers(&nothing, &json!({ "failure_rate": "off" }), &nothing),
+                "failure_rate",
+                json!("off"),
+                "tenant",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "reminders" }), &nothing),
+                "preset",
+                json!("reminders"),
+                "tenant",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "reminders" }), &nothing),
+                "mean_latency",
+                json!("5s"),
+                "preset reminders",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "reminders" }), &nothing),
+                "failure_rate",
+                json!("off"),
+                "preset reminders",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "reminders" }), &nothing),
+                "probe_timeout",
+                json!("17s"),
+                "timeout",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "redis_lua" }), &nothing),
+                "probe_timeout",
+                json!("5s"),
+                "preset redis_lua",
+            ),
+            // A preset begins anew: what was said below it is gone, except when to give up.
+            (
+                layers(
+                    &json!({ "probes": 5, "disable_min": "1h" }),
+                    &json!({ "preset": "reminders" }),
+                    &nothing,
+                ),
+                "probes",
+                json!(1),
+                "preset reminders",
+            ),
+            (
+                layers(
+                    &json!({ "probes": 5, "disable_min": "1h" }),
+                    &json!({ "preset": "reminders" }),
+                    &nothing,
+                ),
+                "disable_after",
+                json!(10),
+                "default",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "convoy" }), &nothing),
+                "disable_after",
+                json!(10),
+                "preset convoy",
+            ),
+            (
+                layers(&nothing, &json!({ "preset": "convoy" }), &json!({ "window": "9m" })),
+                "window",
+                json!("9m"),
+                "endpoint",
+            ),
+        ];
+        for (layers, name, value, origin) in table {
+            let built = layers.build(LIMIT).unwrap();
+            assert_eq!(
+                (built.value(name), built.origin(name).to_string()),
+                (value, origin.into()),
+                "{name} {layers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_default_is_what_holds_without_a_word_at_this_place() {
+        let below = layers(&json!({ "failures": 9 }), &json!({}), &json!({}));
+        let tenant = json!({ "preset": "stoplight", "window": "2m" });
+        let explained =
+            below.clone().over(PolicyOrigin::Tenant, Some(&tenant)).explained(&below, LIMIT).unwrap();
+        assert_eq!(explained.iter().map(|one| one.name).collect::<Vec<_>>(), POLICY_KEYS);
+        let of = |name: &str| explained.iter().find(|one| one.name == name).cloned().unwrap();
+        assert_eq!((of("window").value, of("window").default), (json!("2m"), json!("1m")));
+        assert_eq!((of("failures").value, of("failures").default), (json!("off"), json!(9)));
+        assert_eq!((of("preset").value, of("preset").default), (json!("stoplight"), Value::Null));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_and_whose_it_is() {
+        let nothing = json!({});
+        for (layers, expected) in [
+            (
+                layers(&nothing, &json!({ "windw": "5m" }), &nothing),
+                "windw: is not a policy key; did you mean window?",
+            ),
+            (
+                layers(&nothing, &json!({ "failures": 0 }), &nothing),
+                "failures: must be 1 to 1000000000, but is 0",
+            ),
+            (
+                layers(&json!({ "cool_off": "5m" }), &json!({ "cool_off_max": "1m" }), &nothing),
+                "cool_off: must be at most cool_off_max (1m), but is 5m; cool_off is from: gateway",
+            ),
+            (
+                layers(&nothing, &json!({ "cool_off_max": "1s" }), &nothing),
+                "cool_off_max: must be at least cool_off (30s), but is 1s",
+            ),
+            (
+                layers(&nothing, &json!([1]), &nothing),
+                "policy: must be an object with the names of the policy file",
+            ),
+        ] {
+            let Err(RecordsError::Policy(why)) = layers.build(LIMIT) else { panic!("{layers:?}") };
+            assert_eq!(why, expected);
+        }
+    }
+}
