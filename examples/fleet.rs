@@ -77,7 +77,7 @@ pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
     writeln!(out, "All know:           C, who saw no failure, is {}", c.call(Ok(())).await)?;
 
     sleep(Duration::from_millis(1_100)).await;
-    let permits = [a.circuit.ask_store().await, b.circuit.ask_store().await, c.circuit.ask_store().await];
+    let permits = [a.circuit.acquire().await, b.circuit.acquire().await, c.circuit.acquire().await];
     let probes = permits.iter().filter(|permit| permit.as_ref().is_ok_and(Permit::is_probe)).count();
     writeln!(out, "The cool-off ends:  of 3 that ask, {probes} may probe")?;
     for permit in permits.into_iter().flatten() {

@@ -139,7 +139,7 @@ impl Stage {
     }
 
     /// One customer's request: the status, and what `Retry-After` says.
-    async fn ask(&self, browsing: bool) -> Result<(u16, Option<String>)> {
+    async fn request(&self, browsing: bool) -> Result<(u16, Option<String>)> {
         let mut request = self.customer.get(format!("http://{}/", self.shop));
         if browsing {
             request = request.header("browsing", "yes");
@@ -154,7 +154,7 @@ impl Stage {
         let before = self.prices.received.load(SeqCst);
         let mut answers: Vec<(u32, String)> = Vec::new();
         for _ in 0..times {
-            let answer = match self.ask(false).await? {
+            let answer = match self.request(false).await? {
                 (status, Some(retry_after)) => format!("{status} (retry after {retry_after} s)"),
                 (status, None) => status.to_string(),
             };
@@ -198,7 +198,7 @@ async fn probe(stage: &Stage) -> Result<String> {
     let mut requests = JoinSet::new();
     for _ in 0..20 {
         let stage = stage.clone();
-        requests.spawn(async move { stage.ask(false).await });
+        requests.spawn(async move { stage.request(false).await });
     }
     let mut refused = 0;
     while requests.len() > 1 {
@@ -218,7 +218,7 @@ async fn drown(stage: &Stage) -> Result<String> {
         let mut shed = 0;
         while shed < 100 {
             sleep(BETWEEN).await;
-            shed += u32::from(stage.ask(true).await?.0 == 503);
+            shed += u32::from(stage.request(true).await?.0 == 503);
         }
         Ok::<_, Box<dyn Error + Send + Sync>>(shed)
     };
@@ -235,7 +235,7 @@ async fn breathe(stage: &Stage) -> Result<String> {
         let mut in_a_row = 0;
         while in_a_row < 10 {
             sleep(BETWEEN).await;
-            in_a_row = if stage.ask(false).await?.0 == 200 { in_a_row + 1 } else { 0 };
+            in_a_row = if stage.request(false).await?.0 == 200 { in_a_row + 1 } else { 0 };
         }
         Ok::<_, Box<dyn Error + Send + Sync>>(in_a_row)
     };

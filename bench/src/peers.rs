@@ -65,21 +65,21 @@ impl Subject for Ours {
 
     #[inline]
     fn call(&self) {
-        if let Ok(permit) = self.0.ask() {
+        if let Ok(permit) = self.0.try_acquire() {
             black_box(1_u32);
             permit.success();
         }
     }
 
     fn fail(&self) {
-        if let Ok(permit) = self.0.ask() {
+        if let Ok(permit) = self.0.try_acquire() {
             permit.failure();
         }
     }
 
     #[inline]
     fn is_refused(&self) -> bool {
-        self.0.ask().is_err()
+        self.0.try_acquire().is_err()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use breakerbox::throttle::{Overload, Priority, Strategy, Throttle, ThrottlePolicy, Verdict};
+use breakerbox::throttle::{LoadSignal, Overload, Priority, Strategy, Throttle, ThrottlePolicy};
 use breakerbox_testkit::overload::print_proofs;
 use clap::Args;
 use governor::{Quota, RateLimiter};
@@ -60,19 +60,19 @@ fn throttle(strategy: Strategy) -> Result<Throttle> {
 
 /// One call: ask, and say that it ended like this.
 #[inline]
-fn call(throttle: &Throttle, verdict: impl FnOnce() -> Verdict) {
-    if let Ok(pass) = black_box(throttle).ask(Priority::MEDIUM) {
+fn call(throttle: &Throttle, verdict: impl FnOnce() -> LoadSignal) {
+    if let Ok(pass) = black_box(throttle).try_acquire(Priority::MEDIUM) {
         pass.settle(verdict());
     }
 }
 
 fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Result<()> {
-    let accept = || Verdict::Accept;
+    let accept = || LoadSignal::Accept;
     let [one, two, drowning, drowning_two, outage] = [(); 5].map(|()| throttle(strategy));
     let (one, two, drowning, drowning_two, outage) = (one?, two?, drowning?, drowning_two?, outage?);
     sheds(&drowning, one_in_four())?;
     sheds(&drowning_two, one_in_four())?;
-    sheds(&outage, || Verdict::Reject)?;
+    sheds(&outage, || LoadSignal::Reject)?;
     rows.push(Row::new(CALM, name, Box::new(move |calls| timed(calls, || call(&one, accept)))));
     rows.push(Row::new(CALM_TWO, name, Box::new(move |calls| both_threads(calls, || call(&two, accept)))));
     let verdict = one_in_four();
@@ -80,7 +80,7 @@ fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Resu
     let verdict = one_in_four();
     let on_two = move |calls| both_threads(calls, || call(&drowning_two, &verdict));
     rows.push(Row::new(DROWNING_TWO, name, Box::new(on_two)));
-    let in_outage = move |calls| timed(calls, || call(&outage, || Verdict::Reject));
+    let in_outage = move |calls| timed(calls, || call(&outage, || LoadSignal::Reject));
     rows.push(Row::new(OUTAGE, name, Box::new(in_outage)));
 
     let keys = keys(10_000);
@@ -98,18 +98,18 @@ fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Resu
 }
 
 /// Accepts every fourth.
-fn one_in_four() -> impl Fn() -> Verdict + Sync {
+fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     let count = AtomicU64::new(0);
     move || match count.fetch_add(1, Ordering::Relaxed) % 4 {
-        0 => Verdict::Accept,
-        _ => Verdict::Reject,
+        0 => LoadSignal::Accept,
+        _ => LoadSignal::Reject,
     }
 }
 
 /// Makes calls that end like this until the throttle sheds some.
-fn sheds(throttle: &Throttle, verdict: impl Fn() -> Verdict) -> Result<()> {
+fn sheds(throttle: &Throttle, verdict: impl Fn() -> LoadSignal) -> Result<()> {
     let start = Instant::now();
-    while let Ok(pass) = throttle.ask(Priority::MEDIUM) {
+    while let Ok(pass) = throttle.try_acquire(Priority::MEDIUM) {
         pass.settle(verdict());
         ensure!(start.elapsed() < Duration::from_secs(30), "this load does not make it shed");
     }

@@ -27,15 +27,15 @@ fn main() {
     for key in &keys {
         let circuit = breakers.circuit(key).expect("a good key");
         for _ in 0..3 {
-            circuit.ask().expect("closed").success();
+            circuit.try_acquire().expect("closed").success();
         }
-        circuit.ask().expect("closed").failure();
+        circuit.try_acquire().expect("closed").failure();
     }
     println!("| has seen traffic | {} |", each());
     let (blocks, circuit) =
         (dhat::HeapStats::get().total_blocks, breakers.circuit(&keys[0]).expect("a good key"));
     for _ in 0..10_000 {
-        circuit.ask().expect("closed").success();
+        circuit.try_acquire().expect("closed").success();
     }
     println!("| allocations of 10,000 calls | {} |", dhat::HeapStats::get().total_blocks - blocks);
     clock.advance(Duration::from_secs(61));

@@ -65,7 +65,7 @@ async fn prepare(arguments: &Arguments) -> Result<(Breakerbox, Vec<Circuit>)> {
     for some in circuits.chunks(AT_ONCE) {
         let asks = some.iter().cloned().map(|circuit| {
             tokio::spawn(async move {
-                let permit = circuit.ask_store().await.map_err(|refusal| anyhow!("{refusal}"))?;
+                let permit = circuit.acquire().await.map_err(|refusal| anyhow!("{refusal}"))?;
                 anyhow::Ok(permit.success())
             })
         });
@@ -86,7 +86,7 @@ fn call(circuits: &[Circuit], arguments: &Arguments, stop: &AtomicBool) -> u64 {
             let circuit = &circuits[place];
             place = (place + 1) % circuits.len();
             asked += 1;
-            let Ok(permit) = circuit.ask() else { continue };
+            let Ok(permit) = circuit.try_acquire() else { continue };
             made += 1;
             if next(&mut random) % 1_000_000 < arguments.failing {
                 permit.failure();

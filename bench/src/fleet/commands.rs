@@ -37,7 +37,7 @@ fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
     let circuits: Vec<_> = keys(KEYS).iter().map(|key| breakers.circuit(key)).collect::<Result<_, _>>()?;
     for circuit in &circuits {
         // So that each is known before anything is counted.
-        let permit = runtime.block_on(circuit.ask_store()).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+        let permit = runtime.block_on(circuit.acquire()).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         permit.success();
     }
     Ok(circuits)
@@ -54,7 +54,7 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
             let circuit = &circuits[place];
             place = (place + 1) % circuits.len();
             made += 1;
-            let Ok(permit) = circuit.ask() else { continue };
+            let Ok(permit) = circuit.try_acquire() else { continue };
             // A step that meets every endpoint.
             if one_in.is_some_and(|n| (made / KEYS + made % KEYS).is_multiple_of(n)) {
                 permit.failure();

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             })
             .build();
         for n in 0..arguments.circuits {
-            let permit = breakers.circuit(&key(n))?.ask_store().await.map(drop);
+            let permit = breakers.circuit(&key(n))?.acquire().await.map(drop);
             permit.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         }
         anyhow::Ok(breakers)

@@ -72,7 +72,7 @@ async fn make_trips(server: &RedisServer, trips: u32, sent: &Arc<Mutex<HashMap<S
     let mut connection = redis::Client::open(server.url())?.get_multiplexed_async_connection().await?;
     for n in 0..trips {
         let circuit = breakers.circuit(&key(n))?;
-        let permit = circuit.ask_store().await.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+        let permit = circuit.acquire().await.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         permit.failure();
         tokio::time::sleep(APART / 2).await;
         let message = format!("{MESSAGE}{n}");

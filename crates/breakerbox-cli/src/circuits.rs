@@ -123,7 +123,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         }
         Action::Show { id } => {
             let id = circuit_of(gateway, id)?;
-            return output.show(&gateway.ask(Ask::get(&["circuits", &id]))?);
+            return output.show(&gateway.request(Ask::get(&["circuits", &id]))?);
         }
         Action::ForceOpen(circuit) => (circuit, "force_open"),
         Action::ForceClosed(circuit) => (circuit, "force_closed"),
@@ -134,7 +134,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     };
     let id = circuit_of(gateway, &circuit.id)?;
     let ask = Ask::post(&["circuits", &id, action]).json(&json!({ "reason": circuit.reason }));
-    output.show(&gateway.ask(ask)?)
+    output.show(&gateway.request(ask)?)
 }
 
 /// People know endpoints; which circuit an endpoint has, the gateway knows.
@@ -142,7 +142,7 @@ fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());
     }
-    let endpoint = gateway.ask(Ask::get(&["endpoints", id]))?;
+    let endpoint = gateway.request(Ask::get(&["endpoints", id]))?;
     let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str);
     circuit.map(String::from).ok_or_else(|| Failure::Environment(format!("the endpoint {id} has no circuit")))
 }

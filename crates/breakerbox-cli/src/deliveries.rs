@@ -128,7 +128,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Resend { id } => Ask::post(&["deliveries", id, "resend"]),
         Action::ResendAll { filter } => resend(filter)?,
     };
-    output.show(&gateway.ask(ask)?)
+    output.show(&gateway.request(ask)?)
 }
 
 /// Starts a job that resends what this filter finds.

@@ -111,7 +111,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Test { id } => Ask::post(&["endpoints", id, "test"]),
         Action::Delete { id } => Ask::delete(&["endpoints", id]),
     };
-    let answer = gateway.ask(ask)?;
+    let answer = gateway.request(ask)?;
     output.show(&answer)?;
     if matches!(arguments.action, Action::Create { .. })
         && let Some(secret) = answer.get("secret").and_then(Value::as_str)

@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             output.list(COLUMNS, &items, more)
         }
         Action::Test { tenant } => {
-            let tested = gateway.ask(Ask::post(&["tenants", tenant, "notices", "test"]))?;
+            let tested = gateway.request(Ask::post(&["tenants", tenant, "notices", "test"]))?;
             let targets = items(&tested, "/targets");
             output.list(TESTED, &targets, false)?;
             let failed = targets.iter().filter(|target| target["ok"] == false).count();
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             Ok(())
         }
         Action::Secrets { tenant } => {
-            let shown = gateway.ask(Ask::get(&["tenants", tenant, "notices", "secrets"]))?;
+            let shown = gateway.request(Ask::get(&["tenants", tenant, "notices", "secrets"]))?;
             output.list(SECRETS, &items(&shown, "/secrets"), false)
         }
     }

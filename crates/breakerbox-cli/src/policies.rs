@@ -38,7 +38,7 @@ pub(super) fn run(
         }
     }
     let ask = if change.is_empty() { Ask::get(path) } else { Ask::patch(path).json(&Value::Object(change)) };
-    let answer = gateway.ask(ask)?;
+    let answer = gateway.request(ask)?;
     if output.json {
         return output.show(&answer);
     }

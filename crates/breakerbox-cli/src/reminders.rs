@@ -254,7 +254,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             let more =
                 [("from", from.as_ref().map(|from| json!(from))), ("count", count.map(|count| json!(count)))];
             let given = times.parts().into_iter().chain(more);
-            let answer = gateway.ask(Ask::post(&["reminders", "preview"]).json(&body(given, [])))?;
+            let answer = gateway.request(Ask::post(&["reminders", "preview"]).json(&body(given, [])))?;
             let shown = answer.get("times").and_then(Value::as_array);
             return output.list(TIMES, shown.map_or(&[], Vec::as_slice), false);
         }
@@ -284,5 +284,5 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Run { id } => Ask::post(&["reminders", id, "run"]),
         Action::Cancel { id } => Ask::post(&["reminders", id, "cancel"]),
     };
-    output.show(&gateway.ask(ask)?)
+    output.show(&gateway.request(ask)?)
 }

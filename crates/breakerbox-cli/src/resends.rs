@@ -61,5 +61,5 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Start { filter } => resend(filter)?,
         Action::Cancel { id } => Ask::post(&["resends", id, "cancel"]),
     };
-    output.show(&gateway.ask(ask)?)
+    output.show(&gateway.request(ask)?)
 }

@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     let body = serde_json::to_vec(&body).map_err(|error| Failure::Input(error.to_string()))?;
     let ask =
         Ask::post(&["events"]).header("idempotency-key", arguments.idempotency_key.clone()).body(body.into());
-    let accepted = arguments.gateway.ask(ask)?;
+    let accepted = arguments.gateway.request(ask)?;
     output.show(&accepted)?;
     if accepted["deliveries"] == 0 {
         output

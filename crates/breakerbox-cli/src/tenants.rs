@@ -92,5 +92,5 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Secrets { id } => Ask::get(&["tenants", id, "secrets"]),
         Action::Delete { id } => Ask::delete(&["tenants", id]),
     };
-    output.show(&gateway.ask(ask)?)
+    output.show(&gateway.request(ask)?)
 }

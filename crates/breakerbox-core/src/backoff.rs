@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::token::Draw;
+use crate::token::RandomBits;
 
 /// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then spread by `jitter_percent` either way and
 /// still at most `max`.
@@ -16,7 +16,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// The delay after the `n`-th failure in a row; `n` counts from 1.
-    pub(crate) fn delay(&self, n: u32, draw: Draw) -> Duration {
+    pub(crate) fn delay(&self, n: u32, draw: RandomBits) -> Duration {
         let max = self.max.as_secs_f64();
         let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
         // In this order nothing can round below zero, which a Duration would not take.
@@ -47,7 +47,7 @@ mod tests {
     }
 
     fn seconds(backoff: Backoff, n: u32) -> u64 {
-        backoff.delay(n, Draw(0)).as_secs()
+        backoff.delay(n, RandomBits(0)).as_secs()
     }
 
     #[test]
@@ -57,14 +57,14 @@ mod tests {
             assert_eq!(seconds(backoff(2.0, 0), n), expected, "after {n}");
         }
         assert_eq!(seconds(backoff(1.0, 0), u32::MAX), 30, "factor 1 never grows");
-        assert_eq!(backoff(1.5, 0).delay(3, Draw(0)), Duration::from_millis(67_500));
+        assert_eq!(backoff(1.5, 0).delay(3, RandomBits(0)), Duration::from_millis(67_500));
         let odd = Backoff { first: Duration::from_millis(700), ..backoff(3.0, 0) };
-        assert_eq!(odd.delay(2, Draw(0)), Duration::from_millis(2_100), "rounded, not cut off");
+        assert_eq!(odd.delay(2, RandomBits(0)), Duration::from_millis(2_100), "rounded, not cut off");
     }
 
     #[test]
     fn jitter_spreads_both_ways_and_never_beyond_the_maximum() {
-        let (low, middle, high) = (Draw(0), Draw(1 << 127), Draw(u128::MAX));
+        let (low, middle, high) = (RandomBits(0), RandomBits(1 << 127), RandomBits(u128::MAX));
         assert_eq!(backoff(2.0, 10).delay(1, low), Duration::from_secs(27));
         assert_eq!(backoff(2.0, 10).delay(1, middle), Duration::from_secs(30));
         assert!(backoff(2.0, 10).delay(1, high) > Duration::from_millis(32_999));

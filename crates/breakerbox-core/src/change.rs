@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Attribution, Mode, Record, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch};
+use crate::token::{Epoch, RandomBits};
 use crate::window::Totals;
 
 /// One transition of one circuit. Each new epoch is one change, and each change one new epoch.
@@ -137,7 +137,7 @@ impl Step {
         from: &Record,
         mut next: Record,
         cause: Cause,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Self {
         next.epoch = from.epoch.next(now);
@@ -159,7 +159,7 @@ impl Step {
     }
 
     /// A step within the same epoch.
-    pub(crate) fn within_epoch(mut record: Record, draw: Draw) -> Self {
+    pub(crate) fn within_epoch(mut record: Record, draw: RandomBits) -> Self {
         record.version = draw.version();
         Self { record, change: None }
     }

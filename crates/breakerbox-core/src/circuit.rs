@@ -15,23 +15,23 @@ use crate::ramp::{Ramp, RampAnswer};
 use crate::record::{Attribution, LatestOutcomes, Record, State, Status};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch};
+use crate::token::{Epoch, RandomBits};
 use crate::transitions::{Answer, MissingLatencySum, Sample};
 use crate::window::{Totals, Window};
 
 /// A circuit breaker, as a value. Time and random samples are arguments; nothing is shared and nothing waits.
 ///
 /// ```
-/// use breakerbox_core::{Circuit, Decision, Draw, Outcome, Policy, Refusal, Status, Timestamp};
+/// use breakerbox_core::{Circuit, Decision, RandomBits, Outcome, Policy, Refusal, Status, Timestamp};
 /// use core::time::Duration;
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
-/// let mut draws = (1..).map(Draw); // A real caller draws random bits.
+/// let mut draws = (1..).map(RandomBits); // A real caller draws random bits.
 /// let mut circuit = Circuit::new(&policy, Timestamp::ZERO);
 ///
 /// for second in 1..=2 {
 ///     let now = Timestamp::from_millis(second * 1_000);
-///     let Decision::Admitted(permit) = circuit.ask(&policy, draws.next().unwrap(), now).decision else {
+///     let Decision::Admitted(permit) = circuit.try_acquire(&policy, draws.next().unwrap(), now).decision else {
 ///         panic!("a closed circuit admits");
 ///     };
 ///     let timeout = Outcome::failure(Duration::from_millis(500));
@@ -39,7 +39,7 @@ use crate::window::{Totals, Window};
 /// }
 /// assert_eq!(circuit.status(), Status::Open);
 ///
-/// let asked = circuit.ask(&policy, draws.next().unwrap(), Timestamp::from_millis(3_000));
+/// let asked = circuit.try_acquire(&policy, draws.next().unwrap(), Timestamp::from_millis(3_000));
 /// let Decision::Refused(Refusal::Open { retry_in, .. }) = asked.decision else { panic!("open") };
 /// assert!(retry_in > Duration::from_secs(25), "the cool-off, give or take its jitter");
 /// # Ok::<(), breakerbox_core::PolicyError>(())
@@ -90,7 +90,7 @@ pub enum Settlement {
     /// It belongs to an epoch or a lease that is over: nothing changed.
     Late,
     /// It went to a store that did not answer. It may have counted or not.
-    Unheard,
+    Unconfirmed,
 }
 
 impl Settled {
@@ -154,7 +154,7 @@ impl Circuit {
         match &self.memory {
             Memory::Lived(record) => Record::clone(record),
             Memory::Pristine { born_at, latest } => {
-                Record::new(None, Draw(0), *born_at).with_latest_outcomes(*latest)
+                Record::new(None, RandomBits(0), *born_at).with_latest_outcomes(*latest)
             }
         }
     }
@@ -266,14 +266,14 @@ impl Circuit {
     }
 
     /// Asks for a permit.
-    pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Asked {
+    pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Asked {
         let Memory::Lived(record) = &mut self.memory else {
             return Asked { decision: self.admit(policy, now), change: None };
         };
         if let Some(rebased) = record.rebased(draw, now) {
             **record = rebased;
         }
-        match record.ask(policy, draw, now) {
+        match record.try_acquire(policy, draw, now) {
             Answer::Admit => Asked { decision: self.admit(policy, now), change: None },
             Answer::Refuse(refusal) => Asked { decision: Decision::Refused(refusal), change: None },
             Answer::Probe(step) => {
@@ -292,7 +292,7 @@ impl Circuit {
         permit: Permit,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Settled {
         let Permit { epoch, kind, .. } = permit;
@@ -320,21 +320,27 @@ impl Circuit {
     }
 
     /// Settles a permit whose holder went away without saying how the call went.
-    pub fn settle_dropped(&mut self, permit: Permit, policy: &Policy, draw: Draw, now: Timestamp) -> Settled {
+    pub fn settle_dropped(
+        &mut self,
+        permit: Permit,
+        policy: &Policy,
+        draw: RandomBits,
+        now: Timestamp,
+    ) -> Settled {
         let outcome = permit.outcome_of_drop(policy, now);
         self.settle(permit, &outcome, policy, draw, now)
     }
 
     /// Does what an operator says. None if there was nothing to do.
-    pub fn obey(
+    pub fn apply_override(
         &mut self,
         command: Command,
         by: &Attribution,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Option<Change> {
-        let step = self.record().obey(command, by, draw, now)?;
+        let step = self.record().apply_override(command, by, draw, now)?;
         self.apply(step, policy, now)
     }
 
@@ -346,7 +352,7 @@ impl Circuit {
         &mut self,
         sample: &Sample,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Result<Option<Change>, MissingLatencySum> {
         let record = self.record();
@@ -359,7 +365,7 @@ impl Circuit {
 
     /// Admits an ordinary call, unless the ramp has no place for it.
     pub(crate) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Decision {
-        let kind = match self.ramp.as_mut().map(|ramp| ramp.ask(policy, now)) {
+        let kind = match self.ramp.as_mut().map(|ramp| ramp.try_acquire(policy, now)) {
             Some(RampAnswer::Refuse { in_flight, limit }) => {
                 return Decision::Refused(Refusal::Ramping { in_flight, limit });
             }
@@ -408,7 +414,7 @@ impl Circuit {
     }
 
     /// Counts the outcome of an ordinary call, and trips if a rule now holds.
-    fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: Draw, now: Timestamp) -> Settled {
+    fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: RandomBits, now: Timestamp) -> Settled {
         if outcome.kind == OutcomeKind::Ignored {
             return Settled::UNCOUNTED;
         }

@@ -5,7 +5,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Circuit`] | one circuit, whole: ask, settle, obey, sample |
+//! | [`Circuit`] | one circuit, whole: ask, settle, apply_override, sample |
 //! | [`Record`], [`Step`] | what is remembered of a circuit, and what comes next: the transition table |
 //! | [`Totals`], [`TripRule`] | what happened lately, and whether that is too much |
 //! | [`Ramp`] | the paced return of traffic |
@@ -71,6 +71,6 @@ pub use rule::TripRule;
 pub use sampling::LatestSuccesses;
 pub use ticket::{Ticket, TicketKind};
 pub use time::Timestamp;
-pub use token::{Draw, Epoch, Nonce, Version};
+pub use token::{Epoch, Nonce, RandomBits, Version};
 pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, RecentSample, Sample, Span};
 pub use window::Totals;

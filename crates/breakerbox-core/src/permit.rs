@@ -137,7 +137,7 @@ pub enum Refusal {
     },
     /// The circuit is open in this process only: its own calls fail, and those of the other processes do not.
     #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
-    OpenHere {
+    OpenLocally {
         /// From when on an ask may probe. While a probe of this process is under way: when it is given up at the latest.
         retry_at: Timestamp,
         /// How long that is from now.
@@ -163,10 +163,10 @@ pub enum Refusal {
     },
     /// A rule holds over what this process knows, and the fleet is being asked whether it holds over all.
     #[error("the circuit is about to open, if the fleet's counts agree")]
-    Judging,
+    TripPending,
     /// Every ask goes to the store, and whoever asked can't wait for it.
-    #[error("circuits are shared strictly, and the store has to be asked: use ask_store")]
-    StoreNotAsked,
+    #[error("circuits are shared strictly, and the store has to be asked: use acquire")]
+    StoreRequired,
     /// The store that shares the circuit is away, and nothing is to be admitted meanwhile.
     #[error("the store is away, and on_store_loss says to refuse")]
     StoreLost,
@@ -184,7 +184,7 @@ impl Refusal {
     }
 
     pub(crate) fn open_here(retry_at: Timestamp, now: Timestamp) -> Self {
-        Self::OpenHere { retry_at, retry_in: retry_at.since(now) }
+        Self::OpenLocally { retry_at, retry_in: retry_at.since(now) }
     }
 
     pub(crate) fn probing(retry_at: Timestamp, now: Timestamp) -> Self {
@@ -196,11 +196,11 @@ impl Refusal {
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
             Self::Open { retry_at, .. }
-            | Self::OpenHere { retry_at, .. }
+            | Self::OpenLocally { retry_at, .. }
             | Self::Probing { retry_at, .. } => Some(*retry_at),
             Self::Ramping { .. }
-            | Self::Judging
-            | Self::StoreNotAsked
+            | Self::TripPending
+            | Self::StoreRequired
             | Self::StoreLost
             | Self::ForcedOpen
             | Self::Disabled => None,
@@ -212,7 +212,7 @@ impl Refusal {
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. }
-            | Self::OpenHere { retry_in, .. }
+            | Self::OpenLocally { retry_in, .. }
             | Self::Probing { retry_in, .. } => Some(*retry_in),
             // As `retry_at`, which names them all.
             _ => None,
@@ -224,11 +224,11 @@ impl Refusal {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",
-            Self::OpenHere { .. } => "open_here",
+            Self::OpenLocally { .. } => "open_locally",
             Self::Probing { .. } => "probing",
             Self::Ramping { .. } => "ramping",
-            Self::Judging => "judging",
-            Self::StoreNotAsked => "store_not_asked",
+            Self::TripPending => "trip_pending",
+            Self::StoreRequired => "store_required",
             Self::StoreLost => "store_lost",
             Self::ForcedOpen => "forced_open",
             Self::Disabled => "disabled",

@@ -71,7 +71,7 @@ impl Ramp {
         self.refused_at = self.refused_at.max(now);
     }
 
-    pub(crate) fn ask(&mut self, policy: &Policy, now: Timestamp) -> RampAnswer {
+    pub(crate) fn try_acquire(&mut self, policy: &Policy, now: Timestamp) -> RampAnswer {
         if self.is_complete(policy) || now.since(self.refused_at) >= policy.window() {
             return RampAnswer::Over;
         }
@@ -145,7 +145,7 @@ mod tests {
 
     /// Starts as many calls as the ramp allows.
     fn fill(ramp: &mut Ramp, policy: &Policy, now: Timestamp) -> u32 {
-        (0..1_000).take_while(|_| ramp.ask(policy, now) == STARTED).count().try_into().unwrap()
+        (0..1_000).take_while(|_| ramp.try_acquire(policy, now) == STARTED).count().try_into().unwrap()
     }
 
     #[test]
@@ -154,13 +154,13 @@ mod tests {
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
         for limit in [1, 2, 4] {
             assert_eq!(fill(&mut ramp, &policy, at(1)), limit);
-            assert_eq!(ramp.ask(&policy, at(1)), RampAnswer::Refuse { in_flight: limit, limit });
+            assert_eq!(ramp.try_acquire(&policy, at(1)), RampAnswer::Refuse { in_flight: limit, limit });
             for settled in 1..=limit {
                 let goes_on = ramp.settle(0, OutcomeKind::Success, &policy, at(1));
                 assert_eq!(goes_on, (limit, settled) != (4, 4), "over when it reaches 8");
             }
         }
-        assert_eq!(ramp.ask(&policy, at(1)), RampAnswer::Over);
+        assert_eq!(ramp.try_acquire(&policy, at(1)), RampAnswer::Over);
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
         for _ in 0..1 + 2 + 3 {
-            assert_eq!(ramp.ask(&policy, at(0)), STARTED);
+            assert_eq!(ramp.try_acquire(&policy, at(0)), STARTED);
             ramp.settle(0, OutcomeKind::Success, &policy, at(0));
         }
         assert_eq!((ramp.in_flight(), ramp.limit()), (0, 4));
@@ -186,7 +186,7 @@ mod tests {
     fn an_ignored_outcome_only_frees_its_place() {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        ramp.ask(&policy, at(0));
+        ramp.try_acquire(&policy, at(0));
         ramp.settle(0, OutcomeKind::Ignored, &policy, at(0));
         assert_eq!((ramp.in_flight(), ramp.limit()), (0, 1));
     }
@@ -195,24 +195,30 @@ mod tests {
     fn ends_after_a_window_without_a_refusal() {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        assert_eq!(ramp.ask(&policy, at(59)), STARTED);
-        assert!(matches!(ramp.ask(&policy, at(59)), RampAnswer::Refuse { .. }));
+        assert_eq!(ramp.try_acquire(&policy, at(59)), STARTED);
+        assert!(matches!(ramp.try_acquire(&policy, at(59)), RampAnswer::Refuse { .. }));
         ramp.settle(0, OutcomeKind::Ignored, &policy, at(59));
-        assert_eq!(ramp.ask(&policy, at(118)), STARTED, "59 s after the refusal");
+        assert_eq!(ramp.try_acquire(&policy, at(118)), STARTED, "59 s after the refusal");
         ramp.settle(0, OutcomeKind::Ignored, &policy, at(118));
-        assert_eq!(ramp.ask(&policy, at(119)), RampAnswer::Over);
+        assert_eq!(ramp.try_acquire(&policy, at(119)), RampAnswer::Over);
     }
 
     #[test]
     fn calls_that_never_settle_do_not_hold_it_for_ever() {
         let policy = policy(64);
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        assert_eq!(ramp.ask(&policy, at(0)), STARTED);
+        assert_eq!(ramp.try_acquire(&policy, at(0)), STARTED);
         for second in 1..60 {
-            assert!(matches!(ramp.ask(&policy, at(second)), RampAnswer::Refuse { .. }), "at {second} s");
+            assert!(
+                matches!(ramp.try_acquire(&policy, at(second)), RampAnswer::Refuse { .. }),
+                "at {second} s"
+            );
         }
-        assert_eq!(ramp.ask(&policy, at(60)), RampAnswer::Start { generation: 1 });
-        assert!(matches!(ramp.ask(&policy, at(60)), RampAnswer::Refuse { .. }), "one more, and no flood");
+        assert_eq!(ramp.try_acquire(&policy, at(60)), RampAnswer::Start { generation: 1 });
+        assert!(
+            matches!(ramp.try_acquire(&policy, at(60)), RampAnswer::Refuse { .. }),
+            "one more, and no flood"
+        );
         ramp.settle(0, OutcomeKind::Success, &policy, at(61));
         assert_eq!((ramp.in_flight(), ramp.limit()), (1, 1), "a call that was written off frees no place");
         ramp.settle(1, OutcomeKind::Success, &policy, at(61));
@@ -223,12 +229,12 @@ mod tests {
     fn a_call_longer_than_a_short_window_is_waited_for() {
         let policy = Policy::builder().window(Duration::from_secs(1)).build().unwrap();
         let mut ramp = Ramp::begin(&policy, at(0)).unwrap();
-        assert_eq!(ramp.ask(&policy, at(0)), STARTED);
+        assert_eq!(ramp.try_acquire(&policy, at(0)), STARTED);
         for ms in (500..12_000).step_by(500) {
             let now = Timestamp::from_millis(ms);
-            assert!(matches!(ramp.ask(&policy, now), RampAnswer::Refuse { .. }), "at {ms} ms");
+            assert!(matches!(ramp.try_acquire(&policy, now), RampAnswer::Refuse { .. }), "at {ms} ms");
         }
-        assert_eq!(ramp.ask(&policy, at(12)), RampAnswer::Start { generation: 1 });
+        assert_eq!(ramp.try_acquire(&policy, at(12)), RampAnswer::Start { generation: 1 });
     }
 
     #[test]

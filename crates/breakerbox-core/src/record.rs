@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::Cause;
 use crate::policy::Policy;
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch, Nonce, Version};
+use crate::token::{Epoch, Nonce, RandomBits, Version};
 use crate::transitions::LEASE_MARGIN;
 use crate::window::Totals;
 
@@ -199,7 +199,7 @@ pub struct Record {
 impl Record {
     /// A circuit that nothing has happened to: closed.
     #[must_use]
-    pub fn new(tenant: Option<Arc<str>>, draw: Draw, now: Timestamp) -> Self {
+    pub fn new(tenant: Option<Arc<str>>, draw: RandomBits, now: Timestamp) -> Self {
         Self {
             state: State::Closed,
             epoch: Self::first_epoch(now),

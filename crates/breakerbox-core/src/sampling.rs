@@ -13,7 +13,7 @@ use crate::change::Step;
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record, State};
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 use crate::transitions::{MissingLatencySum, Sample};
 
 /// The latest outcomes of closed circuits, as far as this leader has seen them.
@@ -38,7 +38,7 @@ impl LatestSuccesses {
         record: Option<&Record>,
         sample: &Sample,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Result<Option<Step>, MissingLatencySum> {
         let rebased = record.and_then(|record| record.rebased_in_fleet(draw, now));
@@ -98,7 +98,9 @@ mod tests {
     ) -> Option<Step> {
         let sample =
             Sample { successes: counts.0, failures: counts.1, latency_sum: None, ..Sample::default() };
-        known.judge(&"e1".into(), record, &sample, &policy(), Draw(u128::from(hours) + 1), at(hours)).unwrap()
+        known
+            .judge(&"e1".into(), record, &sample, &policy(), RandomBits(u128::from(hours) + 1), at(hours))
+            .unwrap()
     }
 
     fn at(hours: u32) -> Timestamp {

@@ -1,6 +1,6 @@
 //! What tells one write, one lease and one life of a circuit from another.
 //!
-//! The core draws no random numbers. A caller passes one [`Draw`] into every step that may write; versions, nonces
+//! The core draws no random numbers. A caller passes one [`RandomBits`] into every step that may write; versions, nonces
 //! and the jitter of a cool-off are made from it.
 
 use core::fmt;
@@ -13,9 +13,9 @@ use crate::time::Timestamp;
 ///
 /// A caller that needs no secrecy and no jitter (a replay, a test) may pass a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Draw(pub u128);
+pub struct RandomBits(pub u128);
 
-impl Draw {
+impl RandomBits {
     pub(crate) const fn version(self) -> Version {
         Version(self.0)
     }
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn a_draw_covers_the_signed_unit_interval() {
-        assert_eq!(Draw(0).signed_unit(), -1.0);
-        assert_eq!(Draw(1 << 127).signed_unit(), 0.0);
-        let top = Draw(u128::MAX).signed_unit();
+        assert_eq!(RandomBits(0).signed_unit(), -1.0);
+        assert_eq!(RandomBits(1 << 127).signed_unit(), 0.0);
+        let top = RandomBits(u128::MAX).signed_unit();
         assert!(top < 1.0 && top > 0.999_999);
     }
 

@@ -162,7 +162,7 @@ impl LookUps {
                 Known::Answered(answer) => return answer,
                 Known::Asked(asked) => asked,
                 Known::Nothing { .. } => {
-                    let asked = self.ask(name, found_at, place);
+                    let asked = self.request(name, found_at, place);
                     names.asked.insert(name.into(), asked.clone());
                     asked
                 }
@@ -171,7 +171,7 @@ impl LookUps {
         asked.await
     }
 
-    fn ask(&self, name: &str, found_at: Option<Instant>, place: Place) -> Asked {
+    fn request(&self, name: &str, found_at: Option<Instant>, place: Place) -> Asked {
         let inner = Arc::clone(&self.0);
         let name: Box<str> = name.into();
         let task = tokio::spawn(async move {

@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// Asks nodes that we know, and then those of the URL, until one answers.
-    async fn ask(&self) -> Result<Owners, ConnectError> {
+    async fn request(&self) -> Result<Owners, ConnectError> {
         let known: Vec<_> =
             self.links().iter().map(|(address, link)| (address.clone(), Arc::clone(link))).collect();
         // Not always the same one first: it might know less than the others.
@@ -222,7 +222,7 @@ impl Shared {
 /// Keeps the owners current.
 async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
     loop {
-        let answer = shared.ask().await;
+        let answer = shared.request().await;
         let again = if answer.is_ok() { REFRESH_EVERY } else { LONGEST_PAUSE };
         match answer {
             Ok(new) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Change, Circuit, Decision, Draw, Outcome, OutcomeKind, Permit, Policy, Sample, Timestamp,
+    Asked, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample, Timestamp,
 };
 
 use super::input::{Call, Tick};
@@ -133,7 +133,7 @@ impl<W: io::Write> Engine<W> {
         self.advance(call.at_ms)?;
         let life = self.life(&call.key)?;
         let draw = self.draw();
-        let Asked { decision, change } = self.lives[life].circuit.ask(&self.policy, draw, self.now);
+        let Asked { decision, change } = self.lives[life].circuit.try_acquire(&self.policy, draw, self.now);
         self.changed(life, change.as_ref())?;
         let state = &mut self.lives[life];
         state.tally.asked(&decision, call.outcome);
@@ -290,9 +290,9 @@ impl<W: io::Write> Engine<W> {
     }
 
     /// A counter is random enough: nobody else writes these records, and jitter is off.
-    fn draw(&mut self) -> Draw {
+    fn draw(&mut self) -> RandomBits {
         self.draws += 1;
-        Draw(self.draws)
+        RandomBits(self.draws)
     }
 }
 

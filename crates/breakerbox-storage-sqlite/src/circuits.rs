@@ -21,7 +21,7 @@ use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, RampReply, RampRequest, Readable, Store,
     StoreError, Swap, Swapped, Term,
 };
-use breakerbox_core::{Draw, Nonce, Record, Timestamp, Version};
+use breakerbox_core::{Nonce, RandomBits, Record, Timestamp, Version};
 use breakerbox_model::objects::ShownKey;
 use breakerbox_storage::QueueError;
 use futures_util::FutureExt;
@@ -66,7 +66,7 @@ impl Kept {
         if ahead < STEP {
             return None;
         }
-        let record = self.record.rebased(Draw(rand::random()), now)?;
+        let record = self.record.rebased(RandomBits(rand::random()), now)?;
         Some(Self { record, forget_at: self.forget_at.map(|at| at.before(ahead)) })
     }
 }

@@ -229,7 +229,7 @@ impl Database {
     }
 
     /// A verb of the hot path, as soon as there is room for it.
-    pub(super) async fn ask<C: Command>(
+    pub(super) async fn request<C: Command>(
         &self,
         command: C,
         urgency: Urgency,

@@ -98,11 +98,11 @@ impl Sweep {
         let mut rows = found.rows;
         while !rows.is_empty() {
             let job: Vec<Old> = rows.drain(..rows.len().min(ROWS_IN_A_JOB)).collect();
-            batch.done += database.ask(Delete { rows: job, until }, Urgency::Urgent).await?;
+            batch.done += database.request(Delete { rows: job, until }, Urgency::Urgent).await?;
         }
         (self.position, self.ahead) = (found.position, position_ahead);
         let tidy = Tidy { limit, is_last: !batch.more };
-        let (keys, lanes) = database.ask(tidy, Urgency::Urgent).await?;
+        let (keys, lanes) = database.request(tidy, Urgency::Urgent).await?;
         batch.more |= keys == limit || lanes == limit;
         Ok(batch)
     }

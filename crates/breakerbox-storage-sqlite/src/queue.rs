@@ -66,7 +66,7 @@ impl Database {
     /// # Errors
     /// If the database fails.
     pub async fn cancel_closed(&self, limit: usize) -> Result<Batch, QueueError> {
-        self.ask(CancelClosed { limit }, Urgency::Urgent).await
+        self.request(CancelClosed { limit }, Urgency::Urgent).await
     }
 }
 
@@ -94,15 +94,15 @@ impl Queue for SqliteQueue {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        self.database.ask(ClaimAll { claims, unheard: self.unheard.clone() }, Urgency::Urgent).await
+        self.database.request(ClaimAll { claims, unheard: self.unheard.clone() }, Urgency::Urgent).await
     }
 
     async fn settle(&self, settle: Settle) -> Result<Settled, QueueError> {
-        self.database.ask(settle, Urgency::Lazy).await
+        self.database.request(settle, Urgency::Lazy).await
     }
 
     async fn hand_back(&self, delivery: DeliveryId, lease: Lease) -> Result<Settled, QueueError> {
-        self.database.ask(HandBack { delivery, lease }, Urgency::Lazy).await
+        self.database.request(HandBack { delivery, lease }, Urgency::Lazy).await
     }
 
     async fn waiting_lanes(
@@ -121,7 +121,7 @@ impl Queue for SqliteQueue {
 
     async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError> {
         let reclaim = Reclaim { limit, unheard: self.unheard.clone(), answers: Answers::default() };
-        self.database.ask(reclaim, Urgency::Urgent).await
+        self.database.request(reclaim, Urgency::Urgent).await
     }
 
     async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError> {
@@ -131,11 +131,11 @@ impl Queue for SqliteQueue {
             turn: Arc::clone(&self.turn),
             unheard: self.unheard.clone(),
         };
-        self.database.ask(piece, Urgency::Urgent).await
+        self.database.request(piece, Urgency::Urgent).await
     }
 
     async fn expire(&self, limit: usize) -> Result<Batch, QueueError> {
-        self.database.ask(Expire { limit }, Urgency::Urgent).await
+        self.database.request(Expire { limit }, Urgency::Urgent).await
     }
 
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<Batch, QueueError> {

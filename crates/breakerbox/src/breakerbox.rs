@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     uncontrolled: AtomicU64,
     unheard: AtomicU64,
     overlaps: AtomicU64,
-    opened_here: AtomicU64,
+    opened_locally: AtomicU64,
 }
 
 impl Breakerbox {
@@ -285,7 +285,7 @@ impl Breakerbox {
             observer_panics: self.0.observers.panics(),
             unheard: self.0.unheard.load(Ordering::Relaxed),
             overlaps: self.0.overlaps.load(Ordering::Relaxed),
-            opened_here: self.0.opened_here.load(Ordering::Relaxed),
+            opened_locally: self.0.opened_locally.load(Ordering::Relaxed),
         }
     }
 }
@@ -312,7 +312,7 @@ impl Shared {
             uncontrolled: AtomicU64::new(0),
             unheard: AtomicU64::new(0),
             overlaps: AtomicU64::new(0),
-            opened_here: AtomicU64::new(0),
+            opened_locally: AtomicU64::new(0),
         }
     }
 
@@ -339,7 +339,7 @@ impl Shared {
     }
 
     pub(crate) fn count_opened_here(&self) {
-        self.opened_here.fetch_add(1, Ordering::Relaxed);
+        self.opened_locally.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unheard(&self) {
@@ -368,7 +368,7 @@ pub struct Counts {
     pub unheard: u64,
     /// How often this process opened a circuit for itself alone, because its own calls failed and the fleet's did not. No
     /// observer hears of it.
-    pub opened_here: u64,
+    pub opened_locally: u64,
 }
 
 impl fmt::Debug for Breakerbox {

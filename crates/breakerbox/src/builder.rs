@@ -102,8 +102,8 @@ impl Builder {
     ///
     /// Strictly, a call goes to the store twice: before it is made, and before its result is handed out. That takes waiting,
     /// so calls are made by [`call`](crate::Circuit::call) and the middleware, or by
-    /// [`ask_store`](crate::Circuit::ask_store) and [`settle_store`](crate::Permit::settle_store). Whoever asks without
-    /// waiting is refused with [`Refusal::StoreNotAsked`].
+    /// [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm). Whoever asks without
+    /// waiting is refused with [`Refusal::StoreRequired`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.settings.consistency = consistency;
         self
@@ -111,8 +111,8 @@ impl Builder {
 
     /// No other process shares this store. Then nobody else's successes can be on their way, and a trip takes place at once: in
     /// a fleet, local-first, it waits for a second and a half for them.
-    pub fn alone(mut self) -> Self {
-        self.settings.is_alone = true;
+    pub fn exclusive_store(mut self) -> Self {
+        self.settings.is_exclusive = true;
         self
     }
 
@@ -201,7 +201,7 @@ impl Builder {
             fleet.as_ref().map(|_| settings.consistency),
             Draws::new(self.seed),
         );
-        let times = times.exclusive(settings.is_alone);
+        let times = times.exclusive(settings.is_exclusive);
         let registry = Registry::new(self.max_circuits, self.of_tenant, self.seed.is_some());
         let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)

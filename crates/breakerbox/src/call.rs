@@ -44,12 +44,12 @@ impl<E> CallError<E> {
 
 /// What a result says about the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Judgement {
+pub struct Classification {
     kind: OutcomeKind,
     retry_after: Option<Duration>,
 }
 
-impl Judgement {
+impl Classification {
     /// The destination did its part.
     pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
     /// The destination failed.
@@ -65,8 +65,8 @@ impl Judgement {
 }
 
 /// `Ok` is a success, `Err` a failure.
-pub fn by_result<T, E>(result: &Result<T, E>) -> Judgement {
-    if result.is_ok() { Judgement::SUCCESS } else { Judgement::FAILURE }
+pub fn by_result<T, E>(result: &Result<T, E>) -> Classification {
+    if result.is_ok() { Classification::SUCCESS } else { Classification::FAILURE }
 }
 
 impl Circuit {
@@ -100,10 +100,10 @@ impl Circuit {
     /// If the call was refused, was given up, or returned an error, whatever its judgement.
     pub async fn call_classified<T, E>(
         &self,
-        classify: impl FnOnce(&Result<T, E>) -> Judgement,
+        classify: impl FnOnce(&Result<T, E>) -> Classification,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
-        let permit = self.ask_store().await.map_err(CallError::Refused)?;
+        let permit = self.acquire().await.map_err(CallError::Refused)?;
         let result = match self.limit(permit.time_left()) {
             None => call.await,
             Some(Duration::ZERO) => {
@@ -157,10 +157,10 @@ impl Circuit {
     /// As [`call_blocking`](Self::call_blocking).
     pub fn call_blocking_classified<T, E>(
         &self,
-        classify: impl FnOnce(&Result<T, E>) -> Judgement,
+        classify: impl FnOnce(&Result<T, E>) -> Classification,
         call: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, CallError<E>> {
-        let permit = self.ask().map_err(CallError::Refused)?;
+        let permit = self.try_acquire().map_err(CallError::Refused)?;
         let result = call();
         settle(permit, classify(&result));
         result.map_err(CallError::Failed)
@@ -185,12 +185,14 @@ pub(crate) fn has_timer() -> bool {
 }
 
 /// A probe that ended after its deadline has failed, whatever it brought.
-pub(crate) fn settle(permit: Permit<'_>, judgement: Judgement) -> Settling {
+pub(crate) fn settle(permit: Permit<'_>, judgement: Classification) -> Settling {
     if permit.time_left() == Some(Duration::ZERO) {
         return permit.settling(Outcome::failure);
     }
     match judgement {
-        Judgement::SUCCESS => permit.succeed(),
-        Judgement { kind, retry_after } => permit.settling(|latency| Outcome { kind, latency, retry_after }),
+        Classification::SUCCESS => permit.succeed(),
+        Classification { kind, retry_after } => {
+            permit.settling(|latency| Outcome { kind, latency, retry_after })
+        }
     }
 }

@@ -56,15 +56,15 @@ impl Circuit {
     /// # Errors
     /// A refusal is not an error of the caller: it says why there is no permit, and when to ask again.
     #[inline(always)]
-    pub fn ask(&self) -> Result<Permit<'_>, Refusal> {
+    pub fn try_acquire(&self) -> Result<Permit<'_>, Refusal> {
         if !self.controlled {
             self.shared.count_uncontrolled();
             return Ok(Permit::new(self, None));
         }
-        match self.cell.ask_aside(self.clock()) {
+        match self.cell.acquire_fast(self.clock()) {
             Some(Ok(held)) => Ok(Permit::new(self, Some(held))),
             Some(Err(refusal)) if !self.shared.dry_run => Err(refusal),
-            _ => match self.ask_the_core() {
+            _ => match self.acquire_from_core() {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
             },
@@ -74,9 +74,9 @@ impl Circuit {
     /// The same, for a permit that outlives this handle.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
-    pub fn ask_owned(&self) -> Result<OwnedPermit, Refusal> {
-        self.ask().map(|permit| OwnedPermit::new(self.clone(), permit))
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_owned(&self) -> Result<OwnedPermit, Refusal> {
+        self.try_acquire().map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
     /// Asks for a permit and, where it is refused, waits for one, at most so long. Who waits is woken when something happens
@@ -90,7 +90,7 @@ impl Circuit {
     ///
     /// let breakers = Breakerbox::builder().build();
     /// let circuit = breakers.circuit("https://api.example.com/orders")?;
-    /// match circuit.ask_within(Duration::from_secs(5)).await {
+    /// match circuit.acquire_within(Duration::from_secs(5)).await {
     ///     Ok(permit) => {
     ///         permit.success();
     ///     }
@@ -102,15 +102,15 @@ impl Circuit {
     ///
     /// # Errors
     /// The last refusal.
-    pub async fn ask_within(&self, limit: Duration) -> Result<Permit<'_>, Refusal> {
-        let first = self.ask_store().await;
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Permit<'_>, Refusal> {
+        let first = self.acquire().await;
         if first.is_ok() || !has_timer() {
             return first;
         }
         let started_at = Instant::now();
         let place = self.shared.waiters.enter(&self.cell);
         loop {
-            let refusal = match self.ask_store().await {
+            let refusal = match self.acquire().await {
                 Ok(permit) => {
                     self.shared.waiters.wake_one(&self.cell);
                     return Ok(permit);
@@ -134,21 +134,21 @@ impl Circuit {
     /// The same, for a permit that outlives this handle.
     ///
     /// # Errors
-    /// As [`ask_within`](Self::ask_within).
-    pub async fn ask_owned_within(&self, limit: Duration) -> Result<OwnedPermit, Refusal> {
-        self.ask_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn acquire_owned_within(&self, limit: Duration) -> Result<OwnedPermit, Refusal> {
+        self.acquire_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
     /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
     #[cold]
-    fn ask_the_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+    fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
         if let Some(said) = self.said_without_core() {
             return said;
         }
-        let answer = cell.ask(self.clock(), false);
+        let answer = cell.try_acquire(self.clock(), false);
         if answer == MemberAnswer::LeaseDue && self.shared.is_strict() {
-            return self.refuse(Refusal::StoreNotAsked);
+            return self.refuse(Refusal::StoreRequired);
         }
         if self.shared.fleet.is_some() && !cell.is_known() {
             self.shared.read_one_later(cell);
@@ -190,12 +190,12 @@ impl Circuit {
     /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
     /// never heard of, the lease of a probe, and [strictly](crate::Consistency::Strict) each time. It waits no longer than the
     /// store may take to answer; what is not known by then goes on in the background. Without a store it is
-    /// [`ask`](Self::ask).
+    /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
-    pub async fn ask_store(&self) -> Result<Permit<'_>, Refusal> {
-        let mut due = match self.ask_at_once() {
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn acquire(&self) -> Result<Permit<'_>, Refusal> {
+        let mut due = match self.acquire_at_once() {
             Ok(said) => return said,
             Err(due) => due,
         };
@@ -212,7 +212,7 @@ impl Circuit {
             if !matches!(lease, Lease::AskAgain) {
                 return self.said(self.leased(lease));
             }
-            due = match self.ask_member() {
+            due = match self.acquire_from_member() {
                 Ok(said) => return said,
                 Err(due) => due,
             };
@@ -232,22 +232,22 @@ impl Circuit {
     }
 
     /// The answer, if the store need not be waited for; else what it is due for.
-    pub(crate) fn ask_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
+    pub(crate) fn acquire_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         if !self.controlled || self.shared.fleet.is_none() {
-            return Ok(self.ask());
+            return Ok(self.try_acquire());
         }
-        match self.cell.ask_aside(self.clock()) {
+        match self.cell.acquire_fast(self.clock()) {
             Some(Ok(held)) => return Ok(Ok(Permit::new(self, Some(held)))),
             Some(Err(refusal)) if !self.shared.dry_run => return Ok(Err(refusal)),
             _ => {}
         }
-        self.ask_member()
+        self.acquire_from_member()
     }
 
-    fn ask_member(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
+    fn acquire_from_member(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         let said = match self.said_without_core() {
             Some(said) => said,
-            None => match self.cell.ask(self.clock(), true) {
+            None => match self.cell.try_acquire(self.clock(), true) {
                 MemberAnswer::Decided(asked) => self.decided(asked),
                 MemberAnswer::Unknown => return Err(Due::Record),
                 MemberAnswer::LeaseDue => return Err(Due::Lease),
@@ -299,11 +299,11 @@ impl Circuit {
     }
 
     /// Whether the circuit is open in this process only: its own calls fail while those of the other processes succeed, and it
-    /// is refused with [`Refusal::OpenHere`]. The [state](Self::status) is the fleet's and stays closed. Always false without a
-    /// store, and with one that [no other process uses](crate::Builder::alone).
+    /// is refused with [`Refusal::OpenLocally`]. The [state](Self::status) is the fleet's and stays closed. Always false without a
+    /// store, and with one that [no other process uses](crate::Builder::exclusive_store).
     #[must_use]
-    pub fn is_open_here(&self) -> bool {
-        self.cell.is_open_here()
+    pub fn is_open_locally(&self) -> bool {
+        self.cell.is_open_locally()
     }
 
     /// All that is remembered of the circuit.
@@ -329,14 +329,14 @@ impl Circuit {
     ///
     /// # Errors
     /// If it can't be done.
-    pub fn obey(&self, command: Command, by: &Attribution) -> Result<Option<Change>, ObeyError> {
+    pub fn try_override(&self, command: Command, by: &Attribution) -> Result<Option<Change>, OverrideError> {
         if !self.controlled {
-            return Err(ObeyError::NoRoom);
+            return Err(OverrideError::NoRoom);
         }
         if self.shared.fleet.is_some() {
-            return Err(ObeyError::Shared);
+            return Err(OverrideError::Shared);
         }
-        let change = self.cell.obey(command, by, self.clock());
+        let change = self.cell.try_override(command, by, self.clock());
         if let Some(change) = &change {
             self.shared.waiters.wake_one(&self.cell);
             self.changed(change.clone());
@@ -344,14 +344,18 @@ impl Circuit {
         Ok(change)
     }
 
-    /// The same for a circuit that is shared: the store is asked. Without a store it is [`obey`](Self::obey).
+    /// The same for a circuit that is shared: the store is asked. Without a store it is [`try_override`](Self::try_override).
     ///
     /// # Errors
     /// If it can't be done, such as while the store is away: overrides stay as they were until it is back.
-    pub async fn obey_store(&self, command: Command, by: &Attribution) -> Result<Option<Change>, ObeyError> {
+    pub async fn apply_override(
+        &self,
+        command: Command,
+        by: &Attribution,
+    ) -> Result<Option<Change>, OverrideError> {
         match &self.shared.fleet {
-            Some(fleet) if self.controlled => self.shared.obey(fleet, &self.cell, command, by).await,
-            _ => self.obey(command, by),
+            Some(fleet) if self.controlled => self.shared.try_override(fleet, &self.cell, command, by).await,
+            _ => self.try_override(command, by),
         }
     }
 
@@ -399,12 +403,12 @@ impl Circuit {
 /// Why an operator's word was not followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ObeyError {
+pub enum OverrideError {
     /// There was no room for the circuit. Ask the registry for the handle again, or raise `max_circuits`.
     #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
     NoRoom,
-    /// The circuit is shared, and the store has to be asked: by [`Circuit::obey_store`].
-    #[error("this circuit is shared, and the store has to be asked: use obey_store")]
+    /// The circuit is shared, and the store has to be asked: by [`Circuit::apply_override`].
+    #[error("this circuit is shared, and the store has to be asked: use apply_override")]
     Shared,
     /// The store does not answer. Try again when it is back.
     #[error("the store does not answer; overrides stay as they are until it is back")]

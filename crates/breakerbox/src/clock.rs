@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
 use breakerbox_core::fleet::Consistency;
-use breakerbox_core::{Draw, Timestamp};
+use breakerbox_core::{RandomBits, Timestamp};
 
 use crate::draws::Draws;
 use crate::tokio_clock::{TokioClock, is_paused};
@@ -133,7 +133,7 @@ impl Times {
     }
 
     /// Random bits for one step.
-    pub(crate) fn draw(&self) -> Draw {
+    pub(crate) fn draw(&self) -> RandomBits {
         self.draws.draw()
     }
 

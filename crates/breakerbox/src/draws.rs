@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use breakerbox_core::Draw;
+use breakerbox_core::RandomBits;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -19,8 +19,8 @@ impl Draws {
         seed.map_or(Self::Random, |seed| Self::Seeded(Box::new(Mutex::new(SmallRng::seed_from_u64(seed)))))
     }
 
-    pub(crate) fn draw(&self) -> Draw {
-        Draw(match self {
+    pub(crate) fn draw(&self) -> RandomBits {
+        RandomBits(match self {
             Self::Random => rand::random(),
             Self::Seeded(source) => source.lock().unwrap_or_else(PoisonError::into_inner).random(),
         })

@@ -31,7 +31,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Breakerbox`] | all circuits of a service, by key |
-//! | [`Circuit`] | a handle to one: call, ask, look, obey |
+//! | [`Circuit`] | a handle to one: call, ask, look, try_override |
 //! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the answers to an ask |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
 //! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
@@ -95,8 +95,8 @@ pub use breakerbox_core::{
     TicketKind, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
-pub use call::{CallError, Judgement, by_result};
-pub use circuit::{Circuit, ObeyError};
+pub use call::{CallError, Classification, by_result};
+pub use circuit::{Circuit, OverrideError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, StoreHealth, StoredKeys};
 pub use observe::CircuitChange;

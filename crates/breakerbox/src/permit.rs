@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Outcome, OutcomeKind, Settlement, Timestamp};
 
-use crate::call::{self, Judgement};
+use crate::call::{self, Classification};
 use crate::cell::{Cell, Held};
 use crate::circuit::Circuit;
 use crate::clock::Clock;
@@ -22,7 +22,7 @@ use crate::fleet::Settling;
 ///
 /// let breakers = Breakerbox::builder().build();
 /// let circuit = breakers.circuit("https://hooks.example.com/in")?;
-/// match circuit.ask() {
+/// match circuit.try_acquire() {
 ///     Ok(permit) => {
 ///         // Make the call, then say how it went.
 ///         permit.success();
@@ -104,7 +104,7 @@ impl<'c> Permit<'c> {
     /// deadline has failed. The future waits until the store has heard it, at most for its time limit: a probe's outcome where
     /// circuits are shared, so that the next probe may begin; every outcome where they are shared
     /// [strictly](crate::Consistency::Strict). Whoever drops it only does not wait.
-    pub fn settle_store(self, judgement: Judgement) -> impl Future<Output = Settlement> + use<> {
+    pub fn settle_and_confirm(self, judgement: Classification) -> impl Future<Output = Settlement> + use<> {
         call::settle(self, judgement).settled()
     }
 
@@ -141,7 +141,7 @@ impl Drop for Permit<'_> {
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let breakers = Breakerbox::builder().build();
 /// let circuit = breakers.circuit("https://hooks.example.com/in")?;
-/// if let Ok(permit) = circuit.ask_owned() {
+/// if let Ok(permit) = circuit.try_acquire_owned() {
 ///     tokio::spawn(async move {
 ///         // Make the call here, then say how it went.
 ///         permit.success()
@@ -211,9 +211,12 @@ impl OwnedPermit {
         self.lend().settle(outcome)
     }
 
-    /// Settles, and waits for the store as [`Permit::settle_store`] does.
-    pub fn settle_store(mut self, judgement: Judgement) -> impl Future<Output = Settlement> + use<> {
-        self.lend().settle_store(judgement)
+    /// Settles, and waits for the store as [`Permit::settle_and_confirm`] does.
+    pub fn settle_and_confirm(
+        mut self,
+        judgement: Classification,
+    ) -> impl Future<Output = Settlement> + use<> {
+        self.lend().settle_and_confirm(judgement)
     }
 
     pub(crate) const fn held(&self) -> Option<&Held> {

@@ -6,11 +6,11 @@
 /// it for what it is, a time limit that ran out.
 ///
 /// ```
-/// use breakerbox::throttle::{Overload, Verdict};
+/// use breakerbox::throttle::{Overload, LoadSignal};
 /// use breakerbox::{CallError, ProbeTimeout};
 ///
 /// let given_up = CallError::<std::io::Error>::ProbeTimedOut(ProbeTimeout);
-/// assert_eq!(Overload::default().of(&given_up), Verdict::Reject);
+/// assert_eq!(Overload::default().of(&given_up), LoadSignal::Reject);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the probe took longer than probe_timeout")]

@@ -6,7 +6,7 @@
 use breakerbox_core::throttle::Priority;
 use breakerbox_core::{Key, KeyError};
 
-use crate::call::Judgement;
+use crate::call::Classification;
 
 /// Says whose circuit or throttle a request is for. Any function of a request will do, and a [`Key`] is the answer to
 /// every request.
@@ -67,16 +67,16 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
     label = "this is no classifier of such results",
-    note = "give the layer or middleware a function `Fn(&Result<{T}, {E}>) -> Judgement` with `.classify_by(..)`, such as `by_result`",
+    note = "give the layer or middleware a function `Fn(&Result<{T}, {E}>) -> Classification` with `.classify_by(..)`, such as `by_result`",
     note = "`HttpOutcomes` needs HTTP responses"
 )]
 pub trait ClassifyResponse<T, E> {
     /// What this result means.
-    fn judge(&self, result: &Result<T, E>) -> Judgement;
+    fn judge(&self, result: &Result<T, E>) -> Classification;
 }
 
-impl<T, E, F: Fn(&Result<T, E>) -> Judgement> ClassifyResponse<T, E> for F {
-    fn judge(&self, result: &Result<T, E>) -> Judgement {
+impl<T, E, F: Fn(&Result<T, E>) -> Classification> ClassifyResponse<T, E> for F {
+    fn judge(&self, result: &Result<T, E>) -> Classification {
         self(result)
     }
 }

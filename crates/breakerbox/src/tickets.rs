@@ -32,7 +32,7 @@ impl OwnedPermit {
     /// let here = Breakerbox::builder().store(Arc::clone(&store)).build();
     /// let there = Breakerbox::builder().store(store).build(); // In another process, as a rule.
     ///
-    /// let permit = here.circuit("https://api.example.com/orders")?.ask_owned_within(Duration::ZERO).await?;
+    /// let permit = here.circuit("https://api.example.com/orders")?.acquire_owned_within(Duration::ZERO).await?;
     /// let ticket: Ticket = permit.ticket(); // Written down, and sent to whoever makes the call.
     ///
     /// let outcome = Outcome::success(Duration::from_millis(12));
@@ -100,7 +100,7 @@ impl Circuit {
             if !is_own {
                 // Nobody can say whether it is late.
                 self.shared.count_unheard();
-                return Settlement::Unheard;
+                return Settlement::Unconfirmed;
             }
         }
         let reported = self.cell.settle_ticket(ticket, outcome, self.clock());

@@ -83,7 +83,7 @@ impl<'a> Lane<'a> {
 
     /// A permit for an ordinary call.
     pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
-        match worker.ask(&self.key).await? {
+        match worker.try_acquire(&self.key).await? {
             Asked::Call(permit) => Ok(permit),
             asked => bail!("worker {}: the circuit should be closed, but: {asked:?}", worker.number()),
         }
@@ -116,7 +116,7 @@ impl<'a> Lane<'a> {
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
         let limit = Instant::now() + PATIENCE;
         loop {
-            match worker.ask(&self.key).await? {
+            match worker.try_acquire(&self.key).await? {
                 Asked::Probe(permit) => return Ok(permit),
                 Asked::Call(_) => bail!("worker {}: the circuit is closed", worker.number()),
                 Asked::Refused(why) => ensure!(Instant::now() < limit, "still refused: {why}"),

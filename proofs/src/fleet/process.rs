@@ -108,7 +108,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`order`](Self::order).
-    pub async fn ask(&self, key: &str) -> Result<Asked> {
+    pub async fn try_acquire(&self, key: &str) -> Result<Asked> {
         match self.order(Order::Ask { key: key.to_owned() }).await? {
             Answer::Permit { permit, is_probe: true } => Ok(Asked::Probe(permit)),
             Answer::Permit { permit, is_probe: false } => Ok(Asked::Call(permit)),
@@ -221,7 +221,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`order`](Self::order).
-    pub async fn obey(&self, key: &str, command: Operator) -> Result<()> {
+    pub async fn apply_override(&self, key: &str, command: Operator) -> Result<()> {
         self.order(Order::Obey { key: key.to_owned(), command }).await.map(drop)
     }
 

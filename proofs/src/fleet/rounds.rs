@@ -133,7 +133,7 @@ impl Course<'_> {
 
     /// Steps 1 to 3.
     async fn trip(&self) -> Result<()> {
-        let permits = try_join_all(self.workers.iter().map(|worker| worker.ask(&self.key))).await?;
+        let permits = try_join_all(self.workers.iter().map(|worker| worker.try_acquire(&self.key))).await?;
         self.site.receiver.set(&self.path, Manner::Failing);
         try_join_all(self.workers.iter().zip(permits).map(|(worker, asked)| async move {
             let Asked::Call(permit) = asked else {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use breakerbox::{Breakerbox, Circuit, Judgement, Permit, Refusal};
+use breakerbox::{Breakerbox, Circuit, Classification, Permit, Refusal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -86,12 +86,12 @@ async fn ask_and_call(
     tally: &mut Tally,
 ) -> Result<(), Refusal> {
     let began = Instant::now();
-    let answer = circuit.ask_store().await;
+    let answer = circuit.acquire().await;
     let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     tally.asks += 1;
     tally.longest_ask_us = tally.longest_ask_us.max(took);
     let permit = answer.inspect_err(|refusal| match refusal {
-        Refusal::Open { .. } | Refusal::OpenHere { .. } => tally.open += 1,
+        Refusal::Open { .. } | Refusal::OpenLocally { .. } => tally.open += 1,
         Refusal::Probing { .. } => tally.probing += 1,
         _ => tally.refused += 1,
     })?;
@@ -109,8 +109,8 @@ async fn call(permit: Permit<'_>, caller: &Caller, path: &str, tally: &mut Tally
     let succeeded = caller.call(path, is_probe).await.and_then(Caller::succeeded).is_ok();
     tally.failed += u64::from(!succeeded);
     if caller.waits_for_the_store() {
-        let judgement = if succeeded { Judgement::SUCCESS } else { Judgement::FAILURE };
-        permit.settle_store(judgement).await;
+        let judgement = if succeeded { Classification::SUCCESS } else { Classification::FAILURE };
+        permit.settle_and_confirm(judgement).await;
     } else if succeeded {
         permit.success();
     } else {

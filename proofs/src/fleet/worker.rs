@@ -122,13 +122,13 @@ pub fn work(settings: &Settings) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let worked = runtime.block_on(obey_all(settings));
+    let worked = runtime.block_on(run_orders(settings));
     // Nobody waits for what is still under way.
     runtime.shutdown_background();
     worked
 }
 
-async fn obey_all(settings: &Settings) -> Result<()> {
+async fn run_orders(settings: &Settings) -> Result<()> {
     let worker = Arc::new(Worker::start(settings).await?);
     let (answers, mut to_say) = mpsc::unbounded_channel::<Numbered<Answer>>();
     let saying = tokio::spawn(async move {
@@ -148,8 +148,10 @@ async fn obey_all(settings: &Settings) -> Result<()> {
         let Numbered { number, word } = serde_json::from_str(&line).context("an order can't be read")?;
         let (worker, answers) = (Arc::clone(&worker), answers.clone());
         tokio::spawn(async move {
-            let word =
-                worker.obey(word).await.unwrap_or_else(|error| Answer::Error { error: format!("{error:#}") });
+            let word = worker
+                .execute(word)
+                .await
+                .unwrap_or_else(|error| Answer::Error { error: format!("{error:#}") });
             // If nobody hears it, nobody needs it.
             let _ = answers.send(Numbered { number, word });
         });
@@ -208,9 +210,9 @@ impl Worker {
         })
     }
 
-    async fn obey(&self, order: Order) -> Result<Answer> {
+    async fn execute(&self, order: Order) -> Result<Answer> {
         Ok(match order {
-            Order::Ask { key } => self.ask(&key).await?,
+            Order::Ask { key } => self.try_acquire(&key).await?,
             Order::Send { permit, path } => {
                 let is_probe = self.permits().get(&permit).context("there is no such permit")?.is_probe();
                 Answer::Sent { status: self.caller.call(&path, is_probe).await.ok() }
@@ -250,15 +252,15 @@ impl Worker {
             }
             Order::Obey { key, command } => {
                 let by = Attribution::new("proof", "it is part of the proof")?;
-                self.circuit(&key)?.obey_store(command.into(), &by).await?;
+                self.circuit(&key)?.apply_override(command.into(), &by).await?;
                 Answer::Done
             }
         })
     }
 
-    async fn ask(&self, key: &str) -> Result<Answer> {
+    async fn try_acquire(&self, key: &str) -> Result<Answer> {
         // Asked with the patience of nobody: once, and if it is refused once more.
-        Ok(match self.circuit(key)?.ask_owned_within(Duration::ZERO).await {
+        Ok(match self.circuit(key)?.acquire_owned_within(Duration::ZERO).await {
             Ok(permit) => {
                 let (number, is_probe) = (self.number(), permit.is_probe());
                 self.permits().insert(number, permit);
@@ -284,7 +286,7 @@ impl Worker {
             Settlement::Counted => "counted",
             Settlement::Uncounted => "uncounted",
             Settlement::Late => "late",
-            Settlement::Unheard => "unheard",
+            Settlement::Unconfirmed => "unconfirmed",
         };
         Ok(Answer::Settled { how: how.into() })
     }

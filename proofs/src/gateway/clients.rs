@@ -88,7 +88,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
         ("all keys", &others, get, "/v1/keys", None, 403),
     ];
     for (what, api, method, path, body, expected) in cases {
-        let (status, answer) = api.ask(method, path, body.as_ref())?;
+        let (status, answer) = api.request(method, path, body.as_ref())?;
         judge(&mut findings, what, status, &answer, expected);
     }
     let address = gateway.address().to_string();

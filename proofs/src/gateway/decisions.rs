@@ -122,11 +122,11 @@ fn decide(site: &Site, size: Size) -> Result<Figures> {
                 key = (key + 1) % size.keys.max(1);
                 let asked = Instant::now();
                 let answer = worker
-                    .ask("/v1/circuits/acquire", &json!({"tenant": "shop", "key": format!("key {key}")}))
+                    .request("/v1/circuits/acquire", &json!({"tenant": "shop", "key": format!("key {key}")}))
                     .await?;
                 let id = answer.pointer("/permit/id").with_context(|| format!("a permit: {answer}"))?;
                 let report = json!({"id": id, "outcome": "success", "latency_ms": 12});
-                let settled = worker.ask("/v1/permits/settle", &report).await?;
+                let settled = worker.request("/v1/permits/settle", &report).await?;
                 ensure!(settled["settled"] == "counted", "it counts: {settled}");
                 took.saturating_record(u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX));
             }
@@ -165,7 +165,7 @@ impl Worker {
         Self { client: Client::new(site.gateway.address(), PATIENCE), api: site.api().clone() }
     }
 
-    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value> {
+    async fn request(&mut self, path: &str, body: &Value) -> Result<Value> {
         let mut request = Vec::new();
         self.api.template(path, &body.to_string()).fill(0, 0, &mut request);
         let answered = self.client.call(&request).await?;
@@ -240,7 +240,7 @@ async fn call(mut worker: Worker, url: String, stop: Arc<AtomicBool>) -> Result<
     let mut client = Client::new(receiver, PATIENCE);
     let mut request = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let answer = worker.ask("/v1/circuits/acquire", &json!({"tenant": "shop", "url": url})).await?;
+        let answer = worker.request("/v1/circuits/acquire", &json!({"tenant": "shop", "url": url})).await?;
         let Some(permit) = answer.get("permit") else {
             tokio::time::sleep(ASK_AGAIN).await;
             continue;
@@ -248,7 +248,7 @@ async fn call(mut worker: Worker, url: String, stop: Arc<AtomicBool>) -> Result<
         let path = if permit["probe"] == true { "/probe" } else { "/call" };
         Template::post(&receiver.to_string(), path, &[], "{}").fill(0, 0, &mut request);
         let status = client.call(&request).await?.status;
-        worker.ask("/v1/permits/settle", &json!({"id": permit["id"], "status": status})).await?;
+        worker.request("/v1/permits/settle", &json!({"id": permit["id"], "status": status})).await?;
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
 
 fn submit(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)> {
     let event = json!({"tenant": "shop", "type": "one", "payload": {"fill": "x".repeat(1_000)}});
-    Ok(gateway.api().ask(&Method::POST, "/v1/events", Some(&event))?)
+    Ok(gateway.api().request(&Method::POST, "/v1/events", Some(&event))?)
 }
 
 /// Submits until it is refused.

@@ -70,7 +70,7 @@ pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[S
     let mut ledger = Ledger { accepted: accepted.len(), ..Ledger::default() };
     ledger.delivered = (accepted.len() - missing.len()) * paths.len();
     for event in missing {
-        let (status, answer) = api.ask(&reqwest::Method::GET, &deliveries_of(&event.id), None)?;
+        let (status, answer) = api.request(&reqwest::Method::GET, &deliveries_of(&event.id), None)?;
         let deliveries = answer.get("items").and_then(Value::as_array);
         let states: Vec<_> = deliveries.into_iter().flatten().map(state).collect();
         if status != 200 || states.len() < paths.len() {

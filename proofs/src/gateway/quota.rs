@@ -28,7 +28,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     let event = Event::new("tight", "order.paid");
     let report = Load { requests: MAY_WAIT + 100, connections: 4, ..site.api().load(&event) }.run()?;
     let one = json!({"tenant": "tight", "type": "order.paid", "payload": 1});
-    let (status, problem) = site.api().ask(&Method::POST, "/v1/events", Some(&one))?;
+    let (status, problem) = site.api().request(&Method::POST, "/v1/events", Some(&one))?;
     let others = site.measure(&Event::new("other", "order.paid"), 50.0, Duration::from_secs(1), &healthy)?;
     site.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}))?;
     let tight = vec!["/tight".to_owned()];
@@ -37,7 +37,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     })?;
     let mut again = 0;
     site.until("it may submit again", Duration::from_secs(60), |site| {
-        again = site.api().ask(&Method::POST, "/v1/events", Some(&one))?.0;
+        again = site.api().request(&Method::POST, "/v1/events", Some(&one))?.0;
         Ok(again == 202)
     })?;
 

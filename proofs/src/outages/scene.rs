@@ -72,8 +72,8 @@ impl Scene {
         let workers = try_join_all(settings.iter().map(|settings| Process::start(program, settings))).await?;
         let scene = Self { setting, workers, size, runs: Vec::new() };
         scene.open("open", size.open).await?;
-        scene.first().obey(&scene.key("forced", 0), Operator::ForceOpen).await?;
-        scene.first().obey(&scene.key("disabled", 0), Operator::Disable).await?;
+        scene.first().apply_override(&scene.key("forced", 0), Operator::ForceOpen).await?;
+        scene.first().apply_override(&scene.key("disabled", 0), Operator::Disable).await?;
         for n in 0..size.recovering {
             receiver.set(&path(&scene.key("recovering", n)), Manner::FailingAfter(FAILS_AFTER));
         }
@@ -91,7 +91,7 @@ impl Scene {
     /// for none, and would let calls through.
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
-            within("what is open is known", async || match worker.ask(&key).await? {
+            within("what is open is known", async || match worker.try_acquire(&key).await? {
                 Asked::Refused(_) => Ok(Some(())),
                 Asked::Call(permit) | Asked::Probe(permit) => {
                     worker.settle(permit, Outcome::Ignored).await?;
@@ -120,7 +120,7 @@ impl Scene {
     async fn open(&self, group: &str, count: usize) -> Result<()> {
         let worker = self.first();
         let opens = |key: String| async move {
-            within("a circuit that fails opens", async || match worker.ask(&key).await? {
+            within("a circuit that fails opens", async || match worker.try_acquire(&key).await? {
                 Asked::Call(permit) | Asked::Probe(permit) => {
                     worker.settle(permit, Outcome::RetryAfter { ms: STAYS_OPEN_MS }).await?;
                     Ok(None)

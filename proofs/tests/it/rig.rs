@@ -33,13 +33,13 @@ async fn workers_do_what_they_are_told_and_the_receiver_sees_it() {
         let mut two = Process::start(program(), &settings(&backing, &receiver, 2)).await.unwrap();
         receiver.set("/e1", Manner::Failing);
         for process in [&one, &two] {
-            let Asked::Call(permit) = process.ask("e1").await.unwrap() else { panic!("closed") };
+            let Asked::Call(permit) = process.try_acquire("e1").await.unwrap() else { panic!("closed") };
             assert_eq!(process.send(permit, "/e1").await.unwrap(), Some(503));
             assert_eq!(process.settle(permit, Outcome::Failure).await.unwrap(), "counted");
         }
         one.becomes("e1", "open").await.unwrap();
         two.becomes("e1", "open").await.unwrap();
-        assert_eq!(one.ask("e1").await.unwrap(), Asked::Refused("open".into()));
+        assert_eq!(one.try_acquire("e1").await.unwrap(), Asked::Refused("open".into()));
         assert_eq!(backing.record("e1").await.unwrap(), one.state("e1").await.unwrap().record);
         let seen: Vec<_> = receiver.visits("/e1").iter().map(|visit| (visit.worker, visit.status)).collect();
         assert_eq!(seen, [(1, Some(503)), (2, Some(503))]);
@@ -48,7 +48,7 @@ async fn workers_do_what_they_are_told_and_the_receiver_sees_it() {
         receiver.set("/e2", Manner::Hanging);
         two.pause().await.unwrap();
         let call = two.begin(Order::Call { key: "e2".into(), path: "/e2".into() }).await.unwrap();
-        one.ask("e2").await.unwrap();
+        one.try_acquire("e2").await.unwrap();
         assert_eq!(receiver.count("/e2"), 0);
         two.resume().unwrap();
         until("it goes on", || receiver.count("/e2") == 1).await;

@@ -108,7 +108,7 @@ impl Ask {
 
 impl Gateway {
     /// Asks, and answers what the gateway said: JSON, or null if it said nothing.
-    pub(super) fn ask(&self, ask: Ask) -> Result<Value, Failure> {
+    pub(super) fn request(&self, ask: Ask) -> Result<Value, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -133,7 +133,9 @@ impl Gateway {
         loop {
             let wanted = limit.saturating_sub(items.len()).min(MAX_PAGE);
             let page = ask.clone().query("limit", Some(wanted)).query("cursor", cursor.take());
-            let Value::Object(mut page) = self.ask(page)? else { return Err(self.odd("it sent no page")) };
+            let Value::Object(mut page) = self.request(page)? else {
+                return Err(self.odd("it sent no page"));
+            };
             let Some(Value::Array(found)) = page.remove("items") else {
                 return Err(self.odd("its page has no items"));
             };
@@ -153,7 +155,7 @@ impl Gateway {
         if !ask.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&ask.query);
         }
-        let request = self.request(&url, ask)?;
+        let request = self.build_request(&url, ask)?;
         let response =
             connection::send(&url, request).await.map_err(|error| self.unreachable(error.to_string()))?;
         let (parts, body) = response.into_parts();
@@ -171,7 +173,7 @@ impl Gateway {
         serde_json::from_slice(&body).map_err(|_| self.odd("its answer is not JSON"))
     }
 
-    fn request(&self, url: &Url, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {
+    fn build_request(&self, url: &Url, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {
         let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let target: Uri = target.parse().map_err(|_| Failure::Input("the path is too long".into()))?;
         let host = &url[url::Position::BeforeHost..url::Position::AfterPort];

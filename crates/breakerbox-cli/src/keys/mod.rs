@@ -95,14 +95,14 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
                 ("tenant", new.tenant.as_ref().map(|tenant| json!(tenant.as_str()))),
                 ("expires_at", new.expires_at().map(|moment| json!(written(moment)))),
             ];
-            created_once(&gateway.ask(Ask::post(&["keys"]).json(&body(given, [])))?, output)
+            created_once(&gateway.request(Ask::post(&["keys"]).json(&body(given, [])))?, output)
         }
         Action::List { tenant, limit } => {
             let ask = Ask::get(&["keys"]).query("tenant", tenant.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;
             output.list(COLUMNS, &items, more)
         }
-        Action::Revoke { id } => output.show(&gateway.ask(Ask::post(&["keys", id, "revoke"]))?),
+        Action::Revoke { id } => output.show(&gateway.request(Ask::post(&["keys", id, "revoke"]))?),
     }
 }
 

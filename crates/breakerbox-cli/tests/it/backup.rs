@@ -74,7 +74,7 @@ fn submit(api: &Api, accepted: &Mutex<Vec<String>>, stop: &AtomicBool) {
     let event = json!({ "type": "a.b", "payload": { "text": "x".repeat(4_000) } });
     while !stop.load(Ordering::Relaxed) {
         // Once the gateway is killed nothing is answered any more.
-        let Ok((202, body)) = api.ask(&Method::POST, "/v1/events", Some(&event)) else { return };
+        let Ok((202, body)) = api.request(&Method::POST, "/v1/events", Some(&event)) else { return };
         accepted.lock().unwrap().push(body["id"].as_str().unwrap().to_owned());
     }
 }
@@ -115,10 +115,10 @@ fn a_backup_under_load_has_all_that_was_accepted_and_is_restored_after_a_kill() 
     assert!(!data.join("breakerbox.db-wal").exists() && !data.join("breakerbox.db-shm").exists());
     gateway.start_again().unwrap();
     for event in &before {
-        let (status, _) = gateway.api().ask(&Method::GET, &format!("/v1/events/{event}"), None).unwrap();
+        let (status, _) = gateway.api().request(&Method::GET, &format!("/v1/events/{event}"), None).unwrap();
         assert_eq!(status, 200, "{event} was accepted before the backup began");
     }
-    let (status, _) = gateway.api().ask(&Method::GET, &format!("/v1/events/{after}"), None).unwrap();
+    let (status, _) = gateway.api().request(&Method::GET, &format!("/v1/events/{after}"), None).unwrap();
     assert_eq!(status, 404, "the last one came after it");
     gateway.api().post("/v1/events", &json!({ "type": "a.b", "payload": 1 })).expect("it goes on");
     gateway.kill().unwrap();

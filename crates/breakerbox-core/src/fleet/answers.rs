@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::record::Record;
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch, Nonce, Version};
+use crate::token::{Epoch, Nonce, RandomBits, Version};
 
 /// How long a fleet's members wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub struct Moment<'p> {
     /// The numbers.
     pub policy: &'p Policy,
     /// Random bits, fresh for every step.
-    pub draw: Draw,
+    pub draw: RandomBits,
     /// The store's time.
     pub now: Timestamp,
     /// How long to wait.
@@ -151,7 +151,7 @@ pub struct Learnt {
     /// Somebody else probed, though this process is still probing, and its lease is live.
     pub overlapped: bool,
     /// This process has opened the circuit for itself alone.
-    pub opened_here: bool,
+    pub opened_locally: bool,
     /// The store gave this answer before this process saw a newer record. Nothing follows from it.
     pub overtaken: bool,
 }

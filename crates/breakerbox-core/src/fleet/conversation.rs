@@ -12,14 +12,14 @@ use super::answers::{Consistency, Learnt, LeaseAnswer, Moment, Pending, Proposal
 use super::delta::{Delta, Merged};
 use super::link::Seen;
 use super::member::{Member, refused};
-use super::reporting::{Judging, Verdict};
+use super::reporting::{Judging, JudgingStep};
 use crate::change::{Change, Command, Step};
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::{Attribution, Record};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 use crate::transitions::Answer;
 
 impl Member {
@@ -40,7 +40,7 @@ impl Member {
             None => (false, record),
         };
         let stands_back = self.link.as_ref().and_then(|link| link.stands_back(&base, now));
-        let answer = match (base.ask_in_fleet(policy, draw, now), stands_back) {
+        let answer = match (base.acquire_in_fleet(policy, draw, now), stands_back) {
             (Answer::Probe(_), Some(refusal)) => LeaseAnswer::Decided(refused(refusal)),
             (Answer::Probe(step), None) => {
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, *step, at.swap_by(), policy)))
@@ -138,13 +138,13 @@ impl Member {
             // No rule holds over what the fleet reported. If one held here, this process gives up.
             link.judging = None;
             link.reported_retry_after = None;
-            let opened_here = self.trip_here(retry_after, at);
-            let learnt = Learnt { opened_here, ..learnt };
+            let opened_locally = self.trip_here(retry_after, at);
+            let learnt = Learnt { opened_locally, ..learnt };
             return Told { call_for_reports: is_suspected, ..Told::nothing(learnt) };
         };
         let judging = link.judging.get_or_insert(Judging::begin(now));
         let confirm = if TripRule::holds_for_good(policy, &merged.totals) { Duration::ZERO } else { confirm };
-        if let Verdict::Wait { wait, call } = judging.go_on(confirm, &mut link.suspicion, now) {
+        if let JudgingStep::Wait { wait, call } = judging.go_on(confirm, &mut link.suspicion, now) {
             let call_for_reports = is_suspected || has_others && call;
             return Told { learnt, tell: Tell::In(wait), call_for_reports };
         }
@@ -237,7 +237,7 @@ impl Member {
 
     /// With the record and the time as the store has just told them: what to swap in to do what an operator says. None if
     /// there is nothing to do.
-    pub fn obey(
+    pub fn apply_override(
         &mut self,
         record: Option<Record>,
         command: Command,
@@ -257,8 +257,8 @@ impl Member {
         let latest = known.latest_outcomes().merged_with(self.circuit.latest_outcomes().until(now));
         let known = known.with_latest_outcomes(latest);
         // What is published on the occasion is another write, and has the version that these bits make.
-        let draw = Draw(draw.0.rotate_left(64) ^ 1);
-        let step = known.obey(command, by, draw, now);
+        let draw = RandomBits(draw.0.rotate_left(64) ^ 1);
+        let step = known.apply_override(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))
     }
 }

@@ -27,7 +27,7 @@ use crate::policy::Policy;
 use crate::record::Status;
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 use crate::transitions::Answer;
 use crate::window::Totals;
 
@@ -55,7 +55,7 @@ impl LocalCircuit {
         totals: &Totals,
         retry_after: Option<Duration>,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> bool {
         let step = self.0.record().judge(totals, retry_after, policy, draw, now);
@@ -63,21 +63,21 @@ impl LocalCircuit {
     }
 
     /// The refusal of an ask, if there is one. Takes nothing.
-    fn refusal(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Option<Refusal> {
+    fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {
             self.0.apply(Step { record: rebased.clone(), change: None }, policy, now);
             record = rebased;
         }
-        match record.ask(policy, draw, now) {
+        match record.try_acquire(policy, draw, now) {
             Answer::Refuse(refusal) => Some(Refusal::open_here(refusal.retry_at().unwrap_or(now), now)),
             Answer::Admit | Answer::Probe(_) => None,
         }
     }
 
     /// The probe, if the next call is to be one.
-    fn take_probe(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Option<LocalProbe> {
-        match self.0.ask(policy, draw, now).decision {
+    fn take_probe(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<LocalProbe> {
+        match self.0.try_acquire(policy, draw, now).decision {
             Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
                 Some(LocalProbe { epoch, nonce })
             }
@@ -90,7 +90,7 @@ impl LocalCircuit {
         probe: Option<LocalProbe>,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) {
         if let Some(LocalProbe { epoch, nonce }) = probe {
@@ -107,7 +107,7 @@ impl LocalCircuit {
 }
 
 impl Link {
-    pub(super) fn is_open_here(&self) -> bool {
+    pub(super) fn is_open_locally(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.is_open())
     }
 }
@@ -115,12 +115,12 @@ impl Link {
 impl Member {
     /// Whether only this process refuses: its own outcomes are bad, and the fleet's are not.
     #[must_use]
-    pub fn is_open_here(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_open_here())
+    pub fn is_open_locally(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_open_locally())
     }
 
     /// Admits an ordinary call, unless the local circuit or the ramp refuses.
-    pub(super) fn admit_here(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> Asked {
+    pub(super) fn admit_here(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Asked {
         let Some(local) = self.link.as_mut().and_then(|link| link.local.as_mut()) else {
             return self.admit(policy, now);
         };
@@ -144,7 +144,7 @@ impl Member {
         probe: Option<LocalProbe>,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) {
         let Some(link) = &mut self.link else { return };

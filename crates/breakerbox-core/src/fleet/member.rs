@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::record::{Attribution, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch};
+use crate::token::{Epoch, RandomBits};
 use crate::transitions::Answer;
 
 /// One process's circuit.
@@ -143,16 +143,16 @@ impl Member {
         }
     }
 
-    /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::obey) is asked.
-    pub fn obey_alone(
+    /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::apply_override) is asked.
+    pub fn apply_override_alone(
         &mut self,
         command: Command,
         by: &Attribution,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Option<Change> {
-        self.circuit.obey(command, by, policy, draw, now)
+        self.circuit.apply_override(command, by, policy, draw, now)
     }
 
     /// Whether quick successes may be counted aside; as [`Circuit::is_at_ease`].
@@ -163,7 +163,7 @@ impl Member {
                 link.consistency == Consistency::LocalFirst
                     && link.seen.is_some()
                     && link.judging.is_none()
-                    && !link.is_open_here()
+                    && !link.is_open_locally()
                     // Every outcome is reported, and what is counted aside nobody would come for.
                     && !link.suspicion.holds(now)
                     && self.circuit.is_at_ease(policy, now)
@@ -183,9 +183,9 @@ impl Member {
     }
 
     /// Asks for a permit.
-    pub fn ask(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
+    pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
-            return MemberAnswer::Decided(self.by_itself(|circuit| circuit.ask(policy, draw, now)));
+            return MemberAnswer::Decided(self.by_itself(|circuit| circuit.try_acquire(policy, draw, now)));
         };
         if link.consistency == Consistency::Strict {
             return MemberAnswer::LeaseDue;
@@ -194,14 +194,14 @@ impl Member {
             return MemberAnswer::Unknown;
         }
         if link.judging.is_some() {
-            return MemberAnswer::Decided(refused(Refusal::Judging));
+            return MemberAnswer::Decided(refused(Refusal::TripPending));
         }
         let record = self.circuit.record();
         if record.state != State::Closed && record.rebased_in_fleet(draw, now).is_some() {
             // The store's clock seems to have stepped back; it must say so itself.
             return MemberAnswer::LeaseDue;
         }
-        match record.ask_in_fleet(policy, draw, now) {
+        match record.acquire_in_fleet(policy, draw, now) {
             Answer::Admit if self.needs_place(policy) => MemberAnswer::PlaceDue(self.circuit.epoch()),
             Answer::Admit => MemberAnswer::Decided(self.admit_here(policy, draw, now)),
             Answer::Refuse(refusal) => MemberAnswer::Decided(refused(refusal)),
@@ -213,17 +213,17 @@ impl Member {
     }
 
     /// Asks without waiting for the store: a circuit that this process has not heard of is taken for closed.
-    pub fn ask_at_once(&mut self, policy: &Policy, draw: Draw, now: Timestamp) -> MemberAnswer {
-        match self.ask(policy, draw, now) {
+    pub fn acquire_at_once(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
+        match self.try_acquire(policy, draw, now) {
             MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
             answer => answer,
         }
     }
 
     /// The store did not answer an ask that it should have: what is known here decides. There is no probe without it.
-    pub fn ask_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
+    pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
         let Moment { policy, draw, now, .. } = at;
-        match self.circuit.record().ask(policy, draw, now) {
+        match self.circuit.record().try_acquire(policy, draw, now) {
             Answer::Admit => self.admit_here(policy, draw, now),
             Answer::Refuse(refusal) => refused(refusal),
             Answer::Probe(_) => refused(Refusal::probing(retry_at, now)),
@@ -236,7 +236,7 @@ impl Member {
         permit: Permit,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Reported {
         let Some(link) = &mut self.link else {

@@ -103,7 +103,7 @@ impl SharedRamp {
     pub fn apply(known: &mut Option<Self>, request: &RampRequest, now: Timestamp) -> RampView {
         let is_current = |ramp: &Self| ramp.epoch == request.epoch && now < ramp.expires_at;
         let mut ramp = known.take().filter(is_current).unwrap_or_else(|| Self::new(request));
-        let view = ramp.ask(request, now);
+        let view = ramp.try_acquire(request, now);
         *known = Some(ramp);
         view
     }
@@ -118,7 +118,7 @@ impl SharedRamp {
         Self { epoch: request.epoch, state, places: Vec::new(), expires_at: Timestamp::ZERO }
     }
 
-    fn ask(&mut self, request: &RampRequest, now: Timestamp) -> RampView {
+    fn try_acquire(&mut self, request: &RampRequest, now: Timestamp) -> RampView {
         self.expires_at = now + request.keep_for;
         self.places.retain(|(_, expires_at)| now < *expires_at);
         for given in &request.give {

@@ -72,7 +72,7 @@ impl Member {
     /// Whether an ordinary call needs a place of the fleet's ramp. A circuit that is open in this process alone refuses by itself,
     /// and its one probe at a time needs none.
     pub(super) fn needs_place(&self, policy: &Policy) -> bool {
-        self.ramps_in_fleet(policy) && !self.is_open_here()
+        self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
 
     /// Whether the circuit ramps, and the ramp is the fleet's.

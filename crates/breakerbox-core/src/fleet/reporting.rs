@@ -196,7 +196,7 @@ pub(super) struct Judging {
 
 /// What a judge does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum JudgingStep {
     /// Look again after so long.
     Wait {
         /// How long.
@@ -215,9 +215,14 @@ impl Judging {
 
     /// The rule holds over what was reported by now. The others get `confirm` from the first call on, so that what they
     /// report is as new as what this process knows; with none of them, `confirm` is zero.
-    pub(super) fn go_on(&mut self, confirm: Duration, suspicion: &mut Suspicion, now: Timestamp) -> Verdict {
+    pub(super) fn go_on(
+        &mut self,
+        confirm: Duration,
+        suspicion: &mut Suspicion,
+        now: Timestamp,
+    ) -> JudgingStep {
         if confirm.is_zero() {
-            return Verdict::Decide;
+            return JudgingStep::Decide;
         }
         // Another process's call is as good, if it came after the rule held.
         let called_at = suspicion.called_at.filter(|at| *at >= self.since);
@@ -226,7 +231,7 @@ impl Judging {
         let call = suspicion.call_again(if called_at.is_some() { every } else { Duration::ZERO }, now);
         let called_at = *self.called_at.get_or_insert(called_at.unwrap_or(now));
         let left = confirm.saturating_sub(now.since(called_at));
-        if left.is_zero() { Verdict::Decide } else { Verdict::Wait { wait: left.min(every), call } }
+        if left.is_zero() { JudgingStep::Decide } else { JudgingStep::Wait { wait: left.min(every), call } }
     }
 
     /// The clock says `after` where it said `before`.

@@ -13,7 +13,7 @@ use crate::permit::{Permit, PermitKind};
 use crate::policy::Policy;
 use crate::ticket::{Ticket, TicketKind};
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch};
+use crate::token::{Epoch, RandomBits};
 
 impl Member {
     /// The permit as data, by the clock that records go by, on which it was asked for at `started_at`. From now on anybody
@@ -47,7 +47,7 @@ impl Member {
         ticket: &Ticket,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Reported {
         let kind = match ticket.kind {
@@ -68,7 +68,14 @@ impl Member {
     /// Gives back what a permit holds in this process, because its ticket was settled: its place on the process's own ramp and
     /// the probe of its own circuit, which go by how the call ended. A [place](Permit::place) in the fleet's ramp is given
     /// back to the store.
-    pub fn let_go(&mut self, permit: Permit, kind: OutcomeKind, policy: &Policy, draw: Draw, now: Timestamp) {
+    pub fn let_go(
+        &mut self,
+        permit: Permit,
+        kind: OutcomeKind,
+        policy: &Policy,
+        draw: RandomBits,
+        now: Timestamp,
+    ) {
         let outcome = Outcome { kind, ..Outcome::ignored() };
         if permit.local_probe.is_some() {
             self.settle_here(permit.local_probe, &outcome, policy, draw, now);

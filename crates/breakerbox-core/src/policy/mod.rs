@@ -27,7 +27,7 @@ pub use preset::{Preset, UnknownPreset};
 
 use crate::backoff::Backoff;
 use crate::fault::Fault;
-use crate::token::Draw;
+use crate::token::RandomBits;
 
 /// The numbers that govern a circuit, checked.
 ///
@@ -291,7 +291,7 @@ impl Policy {
     }
 
     /// How long the `trips`-th trip keeps the circuit open.
-    pub(crate) fn cool_off_after(&self, trips: u32, draw: Draw) -> Duration {
+    pub(crate) fn cool_off_after(&self, trips: u32, draw: RandomBits) -> Duration {
         self.cool_off.delay(trips, draw)
     }
 }

@@ -4,7 +4,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Throttle`] | one throttle, whole: ask, settle, retry |
-//! | [`Pass`], [`Shed`], [`Verdict`] | what callers hold, hear and say |
+//! | [`Pass`], [`Shed`], [`LoadSignal`] | what callers hold, hear and say |
 //! | [`Strategy::Adaptive`] | sheds by a rate learnt from accepts, in strict order of priority |
 //! | [`Strategy::Sre`] | sheds by the published formula |
 //! | [`Levels`], [`Priority`] | how important a call is |
@@ -40,7 +40,7 @@ pub use snapshot::{ThrottleSnapshot, ThrottleState};
 use sre::Sre;
 
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 
 /// How a throttle decides what is shed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,14 +56,14 @@ pub enum Strategy {
 /// A throttle in front of one destination.
 ///
 /// ```
-/// use breakerbox_core::throttle::{Priority, Throttle, ThrottlePolicy, Verdict};
-/// use breakerbox_core::{Draw, Timestamp};
+/// use breakerbox_core::throttle::{Priority, Throttle, ThrottlePolicy, LoadSignal};
+/// use breakerbox_core::{RandomBits, Timestamp};
 ///
 /// let throttle = Throttle::new(&ThrottlePolicy::default());
-/// match throttle.ask(Priority::HIGH, Draw(7), Timestamp::from_millis(1_000)) {
+/// match throttle.try_acquire(Priority::HIGH, RandomBits(7), Timestamp::from_millis(1_000)) {
 ///     Ok(pass) => {
 ///         // Make the call, then say whether the destination had room for it.
-///         throttle.settle(pass, Verdict::Accept, Timestamp::from_millis(1_010));
+///         throttle.settle(pass, LoadSignal::Accept, Timestamp::from_millis(1_010));
 ///     }
 ///     Err(shed) => println!("shed; ask again in {:?}", shed.retry_in()),
 /// }
@@ -121,28 +121,28 @@ impl Throttle {
     /// # Errors
     /// The call is shed: do not make it, and do not retry it.
     #[inline]
-    pub fn ask(&self, priority: Priority, draw: Draw, now: Timestamp) -> Result<Pass, Shed> {
-        self.ask_with(priority, || draw, now)
+    pub fn try_acquire(&self, priority: Priority, draw: RandomBits, now: Timestamp) -> Result<Pass, Shed> {
+        self.try_acquire_with(priority, || draw, now)
     }
 
     /// The same, for a caller to whom drawing costs something: it is asked for only where chance decides.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// As [`try_acquire`](Self::try_acquire).
     #[inline]
-    pub fn ask_with(
+    pub fn try_acquire_with(
         &self,
         priority: Priority,
-        draw: impl FnOnce() -> Draw,
+        draw: impl FnOnce() -> RandomBits,
         now: Timestamp,
     ) -> Result<Pass, Shed> {
         let level = self.levels.level_of(priority);
         let asked = match &self.brain {
             Brain::Adaptive(adaptive) => {
-                adaptive.ask(level, now).map(|era| Pass { level, era, asked_at: now })
+                adaptive.try_acquire(level, now).map(|era| Pass { level, era, asked_at: now })
             }
             Brain::Sre(sre) => {
-                let probability = sre.ask(level, now);
+                let probability = sre.try_acquire(level, now);
                 if probability > 0.0 && draw().unit() < probability {
                     Err(Shed { reason: Reason::Probability(probability), retry_in: sre.slot() })
                 } else {
@@ -161,11 +161,11 @@ impl Throttle {
     /// Takes what became of a call.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a pass is settled once, so it is taken")]
-    pub fn settle(&self, pass: Pass, verdict: Verdict, now: Timestamp) {
+    pub fn settle(&self, pass: Pass, verdict: LoadSignal, now: Timestamp) {
         match (&self.brain, verdict) {
             (Brain::Adaptive(adaptive), verdict) => adaptive.settle(pass.era, pass.asked_at, verdict, now),
-            (Brain::Sre(sre), Verdict::Accept) => sre.accept(pass.level, now),
-            (Brain::Sre(_), Verdict::Reject | Verdict::Neither) => {}
+            (Brain::Sre(sre), LoadSignal::Accept) => sre.accept(pass.level, now),
+            (Brain::Sre(_), LoadSignal::Reject | LoadSignal::Neither) => {}
         }
     }
 
@@ -243,7 +243,7 @@ impl Pass {
 
 /// What became of a call, as far as the destination's capacity goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum LoadSignal {
     /// The destination took it, whatever it answered.
     Accept,
     /// It was out of capacity, or did not answer in time.

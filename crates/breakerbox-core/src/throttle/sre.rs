@@ -67,7 +67,7 @@ impl Sre {
     }
 
     /// The probability with which to shed this call. The call counts as a request.
-    pub(super) fn ask(&self, level: u16, now: Timestamp) -> f64 {
+    pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> f64 {
         self.asked.fetch_add(1, Relaxed);
         let newest = self.slide_to(now);
         let mut requests = 0;
@@ -198,7 +198,7 @@ mod tests {
     /// Makes `requests` calls of a level, of which the first `accepts` are accepted.
     fn traffic(sre: &Sre, level: u16, requests: u64, accepts: u64, now: Timestamp) {
         for n in 0..requests {
-            sre.ask(level, now);
+            sre.try_acquire(level, now);
             if n < accepts {
                 sre.accept(level, now);
             }
@@ -220,10 +220,10 @@ mod tests {
             let sre = sre();
             traffic(&sre, 0, high.0, high.1, at(7));
             traffic(&sre, 1, low.0, low.1, at(7));
-            assert_eq!(sre.ask(0, at(8)), p_high, "{high:?} {low:?}");
+            assert_eq!(sre.try_acquire(0, at(8)), p_high, "{high:?} {low:?}");
             let unmet = |requests: f64| (requests - 2.0 * low.1 as f64) / (requests + 60.0);
             let expected = unmet((high.0 + 1 - high.1 + low.0) as f64).max(0.0);
-            assert_eq!(sre.ask(1, at(8)), expected, "about {p_low}");
+            assert_eq!(sre.try_acquire(1, at(8)), expected, "about {p_low}");
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let sre = sre();
         traffic(&sre, 0, 100, 0, at(61));
         for (read_at, sheds) in [(65, true), (119, true), (120, false), (100_000, false), (5, false)] {
-            assert_eq!(sre.ask(0, at(read_at)) > 0.3, sheds, "at {read_at} s");
+            assert_eq!(sre.try_acquire(0, at(read_at)) > 0.3, sheds, "at {read_at} s");
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
             let unmet: f64 = (0..level).map(|higher| count(higher, false) - count(higher, true)).sum();
             let requests = (count(level, false) + unmet).max(0.0);
             let expected = ((requests - 2.0 * count(level, true)) / (requests + 60.0)).max(0.0);
-            assert_eq!(sre.ask(level, now), expected, "at {micros}");
+            assert_eq!(sre.try_acquire(level, now), expected, "at {micros}");
             seen.push((slot, level, false));
             for _ in 0..accepts {
                 sre.accept(level, now);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::record::{Lease, Record};
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch};
+use crate::token::{Epoch, RandomBits};
 
 /// By how much a store's clock must be behind for it to have stepped back. The members of a fleet only estimate its time,
 /// from requests that took a while, and what they estimate is in the records that they write.
@@ -37,7 +37,7 @@ impl Record {
 
     /// The same for a record that others wrote by a clock that they could only estimate: what is less than a second ahead
     /// is as it should be.
-    pub(crate) fn rebased_in_fleet(&self, draw: Draw, now: Timestamp) -> Option<Self> {
+    pub(crate) fn rebased_in_fleet(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         if self.changed_at.since(now) < STEP { None } else { self.rebased(draw, now) }
     }
 
@@ -45,7 +45,7 @@ impl Record {
     /// difference: cool-offs and leases last as long as they would have. The first asker swaps it in. None if the
     /// clock is right.
     #[must_use]
-    pub fn rebased(&self, draw: Draw, now: Timestamp) -> Option<Self> {
+    pub fn rebased(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         let back = self.changed_at.since(now);
         if back.is_zero() {
             return None;

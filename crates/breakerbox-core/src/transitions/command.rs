@@ -3,13 +3,19 @@
 use crate::change::{Cause, Command, Step};
 use crate::record::{Attribution, Mode, Record, State};
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 
 impl Record {
     /// Does what an operator says. Release and enable end any override, a disabled mode among them. None if there is
     /// nothing to do: an automatic circuit has no override to end, and must not be disturbed.
     #[must_use]
-    pub fn obey(&self, command: Command, by: &Attribution, draw: Draw, now: Timestamp) -> Option<Step> {
+    pub fn apply_override(
+        &self,
+        command: Command,
+        by: &Attribution,
+        draw: RandomBits,
+        now: Timestamp,
+    ) -> Option<Step> {
         let mut next = Self { retry_at: None, lease: None, ..self.clone() };
         match command {
             Command::ForceOpen | Command::Disable => {

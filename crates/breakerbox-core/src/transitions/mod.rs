@@ -4,7 +4,7 @@
 //! None of them writes: in memory the step is applied, in a store it is swapped in by version, so that of two workers
 //! that decide at once one wins.
 
-mod ask;
+mod acquire;
 mod clock;
 mod command;
 mod probe;
@@ -13,7 +13,7 @@ mod trip;
 
 use core::time::Duration;
 
-pub use ask::Answer;
+pub use acquire::Answer;
 pub use sample::{MissingLatencySum, RecentSample, Sample, Span};
 
 /// By how much a probe's lease outlasts its timeout: a result that comes at the last moment still has to travel.

@@ -5,7 +5,7 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::record::{Record, State};
 use crate::time::Timestamp;
-use crate::token::{Draw, Epoch, Nonce};
+use crate::token::{Epoch, Nonce, RandomBits};
 
 impl Record {
     /// Takes the outcome of the probe that `nonce` names, from the epoch in which it was admitted. None: it is late
@@ -17,7 +17,7 @@ impl Record {
         nonce: Nonce,
         outcome: &Outcome,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Option<Step> {
         let lease = self.lease.filter(|lease| lease.nonce == nonce)?;
@@ -45,7 +45,7 @@ impl Record {
     }
 
     /// The circuit closed; its trips are remembered until they are forgiven.
-    pub(super) fn closed(&self, cause: Cause, draw: Draw, now: Timestamp) -> Step {
+    pub(super) fn closed(&self, cause: Cause, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self {
             state: State::Closed,
             retry_at: None,

@@ -19,7 +19,7 @@ use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record, State};
 use crate::rule::reaches;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 use crate::window::Totals;
 
 use super::{Answer, LEASE_MARGIN};
@@ -110,7 +110,7 @@ impl Record {
         &self,
         sample: &Sample,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Result<Option<Step>, MissingLatencySum> {
         let calls = sample.successes.saturating_add(sample.failures);
@@ -131,10 +131,10 @@ impl Record {
         })
     }
 
-    /// Answers a check of a circuit that a fleet samples. As [`ask`](Self::ask), but a half-open circuit gives out no more than
+    /// Answers a check of a circuit that a fleet samples. As [`try_acquire`](Self::try_acquire), but a half-open circuit gives out no more than
     /// `probes` leases between two ticks: nothing settles them here, so they would follow each other until the tick.
-    pub(crate) fn ask_in_fleet(&self, policy: &Policy, draw: Draw, now: Timestamp) -> Answer {
-        let answer = self.ask(policy, draw, now);
+    pub(crate) fn acquire_in_fleet(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
+        let answer = self.try_acquire(policy, draw, now);
         match answer {
             Answer::Probe(_) if policy.is_sampled() && self.probes_are_used_up(policy) => {
                 Answer::Refuse(Refusal::probing(now + LEASE_MARGIN, now))
@@ -156,7 +156,7 @@ impl Record {
 
     /// A tick left the circuit half-open: the next few calls may be made. None if none had been made since the tick before.
     #[must_use]
-    pub fn with_fresh_probes(&self, draw: Draw, now: Timestamp) -> Option<Step> {
+    pub fn with_fresh_probes(&self, draw: RandomBits, now: Timestamp) -> Option<Step> {
         let under_way = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
         let is_half_open = self.is_automatic() && self.state == State::HalfOpen;
         (is_half_open && self.probe_successes > under_way)

@@ -9,7 +9,7 @@ use crate::policy::{Policy, format_duration};
 use crate::record::{Attribution, Mode, Record, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 use crate::window::Totals;
 
 /// Who disables a circuit when no operator does.
@@ -23,7 +23,7 @@ impl Record {
         totals: &Totals,
         retry_after: Option<Duration>,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Option<Step> {
         if !self.is_automatic() || self.state != State::Closed {
@@ -40,7 +40,7 @@ impl Record {
         cause: Cause,
         retry_after: Option<Duration>,
         policy: &Policy,
-        draw: Draw,
+        draw: RandomBits,
         now: Timestamp,
     ) -> Step {
         let remembered = if self.is_forgiven(policy, now) { 0 } else { self.trips };

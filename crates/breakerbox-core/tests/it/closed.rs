@@ -220,9 +220,9 @@ fn enable_and_reset_forget_since_when_it_fails() {
     ] {
         let mut rig = Rig::new(simple());
         rig.fail(3);
-        rig.obey(Command::Disable);
+        rig.apply_override(Command::Disable);
         rig.now = at(1_000);
-        rig.obey(command);
+        rig.apply_override(command);
         assert_eq!(rig.record().failing_since, kept, "{command:?}");
     }
 }
@@ -244,8 +244,8 @@ fn row_11_until_there_is_a_success_the_first_failure_counts() {
 #[test]
 fn row_11_a_first_failure_that_is_a_probe_counts_too() {
     let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
-    rig.obey(Command::ForceOpen);
-    rig.obey(Command::Release);
+    rig.apply_override(Command::ForceOpen);
+    rig.apply_override(Command::Release);
     rig.fail(1);
     let record = rig.record();
     assert_eq!((rig.status(), record.last_success, record.failing_since), (Status::Open, None, Some(at(0))));
@@ -289,7 +289,7 @@ fn a_policy_change_keeps_state_and_counts_and_applies_from_the_next_outcome() {
     let mut rig = Rig::new(simple());
     rig.fail(2);
     rig.policy = simple().consecutive_failures(2).build().unwrap();
-    assert!(matches!(rig.ask(), Decision::Admitted(_)), "nothing trips by itself");
+    assert!(matches!(rig.try_acquire(), Decision::Admitted(_)), "nothing trips by itself");
     assert_eq!(rig.circuit.totals(rig.now).failures, 2);
     rig.fail(1);
     assert_eq!(rig.status(), Status::Open);

@@ -12,7 +12,7 @@ fn whoever_boots_inherits_what_the_fleet_knows() {
     fleet.trip();
     fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     assert_eq!(fleet.answer(2), MemberAnswer::Unknown);
-    assert!(matches!(fleet.ask(2), Err(Refusal::Open { .. })), "it reads before it answers");
+    assert!(matches!(fleet.try_acquire(2), Err(Refusal::Open { .. })), "it reads before it answers");
     assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, Status::Open));
 }
 
@@ -21,7 +21,7 @@ fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
-    let answer = fleet.step(2, |member, at| member.ask_at_once(at.policy, at.draw, at.now));
+    let answer = fleet.step(2, |member, at| member.acquire_at_once(at.policy, at.draw, at.now));
     let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
     let permit = crate::fleet_rig::decided(asked.decision).unwrap();
     fleet.read(2);
@@ -70,21 +70,21 @@ fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() 
     let rate = simple().consecutive_failures(None).failure_rate(50).min_calls(4);
     let mut fleet = Fleet::new(2, &rate);
     // The others' successes are on their way.
-    let healthy: Vec<_> = (0..20).map(|_| fleet.ask(1).unwrap()).collect();
+    let healthy: Vec<_> = (0..20).map(|_| fleet.try_acquire(1).unwrap()).collect();
     for permit in healthy {
         fleet.report(1, permit, &ok());
     }
-    let broken: Vec<_> = (0..4).map(|_| fleet.ask(0).unwrap()).collect();
+    let broken: Vec<_> = (0..4).map(|_| fleet.try_acquire(0).unwrap()).collect();
     for permit in broken {
         let Reported { tell, .. } = fleet.report(0, permit, &failed());
         assert!(matches!(tell, Tell::Soon | Tell::Now));
     }
-    assert_eq!(fleet.ask(0), Err(Refusal::Judging));
+    assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending));
     fleet.tell(0);
-    assert_eq!(fleet.ask(0), Err(Refusal::Judging), "it waits for the others' word");
-    assert!(fleet.ask(1).is_ok());
+    assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending), "it waits for the others' word");
+    assert!(fleet.try_acquire(1).is_ok());
     fleet.decide(0);
-    assert!(matches!(fleet.ask(0), Err(Refusal::OpenHere { .. })), "4 of 24 is no reason to open");
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::OpenLocally { .. })), "4 of 24 is no reason to open");
     assert_eq!((fleet.store.record, fleet.changes.len()), (None, 0), "no epoch, no event");
 }
 
@@ -92,7 +92,7 @@ fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() 
 fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.fail(0, 3);
-    assert_eq!((fleet.ask(0), fleet.status(0)), (Err(Refusal::Judging), Status::Closed));
+    assert_eq!((fleet.try_acquire(0), fleet.status(0)), (Err(Refusal::TripPending), Status::Closed));
     let began = fleet.now;
     fleet.pass(ms(599));
     fleet.tell(0);
@@ -110,7 +110,7 @@ fn of_two_that_see_the_trip_one_wins_and_the_other_follows() {
     fleet.fail(0, 1);
     fleet.pass(ms(1));
     fleet.fail(1, 1);
-    let calls = [0, 1].map(|n| fleet.ask(n).unwrap());
+    let calls = [0, 1].map(|n| fleet.try_acquire(n).unwrap());
     let mut proposals = Vec::new();
     for (n, permit) in calls.into_iter().enumerate() {
         fleet.pass(ms(1));
@@ -138,7 +138,7 @@ fn a_decision_that_waited_too_long_is_not_written() {
     fleet.fail(0, 1);
     fleet.pass(ms(1));
     fleet.fail(1, 1);
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     fleet.pass(ms(1));
     fleet.settle(0, permit, &failed());
     fleet.pass(WAITS.confirm);
@@ -157,7 +157,7 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     fleet.trip();
     fleet.pass(secs(30));
     assert!((0..3).all(|n| fleet.answer(n) == MemberAnswer::LeaseDue));
-    let probe = fleet.ask(1).unwrap();
+    let probe = fleet.try_acquire(1).unwrap();
     assert!(probe.is_probe());
     // The others believed that they could, and find out that they can't.
     for n in [0, 2] {
@@ -167,9 +167,9 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     fleet.all_read();
     assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
     // They have one ramp.
-    let _in_flight = fleet.ask(2).unwrap();
+    let _in_flight = fleet.try_acquire(2).unwrap();
     for n in 0..3 {
-        assert!(matches!(fleet.ask(n), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
+        assert!(matches!(fleet.try_acquire(n), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
     }
 }
 
@@ -181,7 +181,7 @@ fn several_probes_may_come_from_several_processes() {
     for n in 0..3 {
         assert_eq!(fleet.store.record.as_ref().unwrap().probe_successes, u32::try_from(n).unwrap());
         fleet.read(n);
-        let probe = fleet.ask(n).unwrap();
+        let probe = fleet.try_acquire(n).unwrap();
         fleet.settle(n, probe, &ok());
     }
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
@@ -192,18 +192,18 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     let mut fleet = Fleet::new(3, &simple().probes(2));
     fleet.trip();
     fleet.pass(secs(30));
-    let first = fleet.ask(0).unwrap();
+    let first = fleet.try_acquire(0).unwrap();
     let with_the_first_lease = fleet.store.record.clone();
     fleet.settle(0, first, &ok());
     let released = fleet.store.record.clone();
     fleet.read(1);
-    let second = fleet.ask(1).unwrap();
+    let second = fleet.try_acquire(1).unwrap();
     let lease = fleet.store.record.clone();
     // What was on its way for longer than it took to get the lease.
     for stale in [released, with_the_first_lease] {
         let learnt = fleet.step(1, |member, at| member.learn(stale, at));
         assert_eq!(learnt, Learnt::default());
-        assert!(matches!(fleet.ask(1), Err(Refusal::Probing { .. })));
+        assert!(matches!(fleet.try_acquire(1), Err(Refusal::Probing { .. })));
     }
     assert_eq!(fleet.store.record, lease);
     assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
@@ -216,11 +216,11 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     fleet.all_read();
     fleet.trip();
     fleet.pass(secs(60));
-    let first = fleet.ask(1).unwrap();
+    let first = fleet.try_acquire(1).unwrap();
     let Reported { tell: Tell::Swap(result), .. } = fleet.report(1, first, &ok()) else { panic!("a result") };
     assert!(fleet.store.swap(&result, fleet.now));
     fleet.read(1);
-    let second = fleet.ask(1).unwrap();
+    let second = fleet.try_acquire(1).unwrap();
     assert_eq!(fleet.step(1, |member, at| member.won(&result, at.policy, at.now)), None);
     assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
     assert_eq!(fleet.status(1), Status::Closed);
@@ -229,9 +229,9 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     fleet.all_read();
     fleet.trip();
     fleet.pass(secs(120));
-    let slow = fleet.ask(1).unwrap();
+    let slow = fleet.try_acquire(1).unwrap();
     fleet.pass(secs(12));
-    let quick = fleet.ask(2).unwrap();
+    let quick = fleet.try_acquire(2).unwrap();
     fleet.read(1);
     assert_eq!(fleet.members[1].circuit().record().lease, fleet.store.record.as_ref().unwrap().lease);
     assert_eq!(fleet.settle(1, slow, &ok()), Settlement::Late);
@@ -243,15 +243,15 @@ fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_l
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let lost = fleet.ask(0).unwrap();
+    let lost = fleet.try_acquire(0).unwrap();
     fleet.read(1);
     fleet.pass(ms(11_999));
-    assert!(matches!(fleet.ask(1), Err(Refusal::Probing { .. })));
+    assert!(matches!(fleet.try_acquire(1), Err(Refusal::Probing { .. })));
     fleet.pass(ms(1));
     // Paused beyond its lease: late, whether or not somebody else has asked meanwhile.
     let Reported { settled, tell } = fleet.report(0, lost, &ok());
     assert_eq!((settled.settlement, tell), (Settlement::Late, Tell::Nothing));
-    assert!(fleet.ask(1).unwrap().is_probe());
+    assert!(fleet.try_acquire(1).unwrap().is_probe());
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
 }
 
@@ -260,7 +260,7 @@ fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.pass(ms(11_999));
     let Tell::Swap(proposal) = fleet.report(0, probe, &ok()).tell else { panic!("a result") };
     fleet.pass(ms(1));
@@ -271,8 +271,8 @@ fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
 #[test]
 fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
     let mut fleet = Fleet::new(3, &simple());
-    let in_flight = fleet.ask(2).unwrap();
-    let untold = fleet.ask(2).unwrap();
+    let in_flight = fleet.try_acquire(2).unwrap();
+    let untold = fleet.try_acquire(2).unwrap();
     fleet.report(2, untold, &failed());
     fleet.trip();
     let before = fleet.store.record.clone();
@@ -287,7 +287,7 @@ fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     let mut fleet = Fleet::new(3, &simple());
     // Cut off, with failures that nobody has heard of.
     fleet.loses_calls = true;
-    let cut_off: Vec<_> = (0..2).map(|_| fleet.ask(2).unwrap()).collect();
+    let cut_off: Vec<_> = (0..2).map(|_| fleet.try_acquire(2).unwrap()).collect();
     for permit in cut_off {
         fleet.report(2, permit, &failed());
     }
@@ -298,7 +298,7 @@ fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     fleet.decide(0);
     fleet.pass(secs(30));
     fleet.read(1);
-    let probe = fleet.ask(1).unwrap();
+    let probe = fleet.try_acquire(1).unwrap();
     fleet.settle(1, probe, &ok());
     let recovered = fleet.store.record.clone();
     assert_eq!(recovered.as_ref().map(Record::status), Some(Status::Closed));
@@ -331,7 +331,7 @@ fn what_a_store_lets_go_of_when_nobody_needs_it_is_forgotten() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     let kept = fleet.store.record.clone().unwrap();
     assert_eq!(kept.keep_for(&fleet.policy), Some(secs(600)), "its trips are not yet forgiven");
@@ -340,7 +340,7 @@ fn what_a_store_lets_go_of_when_nobody_needs_it_is_forgotten() {
     fleet.read(0);
     assert_eq!((fleet.store.record.clone(), fleet.status(0)), (None, Status::Closed));
     fleet.fail(0, 1);
-    assert_eq!(fleet.ask(0).map(|permit| permit.is_probe()), Ok(false));
+    assert_eq!(fleet.try_acquire(0).map(|permit| permit.is_probe()), Ok(false));
 }
 
 #[test]
@@ -348,14 +348,15 @@ fn overrides_hold_against_everything_that_is_under_way() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     let record = fleet.store.record.clone();
-    let (_, proposal) = fleet.step(1, |member, at| member.obey(record, Command::ForceOpen, &operator(), at));
+    let (_, proposal) =
+        fleet.step(1, |member, at| member.apply_override(record, Command::ForceOpen, &operator(), at));
     assert!(fleet.swap(1, &proposal.unwrap()));
     fleet.settle(0, probe, &ok());
     fleet.all_read();
     for n in 0..2 {
-        assert_eq!(fleet.ask(n), Err(Refusal::ForcedOpen));
+        assert_eq!(fleet.try_acquire(n), Err(Refusal::ForcedOpen));
     }
 }
 
@@ -364,17 +365,17 @@ fn a_store_whose_clock_stepped_back_has_the_record_moved_with_it() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 3_600_000_000);
-    let refusal = fleet.ask(0).unwrap_err();
+    let refusal = fleet.try_acquire(0).unwrap_err();
     assert_eq!(refusal.retry_in(), Some(secs(30) - WAITS.confirm), "not an hour more");
     fleet.read(1);
     fleet.pass(secs(30));
-    assert!(fleet.ask(1).unwrap().is_probe());
+    assert!(fleet.try_acquire(1).unwrap().is_probe());
 }
 
 #[test]
 fn a_delta_that_nobody_answered_is_not_told_again() {
     let mut fleet = Fleet::new(2, &simple());
-    let calls: Vec<_> = (0..3).map(|_| fleet.ask(0).unwrap()).collect();
+    let calls: Vec<_> = (0..3).map(|_| fleet.try_acquire(0).unwrap()).collect();
     for permit in calls {
         fleet.report(0, permit, &failed());
     }
@@ -383,7 +384,7 @@ fn a_delta_that_nobody_answered_is_not_told_again() {
     assert_eq!(fleet.delta(0), None, "its answer is awaited");
     let now = fleet.now;
     fleet.members[0].unheard(now);
-    assert!(fleet.ask(0).is_ok(), "what was lost is no reason to refuse");
+    assert!(fleet.try_acquire(0).is_ok(), "what was lost is no reason to refuse");
     assert_eq!(fleet.delta(0), None);
 }
 
@@ -396,7 +397,7 @@ fn without_a_link_it_is_the_circuit_and_nothing_else() {
     assert_eq!((fleet.status(0), fleet.changes.len()), (Status::Open, 1));
     assert_eq!(fleet.delta(0), None);
     fleet.pass(secs(30));
-    assert!(fleet.ask(0).unwrap().is_probe());
+    assert!(fleet.try_acquire(0).unwrap().is_probe());
 }
 
 #[test]
@@ -404,7 +405,7 @@ fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
     let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     // It only estimates the store's time, and writes what it estimates.
     fleet.pass(ms(15));
     fleet.settle(0, probe, &failed());
@@ -422,7 +423,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
     let mut fleet = Fleet::new(2, &simple());
     let order = |fleet: &mut Fleet, command| {
         let record = fleet.store.record.clone();
-        let (_, proposal) = fleet.step(0, |member, at| member.obey(record, command, &by, at));
+        let (_, proposal) = fleet.step(0, |member, at| member.apply_override(record, command, &by, at));
         assert!(fleet.swap(0, &proposal.unwrap()));
         let record = fleet.store.record.clone().unwrap();
         assert_eq!(record.latest_outcomes(), fleet.members[0].circuit().record().latest_outcomes());
@@ -438,7 +439,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
     for command in [Command::ForceOpen, Command::Disable, Command::Reset] {
         order(&mut fleet, Command::Reset);
         fleet.pass(ms(5));
-        let permit = fleet.ask(0).unwrap();
+        let permit = fleet.try_acquire(0).unwrap();
         fleet.report(0, permit, &ok());
         let succeeded_at = fleet.now;
         fleet.pass(ms(5));
@@ -456,7 +457,8 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
 fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
     let mut fleet = Fleet::new(2, &simple());
     let by = operator();
-    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::ForceClosed, &by, at));
+    let (_, proposal) =
+        fleet.step(0, |member, at| member.apply_override(None, Command::ForceClosed, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     fleet.members[0].leave();
     fleet.fail(0, 3);
@@ -470,19 +472,19 @@ fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
 fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
     let mut fleet = Fleet::new(3, &simple());
     // What the third has to say is on its way.
-    let well = fleet.ask(1).unwrap();
+    let well = fleet.try_acquire(1).unwrap();
     fleet.report(1, well, &ok());
     fleet.pass(ms(1));
     fleet.fail(0, 3);
     fleet.tell(1);
     assert_eq!(fleet.store.record, None, "it was told of three failures, and of no success after them");
-    assert!(fleet.ask(1).is_ok(), "and has no reason to refuse");
-    let well = fleet.ask(2).unwrap();
+    assert!(fleet.try_acquire(1).is_ok(), "and has no reason to refuse");
+    let well = fleet.try_acquire(2).unwrap();
     fleet.report(2, well, &ok());
     fleet.tell(2);
     fleet.pass(ms(1_100));
     fleet.tell(0);
-    assert!(matches!(fleet.ask(0), Err(Refusal::OpenHere { .. })), "it refuses for itself");
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::OpenLocally { .. })), "it refuses for itself");
     assert_eq!(fleet.store.record, None);
 }
 
@@ -490,7 +492,7 @@ fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
 fn an_answer_from_before_a_record_was_written_does_not_make_it_forgotten() {
     let mut fleet = Fleet::new(2, &simple());
     let by = operator();
-    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::Reset, &by, at));
+    let (_, proposal) = fleet.step(0, |member, at| member.apply_override(None, Command::Reset, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     fleet.pass(ms(1));
     let learnt = fleet.step(0, |member, at| member.learn(None, at));

@@ -14,7 +14,7 @@ fn alone_each_process_goes_on_from_what_it_knows() {
     fleet.fail(0, 1);
     assert_eq!([0, 1].map(|n| fleet.status(n)), [Status::Open, Status::Closed]);
     fleet.pass(secs(30));
-    assert!(fleet.ask(0).unwrap().is_probe(), "one probe for each circuit and process");
+    assert!(fleet.try_acquire(0).unwrap().is_probe(), "one probe for each circuit and process");
     assert_eq!(fleet.delta(1), None, "nothing is told");
 }
 
@@ -47,32 +47,32 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let given_by_the_store = fleet.ask(0).unwrap();
+    let given_by_the_store = fleet.try_acquire(0).unwrap();
     fleet.members[0].leave();
     assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Settlement::Late);
     assert_eq!(fleet.status(0), Status::HalfOpen);
-    assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })), "the lease still holds");
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::Probing { .. })), "the lease still holds");
     fleet.pass(secs(12));
-    let given_alone = fleet.ask(0).unwrap();
+    let given_alone = fleet.try_acquire(0).unwrap();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     fleet.took(0, learnt);
     assert_eq!(fleet.settle(0, given_alone, &ok()), Settlement::Late);
     let agreed = fleet.store.record.clone().unwrap();
     assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
-    assert!(fleet.ask(0).unwrap().is_probe(), "now by the store");
+    assert!(fleet.try_acquire(0).unwrap().is_probe(), "now by the store");
 }
 
 #[test]
 fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_it() {
     let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     fleet.report(0, permit, &failed());
     fleet.members[0].leave();
     fleet.fail(0, 2);
     assert_eq!(fleet.status(0), Status::Open, "by itself");
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
     assert_eq!(fleet.status(0), Status::Closed);
@@ -88,7 +88,7 @@ fn what_was_swapped_in_while_it_went_alone_is_not_swapped_in_again_on_return() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.members[0].leave();
     let by = operator();
-    let (_, proposal) = fleet.step(0, |member, at| member.obey(None, Command::ForceOpen, &by, at));
+    let (_, proposal) = fleet.step(0, |member, at| member.apply_override(None, Command::ForceOpen, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     assert_eq!(fleet.status(0), Status::Open);
     let record = fleet.store.record.clone();
@@ -103,7 +103,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     fleet.pass(ms(1));
     fleet.fail(1, 1);
     fleet.pass(ms(1));
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     fleet.settle(0, permit, &failed());
     fleet.pass(crate::fleet_rig::WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
@@ -131,13 +131,13 @@ pub(crate) fn closed_alone() -> (Fleet, Proposal) {
     fleet.trip();
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     assert_eq!(fleet.status(0), Status::Closed);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     let proposal = *learnt.publish.unwrap();
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     assert_eq!(fleet.settle(0, permit, &ok()), Settlement::Counted);
     (fleet, proposal)
 }
@@ -186,11 +186,11 @@ fn what_was_decided_alone_is_proposed_until_the_store_has_it_and_counts_wait_for
     fleet.members[0].leave();
     fleet.fail(0, 3);
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
     assert!(learnt.publish.is_some(), "but it is lost on its way");
-    let call = fleet.ask(0).unwrap();
+    let call = fleet.try_acquire(0).unwrap();
     fleet.report(0, call, &ok());
     assert_eq!(fleet.delta(0), None, "the store does not know the epoch that this belongs to");
     fleet.read(0);
@@ -210,13 +210,13 @@ fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
     let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0).probes(1));
     fleet.trip();
     fleet.pass(secs(30));
-    let _lost = fleet.ask(1).unwrap();
+    let _lost = fleet.try_acquire(1).unwrap();
     fleet.read(0);
     fleet.members[0].leave();
     fleet.pass(secs(15));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
-    let call = fleet.ask(0).unwrap();
+    let call = fleet.try_acquire(0).unwrap();
     fleet.report(0, call, &ok());
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
@@ -233,7 +233,7 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     fleet.trip();
     let by = operator();
     // The store has lost everything: what is known is published, and the order is another write.
-    let (learnt, order) = fleet.step(0, |member, at| member.obey(None, Command::Disable, &by, at));
+    let (learnt, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
     let versions = (learnt.publish.unwrap().step.record.version, order.unwrap().step.record.version);
     assert_ne!(versions.0, versions.1);
 
@@ -243,7 +243,7 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     fleet.fail(0, 3);
     // It had estimated the store's time to be later than it is.
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 200_000);
-    let (_, order) = fleet.step(0, |member, at| member.obey(None, Command::Disable, &by, at));
+    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
     assert!(fleet.swap(0, &order.unwrap()));
     assert_eq!(fleet.status(0), Status::Disabled);
     let record = fleet.store.record.clone();
@@ -258,9 +258,9 @@ fn strictly_nothing_is_counted_for_an_epoch_that_the_store_has_left_to_this_proc
     fleet.fail(0, 3);
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
-    let call = fleet.ask(0).unwrap();
+    let call = fleet.try_acquire(0).unwrap();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     assert!(learnt.publish.is_some(), "and it is on its way");
@@ -274,14 +274,14 @@ fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.members[0].leave();
     let by = operator();
-    let (_, order) = fleet.step(0, |member, at| member.obey(None, Command::ForceClosed, &by, at));
+    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::ForceClosed, &by, at));
     let order = order.unwrap();
     assert!(fleet.store.swap(&order, fleet.now), "but the answer takes its time");
     fleet.pass(ms(10));
     fleet.fail(0, 3);
     assert_eq!(fleet.status(0), Status::Open);
     fleet.step(0, |member, at| member.won(&order, at.policy, at.now));
-    assert!(fleet.ask(0).is_ok(), "as the operator said");
+    assert!(fleet.try_acquire(0).is_ok(), "as the operator said");
     let alone = fleet.members[0].circuit().epoch();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));

@@ -32,7 +32,7 @@ fn a_lease_whose_answer_comes_after_the_next_lease_is_heard_of_once() {
     let announced = fleet.store.record.clone().unwrap();
     fleet.read(1);
     fleet.pass(fleet.policy.probe_timeout() + secs(3));
-    let _next = fleet.ask(1).unwrap();
+    let _next = fleet.try_acquire(1).unwrap();
     let next = fleet.store.record.clone().unwrap();
     assert_eq!(next.epoch, announced.epoch, "the lease ended, and the next is of the same half-open state");
 
@@ -49,7 +49,7 @@ fn an_old_announcement_does_not_revive_a_record_that_expired() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(1).unwrap();
+    let probe = fleet.try_acquire(1).unwrap();
     let announced = fleet.store.record.clone().unwrap();
     fleet.settle(1, probe, &ok());
     // The first is paused meanwhile: the closed record expires before it goes on.
@@ -86,7 +86,7 @@ fn a_probe_that_began_alone_is_not_the_stores() {
     fleet.trip();
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let alone = fleet.ask(0).unwrap();
+    let alone = fleet.try_acquire(0).unwrap();
     assert!(alone.is_probe());
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
@@ -100,7 +100,7 @@ fn a_probe_that_began_alone_is_not_the_stores() {
 #[test]
 fn what_a_destination_asks_for_outlives_the_answer_to_an_earlier_report() {
     let mut fleet = Fleet::new(1, &simple());
-    let [first, second, third] = [(); 3].map(|()| fleet.ask(0).unwrap());
+    let [first, second, third] = [(); 3].map(|()| fleet.try_acquire(0).unwrap());
     fleet.report(0, first, &failed());
     fleet.report(0, second, &failed());
     let delta = fleet.delta(0).unwrap();

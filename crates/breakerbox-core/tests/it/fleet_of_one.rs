@@ -80,7 +80,7 @@ proptest! {
             match step {
                 Step::Pass(ms) => fleet.pass(Duration::from_millis(ms)),
                 Step::Ask => {
-                    let answers = [0, 1].map(|n| fleet.ask(n));
+                    let answers = [0, 1].map(|n| fleet.try_acquire(n));
                     prop_assert_eq!(told(&answers[0]), told(&answers[1]));
                     if let [Ok(shared), Ok(own)] = answers {
                         in_flight.push([shared, own]);

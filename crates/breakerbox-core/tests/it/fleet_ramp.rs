@@ -15,7 +15,7 @@ fn closed(members: usize, consistency: Consistency) -> Fleet {
     let mut fleet = Fleet::with(members, &policy(), consistency);
     fleet.trip();
     fleet.pass(secs(31));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
     fleet.all_read();
@@ -29,7 +29,7 @@ fn fill(fleet: &mut Fleet) -> (Vec<(usize, Permit)>, Option<Refusal>) {
     let mut permits = Vec::new();
     for turn in 0..100 {
         let n = turn % fleet.members.len();
-        match fleet.ask(n) {
+        match fleet.try_acquire(n) {
             Ok(permit) => permits.push((n, permit)),
             Err(refusal) => return (permits, Some(refusal)),
         }
@@ -76,11 +76,11 @@ fn a_failure_of_anybody_halves_the_limit_for_all() {
 #[test]
 fn a_member_that_dies_with_its_place_does_not_keep_it() {
     let mut fleet = closed(2, Consistency::LocalFirst);
-    let _lost = fleet.ask(1).unwrap();
+    let _lost = fleet.try_acquire(1).unwrap();
     fleet.pass(secs(11));
-    assert_eq!(fleet.ask(0).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
+    assert_eq!(fleet.try_acquire(0).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
     fleet.pass(secs(1));
-    assert!(fleet.ask(0).is_ok(), "probe_timeout and the margin later");
+    assert!(fleet.try_acquire(0).is_ok(), "probe_timeout and the margin later");
 }
 
 #[test]
@@ -98,15 +98,15 @@ fn whoever_joins_later_joins_the_ramp_as_it_is() {
     let now = fleet.now;
     fleet.members.push(breakerbox_core::fleet::Member::of_fleet(&fleet.policy, Consistency::LocalFirst, now));
     fleet.read(2);
-    let _two = [fleet.ask(2).unwrap(), fleet.ask(2).unwrap()];
-    assert_eq!(fleet.ask(2).unwrap_err(), Refusal::Ramping { in_flight: 2, limit: 2 });
+    let _two = [fleet.try_acquire(2).unwrap(), fleet.try_acquire(2).unwrap()];
+    assert_eq!(fleet.try_acquire(2).unwrap_err(), Refusal::Ramping { in_flight: 2, limit: 2 });
 }
 
 #[test]
 fn a_ramp_that_is_over_costs_each_member_one_request() {
     let mut fleet = closed(2, Consistency::LocalFirst);
     loop {
-        let permit = fleet.ask(0);
+        let permit = fleet.try_acquire(0);
         match permit {
             Ok(permit) if permit.place().is_some() => fleet.settle(0, permit, &ok()),
             _ => break,
@@ -114,7 +114,7 @@ fn a_ramp_that_is_over_costs_each_member_one_request() {
     }
     assert!(fleet.members[0].circuit().ramp().is_none());
     assert!(fleet.members[1].circuit().ramp().is_some(), "it has not asked yet");
-    assert_eq!(fleet.ask(1).unwrap().place(), None);
+    assert_eq!(fleet.try_acquire(1).unwrap().place(), None);
     assert!(fleet.members[1].circuit().ramp().is_none());
 }
 
@@ -125,7 +125,7 @@ fn it_ends_after_a_window_without_a_refusal() {
     assert_eq!(fill(&mut fleet).0.len(), 1);
     fleet.pass(secs(59));
     assert!(
-        fleet.ask(0).unwrap().place().is_some(),
+        fleet.try_acquire(0).unwrap().place().is_some(),
         "59 s after the refusal; the place of before has expired"
     );
     fleet.pass(secs(1));
@@ -135,11 +135,11 @@ fn it_ends_after_a_window_without_a_refusal() {
 #[test]
 fn without_the_store_each_member_has_a_ramp_of_its_own() {
     let mut fleet = closed(2, Consistency::LocalFirst);
-    let _place = fleet.ask(0).unwrap();
+    let _place = fleet.try_acquire(0).unwrap();
     fleet.members.iter_mut().for_each(breakerbox_core::fleet::Member::leave);
     for n in 0..2 {
-        assert_eq!(fleet.ask(n).unwrap().place(), None);
-        assert_eq!(fleet.ask(n).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
+        assert_eq!(fleet.try_acquire(n).unwrap().place(), None);
+        assert_eq!(fleet.try_acquire(n).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
     }
 }
 
@@ -147,8 +147,8 @@ fn without_the_store_each_member_has_a_ramp_of_its_own() {
 fn where_no_other_process_uses_the_store_the_ramp_is_its_own() {
     let mut fleet = closed(2, Consistency::LocalFirst);
     fleet.members[0] = fleet.members[0].clone().exclusive();
-    assert_eq!(fleet.ask(0).unwrap().place(), None);
-    assert_eq!(fleet.ask(0).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
+    assert_eq!(fleet.try_acquire(0).unwrap().place(), None);
+    assert_eq!(fleet.try_acquire(0).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn the_next_limit_follows_from_what_the_ramp_is() {
 #[test]
 fn dropped_permits_give_their_place_back_as_they_count() {
     let mut fleet = closed(2, Consistency::LocalFirst);
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     let dropped = permit.outcome_of_drop(&fleet.policy, fleet.now);
     assert_eq!(dropped.kind, OutcomeKind::Ignored);
     fleet.settle(0, permit, &dropped);
-    assert!(fleet.ask(0).is_ok());
+    assert!(fleet.try_acquire(0).is_ok());
 }

@@ -12,7 +12,7 @@ use crate::rig::{failed, ms, ok, secs, simple};
 
 /// One call, whose outcome stays where it is. Returns what the store should hear of it.
 fn call(fleet: &mut Fleet, n: usize, succeeds: bool) -> Tell {
-    let permit = fleet.ask(n).unwrap();
+    let permit = fleet.try_acquire(n).unwrap();
     let outcome = if succeeds { ok() } else { failed() };
     fleet.report(n, permit, &outcome).tell
 }
@@ -101,17 +101,17 @@ fn a_lost_call_is_repeated_while_a_process_judges() {
         call(&mut fleet, 1, true);
     }
     fleet.loses_calls = true;
-    let calls: Vec<_> = (0..4).map(|_| fleet.ask(0).unwrap()).collect();
+    let calls: Vec<_> = (0..4).map(|_| fleet.try_acquire(0).unwrap()).collect();
     for permit in calls {
         fleet.report(0, permit, &failed());
     }
     assert!(fleet.tell_due(0));
-    assert_eq!(fleet.ask(0), Err(Refusal::Judging));
+    assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending));
     fleet.loses_calls = false;
     fleet.pass(ms(200));
     assert!(fleet.tell_due(0), "it looks again, and calls again");
     fleet.decide(0);
-    assert!(matches!(fleet.ask(0), Err(Refusal::OpenHere { .. })), "4 of 24");
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::OpenLocally { .. })), "4 of 24");
     assert_eq!(fleet.store.record, None);
 }
 

@@ -65,11 +65,11 @@ fn observers_hear_in_a_newer_epoch_that_the_stores_record_replaces_what_was_deci
     fleet.trip();
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let probe = fleet.ask(1).unwrap();
+    let probe = fleet.try_acquire(1).unwrap();
     fleet.settle(1, probe, &failed());
     let failed_again = fleet.store.record.clone().unwrap();
     fleet.pass(secs(1));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     fleet.pass(secs(1));
     let learnt = returns(&mut fleet, 0);
@@ -96,14 +96,14 @@ fn a_probe_that_is_under_way_is_not_disturbed_by_what_was_decided_alone() {
     fleet.trip();
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let of_the_fleet = fleet.ask(1).unwrap();
+    let of_the_fleet = fleet.try_acquire(1).unwrap();
     fleet.pass(secs(1));
-    let alone = fleet.ask(0).unwrap();
+    let alone = fleet.try_acquire(0).unwrap();
     fleet.settle(0, alone, &ok());
     let leased = fleet.store.record.clone();
     let learnt = returns(&mut fleet, 0);
     assert_eq!((learnt.publish, fleet.store.record.clone()), (None, leased), "nothing is put over its lease");
-    assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })));
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::Probing { .. })));
     fleet.pass(secs(1));
     assert_eq!(fleet.settle(1, of_the_fleet, &failed()), Settlement::Counted);
     fleet.read(0);
@@ -116,17 +116,17 @@ fn a_probe_that_vanished_holds_up_what_was_decided_alone_for_its_lease_and_no_lo
     fleet.trip();
     fleet.members[0].leave();
     fleet.pass(secs(30));
-    let _vanished = fleet.ask(1).unwrap();
+    let _vanished = fleet.try_acquire(1).unwrap();
     fleet.pass(secs(1));
-    let alone = fleet.ask(0).unwrap();
+    let alone = fleet.try_acquire(0).unwrap();
     fleet.settle(0, alone, &ok());
     assert_eq!(returns(&mut fleet, 0).publish, None);
     let renewed = fleet.members[0].circuit().epoch();
     fleet.pass(secs(11));
     // It is told to ask again, and then gets the probe.
-    assert!(matches!(fleet.ask(0), Err(Refusal::Probing { .. })));
+    assert!(matches!(fleet.try_acquire(0), Err(Refusal::Probing { .. })));
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(renewed));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
     fleet.all_read();
@@ -169,7 +169,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
         assert!(record.epoch >= alone.epoch && record.epoch.0 >= there.as_micros(), "{ahead}: {record:?}");
         fleet.read(0);
         assert!(
-            matches!(fleet.ask(0), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(20)),
+            matches!(fleet.try_acquire(0), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(20)),
             "{ahead}"
         );
         // The clock is heard again and again.
@@ -191,9 +191,9 @@ fn what_was_counted_before_the_stores_time_was_heard_is_not_told_in_another_epoc
     fleet.members[1].leave();
     fleet.fail(1, 3);
     fleet.pass(secs(30));
-    let probe = fleet.ask(1).unwrap();
+    let probe = fleet.try_acquire(1).unwrap();
     fleet.settle(1, probe, &ok());
-    let call = fleet.ask(1).unwrap();
+    let call = fleet.try_acquire(1).unwrap();
     fleet.report(1, call, &ok());
     let counted_in = fleet.members[1].circuit().epoch();
     let before = fleet.now;
@@ -218,7 +218,7 @@ fn epochs_grow_for_observers_when_a_record_expired_and_another_process_publishes
     }
     fleet.pass(secs(KEPT));
     // One decides alone just before the store is back, and without a record.
-    let _probe = fleet.step(1, |member, at| member.ask(at.policy, at.draw, at.now));
+    let _probe = fleet.step(1, |member, at| member.try_acquire(at.policy, at.draw, at.now));
     fleet.pass(secs(1));
     fleet.store.record = None;
     assert!(returns(&mut fleet, 0).publish.is_none());
@@ -260,7 +260,7 @@ fn an_old_state_is_not_published_when_the_record_may_have_expired() {
     // Only an operator ends an override.
     let mut fleet = Fleet::new(1, &simple());
     let by = operator();
-    let (_, order) = fleet.step(0, |member, at| member.obey(None, Command::Disable, &by, at));
+    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
     assert!(fleet.swap(0, &order.unwrap()));
     fleet.members[0].leave();
     fleet.pass(secs(86_400));
@@ -276,7 +276,7 @@ fn whoever_joins_hears_only_of_what_is_not_as_it_thought() {
     fleet.pass(secs(1));
     fleet.tell(0);
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     fleet.read(1);
     assert_eq!(fleet.members[1].circuit().record(), fleet.store.record.clone().unwrap());
@@ -288,7 +288,7 @@ fn who_missed_a_probe_that_failed_hears_that_it_did() {
     let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
     fleet.trip();
     fleet.pass(secs(30));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &failed());
     fleet.read(1);
     let heard: Vec<_> = fleet.changes.iter().filter(|(n, _)| *n == 1).map(|(_, change)| change).collect();
@@ -303,7 +303,7 @@ fn an_older_swap_that_turns_out_to_have_won_is_not_heard_after_a_newer_state() {
     fleet.pass(ms(1));
     fleet.fail(1, 1);
     fleet.pass(ms(1));
-    let permit = fleet.ask(0).unwrap();
+    let permit = fleet.try_acquire(0).unwrap();
     fleet.settle(0, permit, &failed());
     fleet.pass(crate::fleet_rig::WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
@@ -314,7 +314,7 @@ fn an_older_swap_that_turns_out_to_have_won_is_not_heard_after_a_newer_state() {
     assert!(fleet.store.swap(&trip, fleet.now), "its answer takes its time");
     fleet.pass(secs(30));
     fleet.read(1);
-    let _probe = fleet.ask(1).unwrap();
+    let _probe = fleet.try_acquire(1).unwrap();
     fleet.read(0);
     let change = fleet.step(0, |member, at| member.won(&trip, at.policy, at.now));
     assert_eq!(change, None);
@@ -326,14 +326,14 @@ fn who_missed_that_an_override_ended_hears_of_what_came_of_that() {
     let mut fleet = Fleet::new(2, &simple());
     let order = |fleet: &mut Fleet, command| {
         let (record, by) = (fleet.store.record.clone(), operator());
-        let (_, order) = fleet.step(0, |member, at| member.obey(record, command, &by, at));
+        let (_, order) = fleet.step(0, |member, at| member.apply_override(record, command, &by, at));
         assert!(fleet.swap(0, &order.unwrap()));
     };
     order(&mut fleet, Command::ForceClosed);
     fleet.read(1);
     fleet.changes.clear();
     order(&mut fleet, Command::Release);
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     fleet.read(1);
     let heard: Vec<_> = fleet.changes.iter().filter(|(n, _)| *n == 1).map(|(_, change)| change).collect();
@@ -347,7 +347,7 @@ fn an_answer_that_a_newer_change_has_overtaken_shows_no_lost_write() {
     let (overtaken, answered_at) = (fleet.store.record.clone(), fleet.now);
     fleet.pass(ms(20));
     let (record, by) = (fleet.store.record.clone(), operator());
-    let (_, order) = fleet.step(1, |member, at| member.obey(record, Command::ForceOpen, &by, at));
+    let (_, order) = fleet.step(1, |member, at| member.apply_override(record, Command::ForceOpen, &by, at));
     assert!(fleet.swap(1, &order.unwrap()));
     fleet.read(0);
     fleet.pass(ms(20));

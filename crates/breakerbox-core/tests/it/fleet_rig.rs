@@ -9,7 +9,7 @@ use breakerbox_core::fleet::{
     Waits,
 };
 use breakerbox_core::{
-    Change, Decision, Draw, Epoch, Nonce, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, Record,
+    Change, Decision, Epoch, Nonce, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, RandomBits, Record,
     Refusal, Settlement, Status, Timestamp, Totals,
 };
 
@@ -97,9 +97,9 @@ impl Fleet {
         fleet
     }
 
-    pub(crate) fn draw(&mut self) -> Draw {
+    pub(crate) fn draw(&mut self) -> RandomBits {
         self.draws += 1;
-        Draw(self.draws)
+        RandomBits(self.draws)
     }
 
     /// One step of one member.
@@ -132,11 +132,11 @@ impl Fleet {
     }
 
     pub(crate) fn answer(&mut self, n: usize) -> MemberAnswer {
-        self.step(n, |member, at| member.ask(at.policy, at.draw, at.now))
+        self.step(n, |member, at| member.try_acquire(at.policy, at.draw, at.now))
     }
 
     /// Asks, and does what is needed for an answer.
-    pub(crate) fn ask(&mut self, n: usize) -> Result<Permit, Refusal> {
+    pub(crate) fn try_acquire(&mut self, n: usize) -> Result<Permit, Refusal> {
         match self.answer(n) {
             MemberAnswer::Decided(asked) => {
                 self.changes.extend(asked.change.map(|change| (n, change)));
@@ -144,7 +144,7 @@ impl Fleet {
             }
             MemberAnswer::Unknown => {
                 self.read(n);
-                self.ask(n)
+                self.try_acquire(n)
             }
             MemberAnswer::LeaseDue => self.take_lease(n),
             MemberAnswer::PlaceDue(epoch) => self.take_place(n, epoch),
@@ -163,12 +163,12 @@ impl Fleet {
                 self.changes.extend(change.map(|change| (n, change)));
                 match permit {
                     Some(permit) => Ok(permit),
-                    None => self.ask(n),
+                    None => self.try_acquire(n),
                 }
             }
             LeaseAnswer::Swap(_) => {
                 self.read(n);
-                self.ask(n)
+                self.try_acquire(n)
             }
         }
     }
@@ -193,7 +193,7 @@ impl Fleet {
             let place = Nonce(self.draw().0);
             let asked =
                 self.ramp(n, RampWish { epoch, replace, take: vec![place], ..RampWish::default() }, 0);
-            let Some((view, RampNews::GoesOn(step))) = asked else { return self.ask(n) };
+            let Some((view, RampNews::GoesOn(step))) = asked else { return self.try_acquire(n) };
             match step {
                 _ if view.taken == 1 => return Ok(Permit::on_ramp(epoch, place, self.now)),
                 Some(step) => replace = Some(step),
@@ -315,7 +315,7 @@ impl Fleet {
     /// Makes calls that are answered at once.
     pub(crate) fn fail(&mut self, n: usize, times: u32) {
         for _ in 0..times {
-            let permit = self.ask(n).unwrap();
+            let permit = self.try_acquire(n).unwrap();
             self.settle(n, permit, &failed());
         }
     }

@@ -16,7 +16,7 @@ fn reopened(consistency: Consistency, cool_off: Duration) -> Fleet {
     let mut fleet = Fleet::with(3, &policy, consistency);
     fleet.trip();
     fleet.pass(cool_off);
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &failed());
     fleet.all_read();
     assert_eq!(fleet.status(1), Status::Open);
@@ -33,7 +33,7 @@ fn a_broken_process_that_asks_most_often_keeps_nobody_from_recovering() {
             while fleet.store.record.as_ref().map(Record::status) != Some(Status::Closed) {
                 assert!(fleet.now < deadline, "{consistency:?}, {cool_off:?}: {broken_probes} failed probes");
                 fleet.pass(ms(1));
-                if let Ok(permit) = fleet.ask(0) {
+                if let Ok(permit) = fleet.try_acquire(0) {
                     broken_probes += 1;
                     fleet.settle(0, permit, &failed());
                 }
@@ -41,7 +41,7 @@ fn a_broken_process_that_asks_most_often_keeps_nobody_from_recovering() {
                 let tick = fleet.now.as_micros() / 1_000;
                 if tick.is_multiple_of(10)
                     && let n = if tick.is_multiple_of(20) { 1 } else { 2 }
-                    && let Ok(permit) = fleet.ask(n)
+                    && let Ok(permit) = fleet.try_acquire(n)
                 {
                     fleet.settle(n, permit, &ok());
                 }
@@ -64,16 +64,16 @@ fn it_stands_back_for_a_tenth_of_the_cool_off_within_bounds() {
             let mut fleet = reopened(consistency, cool_off);
             let may_ask_at = fleet.now + cool_off + delay;
             fleet.pass(cool_off);
-            let Err(Refusal::Open { retry_at, retry_in }) = fleet.ask(0) else {
+            let Err(Refusal::Open { retry_at, retry_in }) = fleet.try_acquire(0) else {
                 panic!("{consistency:?}, {cool_off:?}")
             };
             assert_eq!((retry_at, retry_in), (may_ask_at, delay));
             fleet.pass(retry_in - ms(1));
-            assert!(fleet.ask(0).is_err(), "{consistency:?}, {cool_off:?}");
+            assert!(fleet.try_acquire(0).is_err(), "{consistency:?}, {cool_off:?}");
             fleet.pass(ms(1));
             // Nobody else asked, so all probes are its own, one directly after the other.
             for _ in 0..3 {
-                let probe = fleet.ask(0).unwrap();
+                let probe = fleet.try_acquire(0).unwrap();
                 assert!(probe.is_probe());
                 fleet.settle(0, probe, &ok());
             }
@@ -88,13 +88,13 @@ fn it_stands_back_longest_once_a_probe_of_another_process_succeeded() {
         let mut fleet = reopened(consistency, secs(10));
         fleet.pass(secs(12));
         // Somebody else turned it half-open long after the cool-off, and has probed once.
-        let probe = fleet.ask(1).unwrap();
+        let probe = fleet.try_acquire(1).unwrap();
         fleet.settle(1, probe, &ok());
         fleet.read(0);
-        let Err(Refusal::Probing { retry_in, .. }) = fleet.ask(0) else { panic!("{consistency:?}") };
+        let Err(Refusal::Probing { retry_in, .. }) = fleet.try_acquire(0) else { panic!("{consistency:?}") };
         assert_eq!(retry_in, secs(2), "{consistency:?}");
         fleet.pass(retry_in);
-        assert!(fleet.ask(0).unwrap().is_probe(), "{consistency:?}: nobody else came");
+        assert!(fleet.try_acquire(0).unwrap().is_probe(), "{consistency:?}: nobody else came");
     }
 }
 
@@ -103,12 +103,12 @@ fn only_the_process_whose_probe_failed_last_stands_back() {
     for consistency in BOTH {
         let mut fleet = reopened(consistency, secs(10));
         fleet.pass(secs(10));
-        let probe = fleet.ask(1).unwrap();
+        let probe = fleet.try_acquire(1).unwrap();
         fleet.settle(1, probe, &failed());
         fleet.all_read();
         fleet.pass(secs(10));
-        assert!(fleet.ask(1).is_err(), "{consistency:?}");
-        assert!(fleet.ask(0).unwrap().is_probe(), "{consistency:?}");
+        assert!(fleet.try_acquire(1).is_err(), "{consistency:?}");
+        assert!(fleet.try_acquire(0).unwrap().is_probe(), "{consistency:?}");
     }
 }
 
@@ -120,17 +120,17 @@ fn nobody_stands_back_where_there_are_no_others() {
     fleet.members[0] = fleet.members[0].clone().exclusive();
     fleet.trip();
     fleet.pass(secs(10));
-    let probe = fleet.ask(0).unwrap();
+    let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &failed());
     fleet.pass(secs(10));
-    assert!(fleet.ask(0).unwrap().is_probe());
+    assert!(fleet.try_acquire(0).unwrap().is_probe());
 
     // The store is lost before the next half-open, or was when the probe failed.
     let mut fleet = reopened(Consistency::LocalFirst, secs(10));
     fleet.members[0].leave();
     for _ in 0..2 {
         fleet.pass(secs(10));
-        let probe = fleet.ask(0).unwrap();
+        let probe = fleet.try_acquire(0).unwrap();
         assert!(probe.is_probe());
         fleet.settle(0, probe, &failed());
     }

@@ -1,6 +1,6 @@
 //! Half-open: rows 4 to 9. One probe at a time, and only its own result counts.
 
-use breakerbox_core::{Cause, Draw, Epoch, Outcome, Refusal, Settlement, Status};
+use breakerbox_core::{Cause, Epoch, Outcome, RandomBits, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -119,7 +119,7 @@ fn row_08_needs_the_nonce_and_no_live_lease() {
 fn row_09_a_record_knows_an_old_epoch_by_itself() {
     let (rig, _probe) = Rig::half_open(simple());
     let (record, nonce) = (rig.record(), rig.record().lease.unwrap().nonce);
-    let settle = |epoch| record.settle_probe(epoch, nonce, &ok(), &rig.policy, Draw(9), rig.now);
+    let settle = |epoch| record.settle_probe(epoch, nonce, &ok(), &rig.policy, RandomBits(9), rig.now);
     assert!(settle(record.epoch).is_some());
     assert_eq!(settle(Epoch(record.epoch.0 - 1)), None);
 }

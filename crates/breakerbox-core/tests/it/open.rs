@@ -42,7 +42,7 @@ fn row_03_nobody_needs_to_come_on_time() {
 fn row_03_of_a_hundred_askers_one_probes() {
     let mut rig = Rig::open();
     rig.now = at(30_000);
-    let probes = (0..100).filter(|_| matches!(rig.ask(), Decision::Admitted(_))).count();
+    let probes = (0..100).filter(|_| matches!(rig.try_acquire(), Decision::Admitted(_))).count();
     assert_eq!(probes, 1);
 }
 
@@ -85,7 +85,7 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
 fn a_clock_that_steps_back_does_not_disturb_a_closed_circuit() {
     let mut rig = Rig::new(crate::rig::simple());
     rig.now = at(10_000_000);
-    rig.obey(Command::Reset);
+    rig.apply_override(Command::Reset);
     rig.now = at(1_000);
     rig.fail(2);
     assert_eq!(rig.record().changed_at, at(1_000));

@@ -22,7 +22,7 @@ fn every_state() -> Vec<(&'static str, Rig)> {
     states[3].1.succeed(1);
     for (command, _) in OVERRIDES {
         let mut rig = Rig::open();
-        rig.obey(command);
+        rig.apply_override(command);
         states.push(("overridden", rig));
     }
     states.iter_mut().for_each(|(_, rig)| rig.changes.clear());
@@ -32,7 +32,7 @@ fn every_state() -> Vec<(&'static str, Rig)> {
 #[test]
 fn row_00_forced_closed_admits_and_its_outcomes_change_nothing() {
     let mut rig = Rig::new(simple());
-    rig.obey(Command::ForceClosed);
+    rig.apply_override(Command::ForceClosed);
     let before = rig.record();
     for _ in 0..20 {
         assert_eq!(rig.call(&failed()), Settlement::Uncounted);
@@ -46,7 +46,7 @@ fn row_00_forced_open_and_disabled_refuse_without_a_time() {
         [(Command::ForceOpen, Refusal::ForcedOpen), (Command::Disable, Refusal::Disabled)]
     {
         let mut rig = Rig::new(simple());
-        rig.obey(command);
+        rig.apply_override(command);
         rig.now = at(1_000_000_000);
         assert_eq!(rig.refusal(), refusal);
         assert_eq!(refusal.retry_at(), None);
@@ -58,7 +58,7 @@ fn row_12_an_override_holds_from_every_state() {
     for (command, status) in OVERRIDES {
         for (state, mut rig) in every_state() {
             let before = rig.record();
-            assert!(rig.obey(command));
+            assert!(rig.apply_override(command));
             let change = rig.only_change();
             assert_eq!((change.from, change.to), (before.status(), status), "{state}");
             assert_eq!(change.cause, Cause::Command { command, by: operator() });
@@ -76,7 +76,7 @@ fn row_12_an_override_holds_against_a_running_probe() {
     for (command, status) in OVERRIDES {
         for outcome in [ok(), failed()] {
             let (mut rig, probe) = Rig::half_open(simple());
-            rig.obey(command);
+            rig.apply_override(command);
             let before = rig.record();
             assert_eq!(rig.settle(probe, &outcome), Settlement::Late);
             assert_eq!((rig.status(), rig.record()), (status, before));
@@ -88,7 +88,7 @@ fn row_12_an_override_holds_against_a_running_probe() {
 fn row_12_an_override_holds_against_calls_in_flight() {
     let mut rig = Rig::new(simple());
     let permits: Vec<_> = (0..10).map(|_| rig.permit()).collect();
-    rig.obey(Command::ForceClosed);
+    rig.apply_override(Command::ForceClosed);
     for permit in permits {
         assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
@@ -98,7 +98,7 @@ fn row_12_an_override_holds_against_calls_in_flight() {
 #[test]
 fn row_12_the_record_says_who_and_why() {
     let mut rig = Rig::new(simple());
-    rig.obey(Command::ForceOpen);
+    rig.apply_override(Command::ForceOpen);
     assert_eq!(rig.record().mode, Mode::ForcedOpen(operator()));
     assert!(!rig.record().is_forgettable(&rig.policy, at(u64::MAX)));
 }
@@ -108,11 +108,11 @@ fn row_13_release_and_enable_probe_at_once() {
     for (override_command, _) in OVERRIDES {
         for (command, trips) in [(Command::Release, 1), (Command::Enable, 0)] {
             let mut rig = Rig::open();
-            rig.obey(override_command);
+            rig.apply_override(override_command);
             rig.changes.clear();
             let epoch = rig.record().epoch;
             rig.now = at(5_000);
-            assert!(rig.obey(command));
+            assert!(rig.apply_override(command));
             assert_eq!(rig.only_change().to, Status::Open);
             assert_eq!((rig.record().retry_at, rig.record().trips), (Some(at(5_000)), trips));
             assert!(rig.record().is_automatic() && rig.record().epoch > epoch);
@@ -124,8 +124,8 @@ fn row_13_release_and_enable_probe_at_once() {
 #[test]
 fn row_13_a_released_circuit_closes_when_the_destination_is_well() {
     let mut rig = Rig::new(simple());
-    rig.obey(Command::ForceOpen);
-    rig.obey(Command::Release);
+    rig.apply_override(Command::ForceOpen);
+    rig.apply_override(Command::Release);
     rig.succeed(1);
     assert_eq!(rig.status(), Status::Closed);
 }
@@ -135,7 +135,7 @@ fn row_13_there_is_nothing_to_release_on_an_automatic_circuit() {
     for command in [Command::Release, Command::Enable] {
         for (state, mut rig) in every_state().into_iter().take(4) {
             let before = rig.record();
-            assert!(!rig.obey(command), "{state}");
+            assert!(!rig.apply_override(command), "{state}");
             assert_eq!(rig.record(), before, "{state}");
         }
     }
@@ -145,7 +145,7 @@ fn row_13_there_is_nothing_to_release_on_an_automatic_circuit() {
 fn row_13_reset_starts_anew_from_every_state() {
     for (state, mut rig) in every_state() {
         let before = rig.record();
-        assert!(rig.obey(Command::Reset));
+        assert!(rig.apply_override(Command::Reset));
         assert_eq!(rig.only_change().to, Status::Closed, "{state}");
         let after = rig.record();
         assert_eq!((after.state, &after.mode, after.trips), (State::Closed, &Mode::Automatic, 0));
@@ -158,7 +158,7 @@ fn row_13_reset_starts_anew_from_every_state() {
 #[test]
 fn row_13_a_result_of_before_the_reset_is_late() {
     let (mut rig, probe) = Rig::half_open(simple());
-    rig.obey(Command::Reset);
+    rig.apply_override(Command::Reset);
     assert_eq!(rig.settle(probe, &failed()), Settlement::Late);
     assert_eq!(rig.status(), Status::Closed);
 }

@@ -56,7 +56,7 @@ fn a_probe_says_when_it_is_too_late_to_start() {
 fn dry_run_admits_what_it_would_refuse_and_does_not_count_it() {
     let mut rig = Rig::open();
     let before = rig.circuit.clone();
-    let (permit, refused) = rig.ask().observe_only(rig.now);
+    let (permit, refused) = rig.try_acquire().observe_only(rig.now);
     assert!(matches!(refused, Some(Refusal::Open { .. })));
     assert_eq!(rig.settle(permit, &ok()), Settlement::Uncounted);
     assert_eq!(rig.circuit, before);
@@ -68,7 +68,7 @@ fn dry_run_lives_the_whole_life_of_a_circuit() {
     for second in 0..100 {
         rig.now = at(second * 1_000);
         let broken = second < 20;
-        let (permit, _) = rig.ask().observe_only(rig.now);
+        let (permit, _) = rig.try_acquire().observe_only(rig.now);
         rig.settle(permit, &if broken { failed() } else { ok() });
     }
     let states: Vec<_> = rig.changes.iter().map(|change| change.to).collect();
@@ -78,7 +78,7 @@ fn dry_run_lives_the_whole_life_of_a_circuit() {
 #[test]
 fn dry_run_counts_what_it_would_admit() {
     let mut rig = Rig::new(simple());
-    let (permit, refused) = rig.ask().observe_only(rig.now);
+    let (permit, refused) = rig.try_acquire().observe_only(rig.now);
     assert_eq!(refused, None);
     assert_eq!(rig.settle(permit, &Outcome::failure(ms(1))), Settlement::Counted);
 }

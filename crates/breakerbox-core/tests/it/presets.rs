@@ -185,7 +185,8 @@ fn convoy_half_open_is_limited() {
     let mut rig = Rig::with_policy(preset(Preset::Convoy).build_for_sampling().unwrap());
     rig.sample(0, 10);
     rig.now = at(30_000);
-    let admitted = (0..100).filter(|_| matches!(rig.ask(), breakerbox_core::Decision::Admitted(_))).count();
+    let admitted =
+        (0..100).filter(|_| matches!(rig.try_acquire(), breakerbox_core::Decision::Admitted(_))).count();
     assert_eq!(admitted, 1);
     let sample = Sample { successes: 0, failures: 1, latency_sum: None, ..Sample::default() };
     let draw = rig.draw();

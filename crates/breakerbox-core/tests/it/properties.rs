@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Attribution, Change, Circuit, Command, Decision, Draw, Epoch, Lease, Nonce, Outcome, OutcomeKind,
-    Permit, Policy, PolicyBuilder, Record, Refusal, Sample, Settlement, State, Status, Timestamp, Totals,
+    Asked, Attribution, Change, Circuit, Command, Decision, Epoch, Lease, Nonce, Outcome, OutcomeKind,
+    Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, State, Status, Timestamp,
+    Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -85,10 +86,10 @@ proptest! {
         let mut naive = Naive { width: window_ms * 1_000 / 10, outcomes: vec![] };
         for (step, outcome, look_ahead) in life {
             now = now + step;
-            let Decision::Admitted(permit) = circuit.ask(&policy, Draw(1), now).decision else {
+            let Decision::Admitted(permit) = circuit.try_acquire(&policy, RandomBits(1), now).decision else {
                 return Err(TestCaseError::fail("a closed circuit admits"));
             };
-            circuit.settle(permit, &outcome, &policy, Draw(2), now);
+            circuit.settle(permit, &outcome, &policy, RandomBits(2), now);
             naive.outcomes.push((now.as_micros(), outcome));
             prop_assert_eq!(circuit.totals(now), naive.totals(SLOW, now));
             let later = now + look_ahead;
@@ -129,7 +130,7 @@ impl Aside {
             return None;
         }
         self.hand_in(policy);
-        let change = self.circuit.settle(permit, outcome, policy, Draw(3), now).change;
+        let change = self.circuit.settle(permit, outcome, policy, RandomBits(3), now).change;
         self.at_ease_until = if self.circuit.is_at_ease(policy, now) {
             self.circuit.bucket_ends_at(now)
         } else {
@@ -150,12 +151,12 @@ proptest! {
         let mut now = Timestamp::ZERO;
         for (step, outcome) in life {
             now = now + step;
-            let (asked, asked_aside) = (plain.ask(&policy, Draw(1), now), aside.circuit.ask(&policy, Draw(1), now));
+            let (asked, asked_aside) = (plain.try_acquire(&policy, RandomBits(1), now), aside.circuit.try_acquire(&policy, RandomBits(1), now));
             let (Decision::Admitted(permit), Decision::Admitted(permit_aside)) = (asked.decision, asked_aside.decision)
             else {
                 return Err(TestCaseError::fail("closed until the first trip"));
             };
-            let change = plain.settle(permit, &outcome, &policy, Draw(3), now).change;
+            let change = plain.settle(permit, &outcome, &policy, RandomBits(3), now).change;
             // When the latest success was is known to a bucket only: it was handed in at the end of its own.
             let timeless = |change: Option<Change>| change.map(|change| Change { last_success: None, ..change });
             let change = timeless(change);
@@ -286,18 +287,18 @@ impl Life {
     }
 
     /// Spread over all bits, so that jitter and versions vary.
-    fn draw(&mut self) -> Draw {
+    fn draw(&mut self) -> RandomBits {
         self.draws += 1;
-        Draw(self.draws.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+        RandomBits(self.draws.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 
     fn record(&self) -> Record {
         self.circuit.record()
     }
 
-    fn ask(&mut self) -> Option<Change> {
+    fn try_acquire(&mut self) -> Option<Change> {
         let draw = self.draw();
-        let Asked { decision, change } = self.circuit.ask(&self.policy, draw, self.now);
+        let Asked { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
         if let Decision::Admitted(permit) = decision {
             let nonce = self.record().lease.map(|lease| lease.nonce).filter(|_| permit.is_probe());
             self.permits.push(Out { permit, epoch: self.record().epoch, nonce });
@@ -340,13 +341,13 @@ impl Life {
                 self.now = until.map_or(self.now, |until| until.max(self.now));
                 None
             }
-            Action::Ask => self.ask(),
+            Action::Ask => self.try_acquire(),
             Action::Settle(n, outcome) => self.settle(*n, Some(outcome))?,
             Action::Drop(n) => self.settle(*n, None)?,
             Action::Obey(command) => {
                 let by = Attribution::new("property", "test").unwrap();
                 let draw = self.draw();
-                self.circuit.obey(*command, &by, &self.policy, draw, self.now)
+                self.circuit.apply_override(*command, &by, &self.policy, draw, self.now)
             }
             Action::Sample(sample) => {
                 let draw = self.draw();
@@ -406,7 +407,7 @@ impl Life {
         let mut in_a_row = 0;
         while in_a_row < 200 {
             let draw = self.draw();
-            match self.circuit.ask(&self.policy, draw, self.now).decision {
+            match self.circuit.try_acquire(&self.policy, draw, self.now).decision {
                 Decision::Admitted(permit) => {
                     let draw = self.draw();
                     self.circuit.settle(permit, &Outcome::success(ms(1)), &self.policy, draw, self.now);

@@ -14,7 +14,7 @@ fn recovered() -> Rig {
 
 /// All permits that are to be had now.
 fn fill(rig: &mut Rig) -> Vec<Permit> {
-    std::iter::from_fn(|| match rig.ask() {
+    std::iter::from_fn(|| match rig.try_acquire() {
         Decision::Admitted(permit) => Some(permit),
         Decision::Refused(Refusal::Ramping { .. }) => None,
         Decision::Refused(other) => panic!("{other:?}"),
@@ -111,8 +111,8 @@ fn permits_of_before_the_ramp_ended_still_count() {
 #[test]
 fn a_circuit_that_may_still_ramp_is_not_forgotten() {
     let mut rig = Rig::open();
-    rig.obey(Command::Disable);
-    rig.obey(Command::Enable);
+    rig.apply_override(Command::Disable);
+    rig.apply_override(Command::Enable);
     rig.succeed(1);
     assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 0));
     assert!(!rig.circuit.is_forgettable(&rig.policy, rig.now + secs(59)));

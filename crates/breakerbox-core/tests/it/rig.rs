@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Attribution, Cause, Change, Circuit, Command, Decision, Draw, Outcome, Permit, Policy,
-    PolicyBuilder, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
+    Asked, Attribution, Cause, Change, Circuit, Command, Decision, Outcome, Permit, Policy, PolicyBuilder,
+    RandomBits, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
 };
 
 pub(crate) struct Rig {
@@ -74,9 +74,9 @@ impl Rig {
         (rig, probe)
     }
 
-    pub(crate) fn draw(&mut self) -> Draw {
+    pub(crate) fn draw(&mut self) -> RandomBits {
         self.draws += 1;
-        Draw(self.draws)
+        RandomBits(self.draws)
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -94,16 +94,16 @@ impl Rig {
         (ramp.in_flight(), ramp.limit())
     }
 
-    pub(crate) fn ask(&mut self) -> Decision {
+    pub(crate) fn try_acquire(&mut self) -> Decision {
         let draw = self.draw();
-        let Asked { decision, change } = self.circuit.ask(&self.policy, draw, self.now);
+        let Asked { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
         self.changes.extend(change);
         decision
     }
 
     #[track_caller]
     pub(crate) fn permit(&mut self) -> Permit {
-        match self.ask() {
+        match self.try_acquire() {
             Decision::Admitted(permit) => permit,
             Decision::Refused(refusal) => panic!("refused: {refusal:?}"),
         }
@@ -111,7 +111,7 @@ impl Rig {
 
     #[track_caller]
     pub(crate) fn refusal(&mut self) -> Refusal {
-        match self.ask() {
+        match self.try_acquire() {
             Decision::Refused(refusal) => refusal,
             Decision::Admitted(permit) => panic!("admitted: {permit:?}"),
         }
@@ -148,9 +148,9 @@ impl Rig {
         (0..times).for_each(|_| assert_eq!(self.call(&ok()), Settlement::Counted));
     }
 
-    pub(crate) fn obey(&mut self, command: Command) -> bool {
+    pub(crate) fn apply_override(&mut self, command: Command) -> bool {
         let draw = self.draw();
-        let change = self.circuit.obey(command, &operator(), &self.policy, draw, self.now);
+        let change = self.circuit.apply_override(command, &operator(), &self.policy, draw, self.now);
         let obeyed = change.is_some();
         self.changes.extend(change);
         obeyed

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Cause, Circuit, Command, Draw, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, RecentSample,
-    Sample, Settlement, Span, Status, TripRule,
+    Cause, Circuit, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, RandomBits,
+    RecentSample, Sample, Settlement, Span, Status, TripRule,
 };
 
 use crate::rig::{Rig, at, ms, secs};
@@ -116,7 +116,7 @@ fn repeated_trips_disable() {
     }
     rig.now = rig.now + secs(1_000_000);
     assert_eq!(rig.sample(100, 0), None, "until somebody enables it");
-    rig.obey(Command::Enable);
+    rig.apply_override(Command::Enable);
     assert_eq!(rig.sample(0, 0).unwrap().to, Status::HalfOpen);
 }
 
@@ -182,7 +182,7 @@ fn what_must_not_count_leaves_no_trace() {
     };
     let good = Sample { successes: 9, failures: 0, latency_sum: None, ..Sample::default() };
     let mut overridden = convoy();
-    overridden.obey(Command::ForceClosed);
+    overridden.apply_override(Command::ForceClosed);
     assert_eq!(unchanged(&mut overridden, good), Ok(None));
     let mut cooling = opened();
     cooling.now = at(10_000);
@@ -207,7 +207,7 @@ fn a_low_traffic_zombie_is_disabled_too() {
 #[test]
 fn overrides_hold_against_samples() {
     let mut rig = convoy();
-    rig.obey(Command::ForceClosed);
+    rig.apply_override(Command::ForceClosed);
     assert_eq!(rig.sample(0, 1_000), None);
 }
 
@@ -253,7 +253,7 @@ fn nothing_counts_that_came_before_a_transition() {
     assert_eq!(over(&rig, window), Span::Window, "then the window slides");
     assert_eq!(over(&opened(), secs(1)), Span::Unused);
     let mut overridden = half_opened();
-    overridden.obey(Command::ForceClosed);
+    overridden.apply_override(Command::ForceClosed);
     assert_eq!(over(&overridden, secs(1)), Span::Unused);
 }
 
@@ -272,14 +272,18 @@ fn a_healthy_past_does_not_hide_a_dead_destination() {
     let dead = RecentSample { successes: 0, failures: 12, latency_sum: None };
     let sample = Sample { successes: 500, failures: 12, recent: Some(dead), ..Sample::default() };
     let mut rig = convoy();
-    let opened = rig.circuit.sample(&sample, &rig.policy, Draw(1), rig.now).unwrap().unwrap();
+    let opened = rig.circuit.sample(&sample, &rig.policy, RandomBits(1), rig.now).unwrap().unwrap();
     assert_eq!((opened.to, opened.cause), (Status::Open, Cause::Rule(TripRule::FailureRate)));
     let few = Sample { recent: Some(RecentSample { failures: 9, ..dead }), ..sample };
-    assert_eq!(convoy().circuit.sample(&few, &rig.policy, Draw(1), rig.now), Ok(None), "min_calls is 10");
+    assert_eq!(
+        convoy().circuit.sample(&few, &rig.policy, RandomBits(1), rig.now),
+        Ok(None),
+        "min_calls is 10"
+    );
     let off = sampled(Policy::builder().preset(Preset::Convoy).sample_recent(None));
-    assert_eq!(convoy().circuit.sample(&sample, &off.policy, Draw(1), rig.now), Ok(None));
+    assert_eq!(convoy().circuit.sample(&sample, &off.policy, RandomBits(1), rig.now), Ok(None));
     let unknown = Sample { recent: None, ..sample };
-    assert_eq!(convoy().circuit.sample(&unknown, &rig.policy, Draw(1), rig.now), Ok(None));
+    assert_eq!(convoy().circuit.sample(&unknown, &rig.policy, RandomBits(1), rig.now), Ok(None));
 }
 
 #[test]
@@ -289,8 +293,8 @@ fn the_recent_part_needs_latencies_too() {
         Sample { successes: 100, latency_sum: Some(secs(100)), recent: Some(slow), ..Sample::default() };
     let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
     let missing = Sample { recent: Some(RecentSample { latency_sum: None, ..slow }), ..sample };
-    assert_eq!(rig.circuit.sample(&missing, &rig.policy, Draw(1), rig.now), Err(MissingLatencySum));
-    let opened = rig.circuit.sample(&sample, &rig.policy, Draw(1), rig.now).unwrap().unwrap();
+    assert_eq!(rig.circuit.sample(&missing, &rig.policy, RandomBits(1), rig.now), Err(MissingLatencySum));
+    let opened = rig.circuit.sample(&sample, &rig.policy, RandomBits(1), rig.now).unwrap().unwrap();
     assert_eq!(opened.cause, Cause::Rule(TripRule::MeanLatency));
 }
 
@@ -303,7 +307,7 @@ fn runs_count_where_the_sampler_returns_them() {
         |length| Sample { successes: 500, failures: length, failure_run: Some(length), ..Sample::default() };
     for (length, trips) in [(4, false), (5, true)] {
         let mut rig = Rig::with_policy(policy.clone());
-        let change = rig.circuit.sample(&run(length), &policy, Draw(1), rig.now).unwrap();
+        let change = rig.circuit.sample(&run(length), &policy, RandomBits(1), rig.now).unwrap();
         assert_eq!(
             change.map(|change| change.cause),
             trips.then_some(Cause::Rule(TripRule::ConsecutiveFailures))

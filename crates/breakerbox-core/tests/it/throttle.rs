@@ -4,9 +4,9 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use breakerbox_core::throttle::{
-    Levels, Pass, Priority, Reason, Shed, Strategy as By, Throttle, ThrottlePolicy, Verdict,
+    Levels, LoadSignal, Pass, Priority, Reason, Shed, Strategy as By, Throttle, ThrottlePolicy,
 };
-use breakerbox_core::{Draw, Timestamp};
+use breakerbox_core::{RandomBits, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
@@ -29,15 +29,15 @@ fn priority(level: u16) -> Priority {
 struct Step {
     gap_micros: u64,
     level: u16,
-    verdict: Option<Verdict>,
+    verdict: Option<LoadSignal>,
     draw: u128,
 }
 
-fn verdict() -> impl Strategy<Value = Option<Verdict>> {
+fn verdict() -> impl Strategy<Value = Option<LoadSignal>> {
     prop_oneof![
-        4 => Just(Some(Verdict::Accept)),
-        4 => Just(Some(Verdict::Reject)),
-        1 => Just(Some(Verdict::Neither)),
+        4 => Just(Some(LoadSignal::Accept)),
+        4 => Just(Some(LoadSignal::Reject)),
+        1 => Just(Some(LoadSignal::Neither)),
         1 => Just(None), // Never answered.
     ]
 }
@@ -58,7 +58,7 @@ fn live(throttle: &Throttle, steps: &[Step], repeat: usize) -> u64 {
     for step in steps.iter().flat_map(|step| std::iter::repeat_n(step, repeat)) {
         now += step.gap_micros;
         let at = Timestamp::from_micros(now);
-        if let Ok(pass) = throttle.ask(priority(step.level), Draw(step.draw), at)
+        if let Ok(pass) = throttle.try_acquire(priority(step.level), RandomBits(step.draw), at)
             && let Some(verdict) = step.verdict
         {
             throttle.settle(pass, verdict, at);
@@ -81,9 +81,9 @@ proptest! {
                 let Answer { at, pass, verdict } = in_flight.pop().unwrap();
                 throttle.settle(pass, verdict, Timestamp::from_micros(at));
             }
-            let pass = throttle.ask(priority(level), Draw(0), Timestamp::from_micros(now));
+            let pass = throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(now));
             prop_assert!(pass.is_ok(), "shed at {now}: {pass:?}");
-            let verdict = if cancelled { Verdict::Neither } else { Verdict::Accept };
+            let verdict = if cancelled { LoadSignal::Neither } else { LoadSignal::Accept };
             in_flight.push(Answer { at: now + latency, pass: pass.unwrap(), verdict });
         }
     }
@@ -95,9 +95,9 @@ proptest! {
         let mut now = 1_000_000;
         for (gap, level) in calls {
             now += gap;
-            let pass = throttle.ask(priority(level), Draw(0), Timestamp::from_micros(now));
+            let pass = throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(now));
             prop_assert!(pass.is_ok(), "shed at {now}: {pass:?}");
-            throttle.settle(pass.unwrap(), Verdict::Accept, Timestamp::from_micros(now));
+            throttle.settle(pass.unwrap(), LoadSignal::Accept, Timestamp::from_micros(now));
         }
     }
 
@@ -105,7 +105,7 @@ proptest! {
     fn idle_time_heals(steps in vec(step(), 1..50), repeat in 1_usize..50, level in level()) {
         let throttle = throttle(By::Adaptive);
         let ended = live(&throttle, &steps, repeat);
-        let pass = throttle.ask(priority(level), Draw(0), Timestamp::from_micros(ended + 30_000_000));
+        let pass = throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(ended + 30_000_000));
         prop_assert!(pass.is_ok());
     }
 
@@ -114,7 +114,7 @@ proptest! {
         let throttle = throttle(By::Adaptive);
         let ended = live(&throttle, &steps, repeat);
         let passed = (1..=1_000).any(|second| {
-            throttle.ask(priority(level), Draw(0), Timestamp::from_micros(ended + second * 1_000_000)).is_ok()
+            throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(ended + second * 1_000_000)).is_ok()
         });
         prop_assert!(passed);
     }
@@ -125,7 +125,7 @@ proptest! {
             .map(|level| {
                 let throttle = throttle(By::Adaptive);
                 let ended = live(&throttle, &steps, repeat);
-                throttle.ask(priority(level), Draw(0), Timestamp::from_micros(ended)).is_ok()
+                throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(ended)).is_ok()
             })
             .collect();
         prop_assert!(answers.is_sorted_by(|higher, lower| higher >= lower), "{answers:?}");
@@ -140,7 +140,7 @@ proptest! {
             let mut passes: Vec<Pass> = Vec::new();
             for (micros, verdict, level) in &times {
                 let now = Timestamp::from_micros(*micros);
-                match throttle.ask(priority(*level), Draw(u128::from(*micros) << 64), now) {
+                match throttle.try_acquire(priority(*level), RandomBits(u128::from(*micros) << 64), now) {
                     Ok(pass) => passes.push(pass),
                     Err(shed) => prop_assert!(is_sane(&shed), "{shed:?}"),
                 }
@@ -157,8 +157,8 @@ proptest! {
         let throttle = Throttle::new(&ThrottlePolicy::builder().retry_percent(percent).build().unwrap());
         let now = Timestamp::from_millis(1_000);
         for _ in 0..accepts {
-            let pass = throttle.ask(Priority::HIGH, Draw(0), now).unwrap();
-            throttle.settle(pass, Verdict::Accept, now);
+            let pass = throttle.try_acquire(Priority::HIGH, RandomBits(0), now).unwrap();
+            throttle.settle(pass, LoadSignal::Accept, now);
         }
         let granted = (0..1_000).filter(|_| throttle.retry(now)).count() as u64;
         prop_assert_eq!(granted, accepts * percent / 100);
@@ -170,7 +170,7 @@ proptest! {
 struct Answer {
     at: u64,
     pass: Pass,
-    verdict: Verdict,
+    verdict: LoadSignal,
 }
 
 impl Ord for Answer {
@@ -204,17 +204,18 @@ fn threads_share_a_throttle() {
                 scope.spawn(move || {
                     for n in 0..20_000 {
                         let now = Timestamp::from_micros(1_000_000 + n * 100);
-                        let Ok(pass) = throttle.ask(priority(level), Draw(u128::MAX), now) else {
+                        let Ok(pass) = throttle.try_acquire(priority(level), RandomBits(u128::MAX), now)
+                        else {
                             continue;
                         };
-                        let verdict = if n % 3 == 0 { Verdict::Accept } else { Verdict::Reject };
+                        let verdict = if n % 3 == 0 { LoadSignal::Accept } else { LoadSignal::Reject };
                         throttle.settle(pass, verdict, now);
                     }
                 });
             }
         });
         let later = Timestamp::from_millis(1_000_000);
-        assert!(throttle.ask(Priority::LOW, Draw(u128::MAX), later).is_ok(), "{by:?}");
+        assert!(throttle.try_acquire(Priority::LOW, RandomBits(u128::MAX), later).is_ok(), "{by:?}");
     }
 }
 
@@ -224,7 +225,7 @@ fn a_throttle_is_forgettable_once_it_has_forgotten() {
         let throttle = throttle(by);
         assert!(throttle.is_forgettable(Timestamp::from_millis(100_000)), "it has seen nothing");
         let asked_at = Timestamp::from_millis(200_000);
-        let _pass = throttle.ask(Priority::HIGH, Draw(0), asked_at).unwrap();
+        let _pass = throttle.try_acquire(Priority::HIGH, RandomBits(0), asked_at).unwrap();
         for (seconds, forgettable) in [(0, false), (1, false), (20, false), (61, true), (100_000, true)] {
             let now = asked_at + Duration::from_secs(seconds);
             assert_eq!(throttle.is_forgettable(now), forgettable, "{by:?} after {seconds} s");
@@ -237,8 +238,8 @@ fn a_shed_says_why_and_when_to_come_back() {
     let throttle = throttle(By::Adaptive);
     let shed = (0..).find_map(|n| {
         let now = Timestamp::from_millis(1_000 + n);
-        let pass = throttle.ask(Priority::LOW, Draw(0), now);
-        pass.map(|pass| throttle.settle(pass, Verdict::Reject, now)).err()
+        let pass = throttle.try_acquire(Priority::LOW, RandomBits(0), now);
+        pass.map(|pass| throttle.settle(pass, LoadSignal::Reject, now)).err()
     });
     let text = shed.unwrap().to_string();
     let (why, when) = text.split_once("; ").unwrap();

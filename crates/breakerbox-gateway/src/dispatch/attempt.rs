@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::throttle::{Throttle, Verdict};
-use breakerbox::{Epoch, Judgement, OutcomeKind, Status};
+use breakerbox::throttle::{LoadSignal, Throttle};
+use breakerbox::{Classification, Epoch, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::lanes::{Ended, Sleep};
@@ -61,7 +61,7 @@ impl Dispatch {
         }
         if is_probe {
             // Only when its store has heard it may the next probe begin.
-            pass.permit.settle_store(judgement(kind, retry_after)).await;
+            pass.permit.settle_and_confirm(judgement(kind, retry_after)).await;
         } else {
             pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
         }
@@ -69,7 +69,7 @@ impl Dispatch {
             throttle.settle(ruling.throttle);
         }
         let is_calm = destination.throttle.as_ref().is_some_and(Throttle::is_calm);
-        let eased = is_calm || ruling.throttle == Verdict::Accept;
+        let eased = is_calm || ruling.throttle == LoadSignal::Accept;
         let now = self.now();
         let ended = match (ruling.fate, ruling.circuit) {
             (Fate::Delivered, _) | (_, OutcomeKind::Success) => Ended::Success,
@@ -113,12 +113,12 @@ impl Dispatch {
         self.metrics.attempts.of(incoming.reply).inc();
         self.metrics.local_faults.note(cause, incoming.detail.as_deref().unwrap_or_default());
         if pass.permit.is_probe() {
-            pass.permit.settle_store(Judgement::IGNORED).await;
+            pass.permit.settle_and_confirm(Classification::IGNORED).await;
         } else {
             pass.permit.ignored();
         }
         if let Some(throttle) = pass.throttle {
-            throttle.settle(Verdict::Neither);
+            throttle.settle(LoadSignal::Neither);
         }
         gates::give_token_back(destination);
         let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
@@ -231,12 +231,12 @@ impl Dispatch {
     }
 }
 
-const fn judgement(kind: OutcomeKind, retry_after: Option<Duration>) -> Judgement {
+const fn judgement(kind: OutcomeKind, retry_after: Option<Duration>) -> Classification {
     match (kind, retry_after) {
-        (OutcomeKind::Success, _) => Judgement::SUCCESS,
-        (OutcomeKind::Ignored, _) => Judgement::IGNORED,
-        (OutcomeKind::Failure, None) => Judgement::FAILURE,
-        (OutcomeKind::Failure, Some(wait)) => Judgement::failure_with_retry_after(wait),
+        (OutcomeKind::Success, _) => Classification::SUCCESS,
+        (OutcomeKind::Ignored, _) => Classification::IGNORED,
+        (OutcomeKind::Failure, None) => Classification::FAILURE,
+        (OutcomeKind::Failure, Some(wait)) => Classification::failure_with_retry_after(wait),
     }
 }
 

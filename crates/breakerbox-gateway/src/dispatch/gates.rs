@@ -56,7 +56,7 @@ pub(super) enum Said {
 }
 
 /// Asks all gates, if that needs no waiting: the circuit is closed and known.
-pub(super) fn ask(destination: &Destination, priority: Priority, now: Timestamp) -> Said {
+pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Timestamp) -> Said {
     if !destination.is_enabled() {
         return Said::Refused(Refused::Sleep(Sleep::Disabled));
     }
@@ -67,7 +67,8 @@ pub(super) fn ask(destination: &Destination, priority: Priority, now: Timestamp)
         return Said::Refused(refused);
     }
     let said = ask_throttle(destination, priority, now).and_then(|throttle| {
-        let permit = destination.circuit.ask_owned().map_err(|refusal| sleep(destination, &refusal, now))?;
+        let permit =
+            destination.circuit.try_acquire_owned().map_err(|refusal| sleep(destination, &refusal, now))?;
         Ok(Pass { permit, throttle })
     });
     match said {
@@ -90,7 +91,7 @@ pub(super) async fn ask_patiently(
         return Err(Refused::Sleep(Sleep::Disabled));
     }
     take_token(destination, now)?;
-    let asked = destination.circuit.ask_owned_within(Duration::ZERO).await;
+    let asked = destination.circuit.acquire_owned_within(Duration::ZERO).await;
     destination.meet();
     let said = asked.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
         let throttle = if permit.is_probe() { None } else { ask_throttle(destination, priority, now)? };
@@ -117,7 +118,7 @@ fn ask_throttle(
     now: Timestamp,
 ) -> Result<Option<ThrottlePass<'static, Overload>>, Refused> {
     let Some(throttle) = &destination.throttle else { return Ok(None) };
-    match throttle.ask_owned(priority.into()) {
+    match throttle.try_acquire_owned(priority.into()) {
         Ok(pass) => Ok(Some(pass)),
         Err(shed) => Err(Refused::Shed(Hold {
             throttle: Arc::from(destination.key()),

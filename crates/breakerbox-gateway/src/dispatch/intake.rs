@@ -54,7 +54,7 @@ impl Dispatch {
                 dispatch.lanes().unused(leased.lane, None, now);
                 return dispatch.hand_back(leased).await;
             };
-            let asked = match gates::ask(&destination, leased.priority, now) {
+            let asked = match gates::try_acquire(&destination, leased.priority, now) {
                 gates::Said::Pass(pass) => Ok(pass),
                 gates::Said::Refused(refused) => Err(refused),
                 gates::Said::Wait => gates::ask_patiently(&destination, leased.priority, now).await,

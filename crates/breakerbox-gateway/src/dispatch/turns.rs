@@ -67,7 +67,7 @@ impl Dispatch {
             return;
         };
         let priority = turn.priority.unwrap_or(Priority::High);
-        match gates::ask(&destination, priority, now) {
+        match gates::try_acquire(&destination, priority, now) {
             Said::Pass(pass) => match turn.priority {
                 Some(priority) => {
                     let planned = planned.entry(turn.lane).or_insert_with(|| Planned::new(destination));

@@ -97,7 +97,7 @@ impl Dispatch {
             if record.status() == Status::Closed && record.mode == Mode::Automatic {
                 continue;
             }
-            if let Err(error) = circuit.obey_store(Command::Reset, &by).await {
+            if let Err(error) = circuit.apply_override(Command::Reset, &by).await {
                 warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
             }
         }

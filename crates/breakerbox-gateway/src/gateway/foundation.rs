@@ -88,7 +88,7 @@ pub(super) fn breakers(
         .max_circuits(config.circuits.max as usize)
         .tenant_limit(config.circuits.tenant_limit())
         .store(Arc::clone(circuits) as Arc<dyn Store>)
-        .alone()
+        .exclusive_store()
         .observer(move |heard| {
             scribe.note(heard);
             transitions::report(heard, started_at, &metrics);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store, Swap};
 use breakerbox::{Breakerbox, Command, Outcome, WallClock};
-use breakerbox_core::{Attribution, Cause, Circuit, Draw, Policy, Record, Status, Timestamp, TripRule};
+use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, Status, Timestamp, TripRule};
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::Defaults;
@@ -93,9 +93,9 @@ impl Life {
         if let Some(retry_at) = self.0.record().retry_at {
             self.1 = self.1.max(retry_at);
         }
-        let asked = self.0.ask(&policy(), Draw(self.2), self.1);
+        let asked = self.0.try_acquire(&policy(), RandomBits(self.2), self.1);
         if let breakerbox_core::Decision::Admitted(permit) = asked.decision {
-            self.0.settle(permit, outcome, &policy(), Draw(self.2 + 1), self.1);
+            self.0.settle(permit, outcome, &policy(), RandomBits(self.2 + 1), self.1);
         }
         self.0.record()
     }
@@ -160,7 +160,7 @@ async fn what_is_old_or_an_operators_is_not_told() {
     put(&store, "acme old.example", old.call(&failure())).await;
     let mut forced = Life::new(world.now());
     let by = Attribution::new("ops", "a drill").expect("it is short");
-    forced.0.obey(Command::ForceOpen, &by, &policy(), Draw(9), world.now());
+    forced.0.apply_override(Command::ForceOpen, &by, &policy(), RandomBits(9), world.now());
     put(&store, "acme forced.example", forced.0.record()).await;
     put(&store, "acme new.example", Life::new(world.now()).call(&failure())).await;
     assert_eq!(world.catch_up(&store).await, 1, "what an operator did is history");
@@ -187,7 +187,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let circuit = breakers.circuit(KEY).expect("it is a key");
     // Each outcome is told to the store.
     let call = || {
-        if let Ok(permit) = circuit.ask() {
+        if let Ok(permit) = circuit.try_acquire() {
             permit.settle(Outcome::success(Duration::ZERO));
         }
     };

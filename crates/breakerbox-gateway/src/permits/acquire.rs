@@ -72,7 +72,7 @@ pub enum Reason {
     /// The circuit has just closed, and as many calls are in flight as it lets through.
     Ramping,
     /// The circuit is about to open, and the fleet is asked.
-    Judging,
+    TripPending,
     /// The store of circuits is away, and nothing is admitted meanwhile.
     StoreLost,
     /// An operator forced the circuit open.
@@ -123,7 +123,7 @@ impl Permits {
     /// # Errors
     /// If the gates could not be asked. That there is no permit is no error.
     pub async fn acquire(&self, wanted: Wanted) -> Result<Acquired, AcquireError> {
-        let answer = self.ask(&wanted).await?;
+        let answer = self.try_acquire(&wanted).await?;
         match &answer {
             Acquired::Permit(_) => _ = self.metrics.permits_given.inc(),
             Acquired::Refused(refused) => _ = self.metrics.permits_refused.of(refused.reason).inc(),
@@ -132,7 +132,7 @@ impl Permits {
         Ok(answer)
     }
 
-    async fn ask(&self, wanted: &Wanted) -> Result<Acquired, AcquireError> {
+    async fn try_acquire(&self, wanted: &Wanted) -> Result<Acquired, AcquireError> {
         if !wanted.tenant.enabled {
             return Ok(refused(Reason::TenantDisabled, None, self.now()));
         }
@@ -141,13 +141,13 @@ impl Permits {
         if !circuit.is_controlled() && self.breakers.tenant_is_full(&wanted.key) {
             return Err(AcquireError::CircuitsFull);
         }
-        let permit = match circuit.ask_owned_within(Duration::ZERO).await {
+        let permit = match circuit.acquire_owned_within(Duration::ZERO).await {
             Ok(permit) => permit,
             Err(refusal) => return Ok(refused_by(&refusal, self.now())),
         };
         let mut throttle = None;
         if let Some(throttles) = self.throttles.as_ref().filter(|_| !permit.is_probe()) {
-            match throttles.throttle(&wanted.key)?.ask_owned(wanted.priority.into()) {
+            match throttles.throttle(&wanted.key)?.try_acquire_owned(wanted.priority.into()) {
                 Ok(pass) => throttle = Some(pass),
                 Err(shed) => {
                     permit.ignored();
@@ -181,13 +181,13 @@ impl Permits {
 fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     let reason = match refusal {
         // The gateway's store is its own, so no circuit of it is open in one process only.
-        Refusal::Open { .. } | Refusal::OpenHere { .. } => Reason::Open,
+        Refusal::Open { .. } | Refusal::OpenLocally { .. } => Reason::Open,
         Refusal::Probing { .. } => Reason::Probing,
         Refusal::Ramping { .. } => Reason::Ramping,
         Refusal::StoreLost => Reason::StoreLost,
         Refusal::ForcedOpen => Reason::ForcedOpen,
         Refusal::Disabled => Reason::Disabled,
-        _ => Reason::Judging,
+        _ => Reason::TripPending,
     };
     let retry_in = match reason {
         Reason::ForcedOpen | Reason::Disabled => None,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::throttle::Verdict;
+use breakerbox::throttle::LoadSignal;
 use breakerbox::{Outcome, OutcomeKind, Ticket};
 use breakerbox_model::delivery::{Reply, Rulings};
 use breakerbox_model::objects::SettledAs;
@@ -35,7 +35,7 @@ pub enum Said {
         /// With a failure: the destination's word on when to come back.
         retry_after: Option<Duration>,
         /// What it means for the throttle.
-        throttle: Verdict,
+        throttle: LoadSignal,
     },
     /// By what the destination answered, or that it did not. The tenant's rulings say what that means.
     Reply(Reply),
@@ -57,7 +57,7 @@ pub struct Answered {
 struct Meaning {
     kind: OutcomeKind,
     retry_after: Option<Duration>,
-    throttle: Verdict,
+    throttle: LoadSignal,
     wait: Option<Duration>,
 }
 

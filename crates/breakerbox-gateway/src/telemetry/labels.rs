@@ -181,7 +181,7 @@ labels! {
         /// The circuit has just closed.
         Ramping "ramping",
         /// The circuit is about to open.
-        Judging "judging",
+        TripPending "trip_pending",
         /// The store of circuits is away.
         StoreLost "store_lost",
         /// An operator forced the circuit open.
@@ -203,7 +203,7 @@ labels! {
         /// It came too late for its circuit.
         Late "late",
         /// The store did not answer.
-        Unheard "unheard",
+        Unconfirmed "unconfirmed",
         /// The permit had expired.
         Expired "expired",
         /// It was settled before.
@@ -230,7 +230,7 @@ impl From<Reason> for PermitRefused {
             Reason::Open => Self::Open,
             Reason::Probing => Self::Probing,
             Reason::Ramping => Self::Ramping,
-            Reason::Judging => Self::Judging,
+            Reason::TripPending => Self::TripPending,
             Reason::StoreLost => Self::StoreLost,
             Reason::ForcedOpen => Self::ForcedOpen,
             Reason::Disabled => Self::Disabled,
@@ -248,7 +248,7 @@ impl From<Answered> for PermitEnd {
             Some(SettledAs::Counted) => Self::Counted,
             Some(SettledAs::Uncounted) => Self::Uncounted,
             Some(SettledAs::Late) => Self::Late,
-            Some(SettledAs::Unheard) => Self::Unheard,
+            Some(SettledAs::Unconfirmed) => Self::Unconfirmed,
         }
     }
 }

@@ -44,12 +44,12 @@ impl House {
             _folder: folder,
         };
         for tenant in tenants {
-            house.ask(Method::POST, "tenants", json!({ "id": tenant, "retry": ["1h"] })).await;
+            house.request(Method::POST, "tenants", json!({ "id": tenant, "retry": ["1h"] })).await;
         }
         house
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
+    async fn request(&self, method: Method, path: &str, body: Value) -> Value {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let request = Request::builder()
             .method(&method)
@@ -69,11 +69,11 @@ impl House {
     }
 
     async fn get(&self, path: &str) -> Value {
-        self.ask(Method::GET, path, Value::Null).await
+        self.request(Method::GET, path, Value::Null).await
     }
 
     async fn patch(&self, path: &str, change: Value) -> Value {
-        self.ask(Method::PATCH, path, change).await
+        self.request(Method::PATCH, path, change).await
     }
 
     /// Asks until it is so.
@@ -101,7 +101,7 @@ impl House {
     /// An endpoint that gets the events whose type is its path.
     async fn endpoint(&self, tenant: &str, host: &str, path: &str) -> Endpoint {
         let body = json!({ "tenant": tenant, "url": format!("{host}{path}"), "types": [path.trim_start_matches('/')] });
-        let made = self.ask(Method::POST, "endpoints", body).await;
+        let made = self.request(Method::POST, "endpoints", body).await;
         let text = |pointer: &str| made.pointer(pointer).unwrap().as_str().unwrap().to_owned();
         Endpoint { id: text("/id"), circuit: text("/circuit/id"), path: path.to_owned() }
     }
@@ -113,7 +113,7 @@ impl House {
     async fn send(&self, tenant: &str, path: &str, count: usize) {
         let event = json!({ "type": path.trim_start_matches('/'), "payload": 1 });
         let events = vec![event; count];
-        self.ask(Method::POST, "events/batch", json!({ "tenant": tenant, "events": events })).await;
+        self.request(Method::POST, "events/batch", json!({ "tenant": tenant, "events": events })).await;
     }
 
     async fn circuit(&self, endpoint: &Endpoint) -> Value {

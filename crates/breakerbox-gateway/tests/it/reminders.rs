@@ -87,7 +87,7 @@ impl House {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
+    async fn request(&self, method: Method, path: &str, body: Value) -> Value {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let request = Request::builder()
             .method(&method)
@@ -107,11 +107,11 @@ impl House {
     }
 
     async fn post(&self, path: &str, body: Value) -> Value {
-        self.ask(Method::POST, path, body).await
+        self.request(Method::POST, path, body).await
     }
 
     async fn get(&self, path: &str) -> Value {
-        self.ask(Method::GET, path, Value::Null).await
+        self.request(Method::GET, path, Value::Null).await
     }
 
     /// Creates a reminder that calls the receiver at this path.
@@ -207,7 +207,7 @@ async fn a_reminder_calls_its_owner_at_its_times() {
 async fn the_answer_decides() {
     let house = House::start().await;
     let rules = json!({ "retry": ["50ms", "50ms", "50ms"] });
-    house.ask(Method::PATCH, "tenants/default", json!({ "reminders": rules })).await;
+    house.request(Method::PATCH, "tenants/default", json!({ "reminders": rules })).await;
     let table = [
         ("/gone", 410, "gone", 1),
         ("/refused", 400, "rejected", 1),

@@ -62,7 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use breakerbox_core::OutcomeKind::{Failure, Ignored, Success};
-    use breakerbox_core::throttle::Verdict::{Accept, Neither, Reject};
+    use breakerbox_core::throttle::LoadSignal::{Accept, Neither, Reject};
 
     use super::*;
     use crate::delivery::Fate::{Delivered, Gone, Rejected, Retry};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use breakerbox_core::OutcomeKind;
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 
 use super::rulings::Rulings;
 use super::{Fault, Reply};
@@ -24,7 +24,7 @@ pub struct Ruling {
     /// With a failure: what the circuit hears of when to come back.
     pub retry_after: Option<Duration>,
     /// For the throttle.
-    pub throttle: Verdict,
+    pub throttle: LoadSignal,
     /// How long the lane sleeps.
     pub sleep: Option<Duration>,
 }
@@ -49,7 +49,7 @@ pub enum Fate {
 pub(super) struct Row {
     pub(super) fate: Fate,
     pub(super) circuit: OutcomeKind,
-    pub(super) throttle: Verdict,
+    pub(super) throttle: LoadSignal,
 }
 
 impl Rulings {
@@ -86,25 +86,25 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     let row = |fate, circuit, throttle| Row { fate, circuit, throttle };
     match reply {
         Reply::Answered { status: 200..=299, .. } => {
-            row(Fate::Delivered, OutcomeKind::Success, Verdict::Accept)
+            row(Fate::Delivered, OutcomeKind::Success, LoadSignal::Accept)
         }
         Reply::Answered { status: 400 | 409 | 413 | 415 | 422, .. } => {
             let circuit = if is_probe { OutcomeKind::Success } else { OutcomeKind::Ignored };
-            row(Fate::Rejected, circuit, Verdict::Accept)
+            row(Fate::Rejected, circuit, LoadSignal::Accept)
         }
-        Reply::Answered { status: 429, .. } => row(Fate::Retry, OutcomeKind::Ignored, Verdict::Reject),
+        Reply::Answered { status: 429, .. } => row(Fate::Retry, OutcomeKind::Ignored, LoadSignal::Reject),
         Reply::Answered { status: 503, retry_after: Some(_) } => {
-            row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject)
+            row(Fate::Retry, OutcomeKind::Failure, LoadSignal::Reject)
         }
-        Reply::Answered { status: 410, .. } => row(Fate::Gone, OutcomeKind::Ignored, Verdict::Accept),
-        Reply::Answered { status: 504, .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
-        Reply::Answered { .. } => row(Fate::Retry, OutcomeKind::Failure, Verdict::Accept),
-        Reply::Failed(Fault::Timeout) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Reject),
+        Reply::Answered { status: 410, .. } => row(Fate::Gone, OutcomeKind::Ignored, LoadSignal::Accept),
+        Reply::Answered { status: 504, .. } => row(Fate::Retry, OutcomeKind::Failure, LoadSignal::Reject),
+        Reply::Answered { .. } => row(Fate::Retry, OutcomeKind::Failure, LoadSignal::Accept),
+        Reply::Failed(Fault::Timeout) => row(Fate::Retry, OutcomeKind::Failure, LoadSignal::Reject),
         // Sending less would change nothing: the circuit handles these.
         Reply::Failed(
             Fault::Dns | Fault::Connect | Fault::Tls | Fault::Reset | Fault::Protocol | Fault::Denied,
-        ) => row(Fate::Retry, OutcomeKind::Failure, Verdict::Neither),
-        Reply::Failed(Fault::Local(_)) => row(Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither),
+        ) => row(Fate::Retry, OutcomeKind::Failure, LoadSignal::Neither),
+        Reply::Failed(Fault::Local(_)) => row(Fate::PutOff, OutcomeKind::Ignored, LoadSignal::Neither),
     }
 }
 
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn the_table() {
         use Fate::{Delivered, Gone, Rejected, Retry};
+        use LoadSignal::{Accept, Neither, Reject};
         use OutcomeKind::{Failure, Ignored, Success};
-        use Verdict::{Accept, Neither, Reject};
         let each = |statuses: &[u16]| statuses.iter().map(|s| answered(*s, None)).collect::<Vec<_>>();
         let failed = |faults: &[Fault]| faults.iter().map(|f| Reply::Failed(*f)).collect::<Vec<_>>();
         let both = [false, true];
@@ -216,7 +216,7 @@ mod tests {
         for (fault, is_probe) in LocalFault::ALL.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
             for rulings in [&Rulings::default(), &strict] {
                 let ruling = rulings.of(Reply::Failed(Fault::Local(fault)), is_probe, COOL_OFF);
-                let expected = (Fate::PutOff, OutcomeKind::Ignored, Verdict::Neither, None, None);
+                let expected = (Fate::PutOff, OutcomeKind::Ignored, LoadSignal::Neither, None, None);
                 let Ruling { fate, circuit, retry_after, throttle, sleep } = ruling;
                 assert_eq!((fate, circuit, throttle, retry_after, sleep), expected, "{fault:?} {is_probe}");
             }

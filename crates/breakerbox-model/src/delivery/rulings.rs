@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 use breakerbox_core::{OutcomeKind, nearest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,8 +26,8 @@ const FATES: [(&str, Fate); 4] = [
 ];
 const OUTCOMES: [(&str, OutcomeKind); 3] =
     [("success", OutcomeKind::Success), ("failure", OutcomeKind::Failure), ("ignored", OutcomeKind::Ignored)];
-const VERDICTS: [(&str, Verdict); 3] =
-    [("accept", Verdict::Accept), ("reject", Verdict::Reject), ("neither", Verdict::Neither)];
+const VERDICTS: [(&str, LoadSignal); 3] =
+    [("accept", LoadSignal::Accept), ("reject", LoadSignal::Reject), ("neither", LoadSignal::Neither)];
 const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
 
 /// How answers are read, where that differs from the table of the design.
@@ -70,7 +70,7 @@ pub(super) enum Case {
 pub(super) struct Override {
     pub(super) fate: Option<Fate>,
     pub(super) circuit: Option<OutcomeKind>,
-    pub(super) throttle: Option<Verdict>,
+    pub(super) throttle: Option<LoadSignal>,
 }
 
 /// Why rulings are refused. Each names the field.
@@ -318,14 +318,14 @@ mod tests {
                 "timeout": {"throttle": "neither"}, "500": {"delivery": "gone"}}"#,
         );
         let table = [
-            (answered(404), (Fate::Rejected, OutcomeKind::Ignored, Verdict::Accept)),
-            (answered(401), (Fate::Rejected, OutcomeKind::Success, Verdict::Accept)),
-            (answered(429), (Fate::Rejected, OutcomeKind::Success, Verdict::Reject)),
-            (answered(500), (Fate::Gone, OutcomeKind::Failure, Verdict::Accept)),
-            (answered(501), (Fate::Retry, OutcomeKind::Failure, Verdict::Accept)),
-            (answered(200), (Fate::Delivered, OutcomeKind::Success, Verdict::Accept)),
-            (Reply::Failed(Fault::Timeout), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
-            (Reply::Failed(Fault::Connect), (Fate::Retry, OutcomeKind::Failure, Verdict::Neither)),
+            (answered(404), (Fate::Rejected, OutcomeKind::Ignored, LoadSignal::Accept)),
+            (answered(401), (Fate::Rejected, OutcomeKind::Success, LoadSignal::Accept)),
+            (answered(429), (Fate::Rejected, OutcomeKind::Success, LoadSignal::Reject)),
+            (answered(500), (Fate::Gone, OutcomeKind::Failure, LoadSignal::Accept)),
+            (answered(501), (Fate::Retry, OutcomeKind::Failure, LoadSignal::Accept)),
+            (answered(200), (Fate::Delivered, OutcomeKind::Success, LoadSignal::Accept)),
+            (Reply::Failed(Fault::Timeout), (Fate::Retry, OutcomeKind::Failure, LoadSignal::Neither)),
+            (Reply::Failed(Fault::Connect), (Fate::Retry, OutcomeKind::Failure, LoadSignal::Neither)),
         ];
         for (reply, expected) in table {
             let ruling = rulings.of(reply, false, COOL_OFF);

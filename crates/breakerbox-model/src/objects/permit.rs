@@ -41,12 +41,12 @@ pub enum SettledAs {
     /// The circuit, or its probe, had moved on: nothing changed.
     Late,
     /// The store of circuits did not answer: it may have counted or not.
-    Unheard,
+    Unconfirmed,
 }
 
 impl SettledAs {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 4] = [Self::Counted, Self::Uncounted, Self::Late, Self::Unheard];
+    pub const ALL: [Self; 4] = [Self::Counted, Self::Uncounted, Self::Late, Self::Unconfirmed];
 }
 
 impl From<Settlement> for SettledAs {
@@ -55,7 +55,7 @@ impl From<Settlement> for SettledAs {
             Settlement::Counted => Self::Counted,
             Settlement::Uncounted => Self::Uncounted,
             Settlement::Late => Self::Late,
-            Settlement::Unheard => Self::Unheard,
+            Settlement::Unconfirmed => Self::Unconfirmed,
         }
     }
 }

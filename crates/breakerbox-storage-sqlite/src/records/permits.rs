@@ -84,7 +84,7 @@ fn find(writing: &Writing<'_>, permit: PermitTerm) -> rusqlite::Result<Option<Pe
         let (settled, outcome): (u8, u8) = (row.get(0)?, row.get(1)?);
         Ok(PermitSettled {
             outcome: OUTCOMES.get(usize::from(outcome)).copied().unwrap_or(OutcomeKind::Ignored),
-            settled: SettledAs::ALL.get(usize::from(settled)).copied().unwrap_or(SettledAs::Unheard),
+            settled: SettledAs::ALL.get(usize::from(settled)).copied().unwrap_or(SettledAs::Unconfirmed),
         })
     });
     found.optional()

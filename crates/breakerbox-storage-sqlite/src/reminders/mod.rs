@@ -49,7 +49,7 @@ impl Calendar for SqliteQueue {
             }
             let (routes, _, _) = self.shared();
             let stop = StopUnreadable { reminders: due.unreadable, routes };
-            self.database().ask(stop, Urgency::Urgent).await?;
+            self.database().request(stop, Urgency::Urgent).await?;
             // Behind those that can't be read there may be others that are due.
             if !due.readable.is_empty() {
                 return Ok(due.readable);
@@ -63,6 +63,6 @@ impl Calendar for SqliteQueue {
         }
         let (routes, hand_over, unheard) = self.shared();
         let take = TakeSteps { steps, routes, hand_over, reserved: Vec::new(), unheard };
-        self.database().ask(take, Urgency::Urgent).await?
+        self.database().request(take, Urgency::Urgent).await?
     }
 }

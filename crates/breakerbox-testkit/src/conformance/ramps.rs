@@ -39,7 +39,7 @@ fn replace(key: &Arc<str>, expected: u64, limit: Option<u32>) -> RampRequest {
     RampRequest { replace: Some(RampStep { expected, limit }), ..request(key) }
 }
 
-async fn ask(store: &AnyStore, request: &RampRequest) -> RampReply {
+async fn send(store: &AnyStore, request: &RampRequest) -> RampReply {
     store.ramp(request).await.expect("the store answers").value
 }
 
@@ -66,7 +66,7 @@ async fn closed(store: &AnyStore, name: &str) -> Arc<str> {
 /// A ramp begins as whoever asks first says, and gives out as many places as its limit says.
 pub async fn places_are_taken_up_to_the_limit(store: AnyStore) {
     let key = closed(&store, "ramp").await;
-    let view = done(ask(&store, &take(&key, [1, 2])).await);
+    let view = done(send(&store, &take(&key, [1, 2])).await);
     let state = RampState { step: 0, limit: Some(1), successes: 0, refused_at: BEGUN };
     assert_eq!(view, RampView { state, in_flight: 1, taken: 1, replaced: false });
     let answer = store.ramp(&take(&key, [3])).await.expect("the store answers");
@@ -75,104 +75,104 @@ pub async fn places_are_taken_up_to_the_limit(store: AnyStore) {
     assert!(view.state.refused_at > BEGUN, "the first refusal is remembered");
     assert!(view.state.refused_at <= answer.now, "and is told from the second one on");
     let later = RampRequest { first_limit: 7, ..take(&key, [4]) };
-    assert_eq!(brief(&done(ask(&store, &later).await)), (1, 0, 0), "the ramp has begun already");
+    assert_eq!(brief(&done(send(&store, &later).await)), (1, 0, 0), "the ramp has begun already");
     let other = closed(&store, "another ramp").await;
     let three = RampRequest { first_limit: 3, ..take(&other, [1, 2]) };
-    assert_eq!(brief(&done(ask(&store, &three).await)), (2, 2, 0));
-    assert_eq!(brief(&done(ask(&store, &take(&other, [3, 4, 5])).await)), (3, 1, 0), "the first that fits");
+    assert_eq!(brief(&done(send(&store, &three).await)), (2, 2, 0));
+    assert_eq!(brief(&done(send(&store, &take(&other, [3, 4, 5])).await)), (3, 1, 0), "the first that fits");
 }
 
 /// A place comes back once, and its success counts once.
 pub async fn a_place_that_is_given_back_is_free(store: AnyStore) {
     let key = closed(&store, "ramp given back").await;
-    ask(&store, &take(&key, [1])).await;
-    assert_eq!(brief(&done(ask(&store, &give(&key, 9, true)).await)), (1, 0, 0), "nobody has that one");
-    assert_eq!(brief(&done(ask(&store, &give(&key, 1, true)).await)), (0, 0, 1));
-    assert_eq!(brief(&done(ask(&store, &give(&key, 1, true)).await)), (0, 0, 1), "once");
+    send(&store, &take(&key, [1])).await;
+    assert_eq!(brief(&done(send(&store, &give(&key, 9, true)).await)), (1, 0, 0), "nobody has that one");
+    assert_eq!(brief(&done(send(&store, &give(&key, 1, true)).await)), (0, 0, 1));
+    assert_eq!(brief(&done(send(&store, &give(&key, 1, true)).await)), (0, 0, 1), "once");
     // Given back and taken in one step.
-    ask(&store, &take(&key, [2])).await;
+    send(&store, &take(&key, [2])).await;
     let both = RampRequest { take: vec![Nonce(3), Nonce(4)], ..give(&key, 2, false) };
-    assert_eq!(brief(&done(ask(&store, &both).await)), (1, 1, 1), "an unsuccessful call adds nothing");
+    assert_eq!(brief(&done(send(&store, &both).await)), (1, 1, 1), "an unsuccessful call adds nothing");
 }
 
 /// Of those who saw the same step one replaces the limit; a new limit begins without successes.
 pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore) {
     let key = closed(&store, "ramp limit").await;
-    ask(&store, &take(&key, [1])).await;
+    send(&store, &take(&key, [1])).await;
     // Given back, replaced and taken, in this order and at once.
     let all = RampRequest {
         replace: Some(RampStep { expected: 0, limit: Some(4) }),
         take: (2..8).map(Nonce).collect(),
         ..give(&key, 1, true)
     };
-    let view = done(ask(&store, &all).await);
+    let view = done(send(&store, &all).await);
     assert!(view.replaced);
     assert_eq!((view.state.step, view.state.limit, brief(&view)), (1, Some(4), (4, 4, 0)));
     for stale in [0, 2] {
-        let view = done(ask(&store, &replace(&key, stale, Some(9))).await);
+        let view = done(send(&store, &replace(&key, stale, Some(9))).await);
         assert_eq!((view.replaced, view.state.step, view.state.limit), (false, 1, Some(4)));
     }
-    let lower = done(ask(&store, &replace(&key, 1, Some(2))).await);
+    let lower = done(send(&store, &replace(&key, 1, Some(2))).await);
     assert_eq!((lower.state.limit, lower.in_flight), (Some(2), 4), "nobody is called back");
-    assert_eq!(brief(&done(ask(&store, &take(&key, [9])).await)), (4, 0, 0));
-    ask(&store, &give(&key, 2, false)).await;
-    ask(&store, &give(&key, 3, false)).await;
+    assert_eq!(brief(&done(send(&store, &take(&key, [9])).await)), (4, 0, 0));
+    send(&store, &give(&key, 2, false)).await;
+    send(&store, &give(&key, 3, false)).await;
     assert_eq!(
-        brief(&done(ask(&store, &take(&key, [9])).await)),
+        brief(&done(send(&store, &take(&key, [9])).await)),
         (2, 0, 0),
         "two are still too many for one more"
     );
-    ask(&store, &give(&key, 4, false)).await;
-    assert_eq!(brief(&done(ask(&store, &take(&key, [9])).await)), (2, 1, 0));
+    send(&store, &give(&key, 4, false)).await;
+    assert_eq!(brief(&done(send(&store, &take(&key, [9])).await)), (2, 1, 0));
 }
 
 /// Whoever dies with a place does not keep it.
 pub async fn a_place_expires(store: AnyStore) {
     let key = closed(&store, "ramp expiry").await;
     let brief_one = RampRequest { place_for: Duration::from_millis(5), ..take(&key, [1]) };
-    assert_eq!(done(ask(&store, &brief_one).await).taken, 1);
+    assert_eq!(done(send(&store, &brief_one).await).taken, 1);
     let limit = Instant::now() + PATIENCE;
-    while done(ask(&store, &take(&key, [2])).await).taken == 0 {
+    while done(send(&store, &take(&key, [2])).await).taken == 0 {
         assert!(Instant::now() < limit, "a place expires");
         tokio::task::yield_now().await;
     }
-    let late = done(ask(&store, &give(&key, 1, true)).await);
+    let late = done(send(&store, &give(&key, 1, true)).await);
     assert_eq!(brief(&late), (1, 0, 0), "the place of before is nobody's, and its success counts nowhere");
 }
 
 /// A ramp that is over stays so, and gives out nothing.
 pub async fn a_ramp_that_is_over_is_over_for_everybody(store: AnyStore) {
     let key = closed(&store, "ramp over").await;
-    ask(&store, &take(&key, [1])).await;
-    let view = done(ask(&store, &replace(&key, 0, None)).await);
+    send(&store, &take(&key, [1])).await;
+    let view = done(send(&store, &replace(&key, 0, None)).await);
     assert_eq!((view.replaced, view.state.limit), (true, None));
     let before = view.state.refused_at;
-    let view = done(ask(&store, &take(&key, [2])).await);
+    let view = done(send(&store, &take(&key, [2])).await);
     assert_eq!((view.state.limit, view.taken), (None, 0));
-    let view = done(ask(&store, &request(&key)).await);
+    let view = done(send(&store, &request(&key)).await);
     assert_eq!(view.state.refused_at, before, "what needs no place is not refused one");
 }
 
 /// A ramp belongs to an epoch: other epochs are late, and a new one begins anew.
 pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
     let nobodys = unique_key("ramp of nobody");
-    assert_eq!(ask(&store, &take(&nobodys, [1])).await, RampReply::Late, "there is no record");
+    assert_eq!(send(&store, &take(&nobodys, [1])).await, RampReply::Late, "there is no record");
     let key = closed(&store, "ramp epoch").await;
     for epoch in [0, 4, 6] {
         let other = RampRequest { epoch: Epoch(epoch), ..take(&key, [1]) };
-        assert_eq!(ask(&store, &other).await, RampReply::Late, "epoch {epoch}");
+        assert_eq!(send(&store, &other).await, RampReply::Late, "epoch {epoch}");
     }
-    assert_eq!(done(ask(&store, &take(&key, [1])).await).taken, 1);
-    ask(&store, &replace(&key, 0, Some(8))).await;
+    assert_eq!(done(send(&store, &take(&key, [1])).await).taken, 1);
+    send(&store, &replace(&key, 0, Some(8))).await;
     // The same epoch with another version: the ramp stays.
     put(&store, &key, Some(1), record(Status::Closed, 5, 2)).await;
-    let view = done(ask(&store, &request(&key)).await);
+    let view = done(send(&store, &request(&key)).await);
     assert_eq!((view.state.step, view.in_flight), (1, 1));
     put(&store, &key, Some(2), record(Status::Open, 6, 3)).await;
     let late = RampRequest { give: give(&key, 1, true).give, ..take(&key, [2]) };
-    assert_eq!(ask(&store, &late).await, RampReply::Late);
+    assert_eq!(send(&store, &late).await, RampReply::Late);
     let new = RampRequest { epoch: Epoch(6), ..take(&key, [2, 3]) };
-    let view = done(ask(&store, &new).await);
+    let view = done(send(&store, &new).await);
     assert_eq!((view.state.step, view.state.limit, brief(&view)), (0, Some(1), (1, 1, 0)));
 }
 
@@ -180,13 +180,13 @@ pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
 pub async fn an_idle_ramp_goes(store: AnyStore) {
     let key = closed(&store, "ramp idle").await;
     let brief_one = RampRequest { keep_for: Duration::from_millis(5), ..replace(&key, 0, Some(8)) };
-    let view = done(ask(&store, &brief_one).await);
+    let view = done(send(&store, &brief_one).await);
     assert_eq!((view.state.step, view.state.limit), (1, Some(8)));
     let limit = Instant::now() + PATIENCE;
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let again = RampRequest { keep_for: Duration::from_millis(5), ..request(&key) };
-        let state = done(ask(&store, &again).await).state;
+        let state = done(send(&store, &again).await).state;
         if (state.step, state.limit) == (0, Some(1)) {
             break;
         }
@@ -211,23 +211,23 @@ pub async fn takes_at_once_never_exceed_the_limit(store: AnyStore) {
                     give: std::mem::take(&mut given),
                     ..request(&key)
                 };
-                let view = done(ask(&store, &wanted).await);
+                let view = done(send(&store, &wanted).await);
                 most = most.max(view.in_flight);
                 let taken = places.into_iter().take(view.taken as usize);
                 given.extend(taken.map(|place| GivenPlace { place, succeeded: true }));
                 tokio::task::yield_now().await;
             }
-            ask(&store, &RampRequest { give: given, ..request(&key) }).await;
+            send(&store, &RampRequest { give: given, ..request(&key) }).await;
             most
         }
     })
     .await;
     assert_eq!(most.into_iter().max(), Some(3));
-    let view = done(ask(&store, &request(&key)).await);
+    let view = done(send(&store, &request(&key)).await);
     assert_eq!(view.in_flight, 0, "all came back");
     let winners = at_once(tasks, |_| {
         let (store, key) = (Arc::clone(&store), Arc::clone(&key));
-        async move { done(ask(&store, &replace(&key, 0, Some(9))).await).replaced }
+        async move { done(send(&store, &replace(&key, 0, Some(9))).await).replaced }
     })
     .await;
     assert_eq!(winners.into_iter().filter(|replaced| *replaced).count(), 1);

@@ -74,7 +74,7 @@ impl Api {
     ///
     /// # Errors
     /// If nothing is answered.
-    pub fn ask(
+    pub fn request(
         &self,
         method: &Method,
         path: &str,
@@ -93,7 +93,7 @@ impl Api {
     }
 
     fn done(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<Value, GatewayError> {
-        let (status, answer) = self.ask(method, path, body)?;
+        let (status, answer) = self.request(method, path, body)?;
         if (200..300).contains(&status) {
             return Ok(answer);
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::throttle::{Levels, Priority, Verdict};
+use breakerbox_core::throttle::{Levels, LoadSignal, Priority};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -49,7 +49,7 @@ impl Capacity {
 
 /// The backend's answer to one call.
 pub(super) struct Answer {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: LoadSignal,
     pub(super) at_micros: u64,
 }
 
@@ -70,14 +70,14 @@ impl Backend {
         self.calls = self.calls.saturating_add(1);
         let (refused, rejected) = (self.capacity.model.first_refused, self.capacity.model.first_rejected);
         let verdict = if before < refused {
-            Verdict::Neither
+            LoadSignal::Neither
         } else if before - refused < rejected || stray || !self.capacity.take(priority, now) {
-            Verdict::Reject
+            LoadSignal::Reject
         } else {
-            Verdict::Accept
+            LoadSignal::Accept
         };
         let model = &self.capacity.model;
-        let takes = if verdict == Verdict::Accept {
+        let takes = if verdict == LoadSignal::Accept {
             holds_at(&model.accept_takes, |latency| latency.lasts, Duration::from_micros(now))
                 .map_or(Duration::ZERO, |latency| latency.takes)
         } else {
@@ -144,9 +144,9 @@ mod tests {
             let answer = backend.call(Priority::LOW, &mut SmallRng::seed_from_u64(1), now);
             (answer.verdict, answer.at_micros - now)
         };
-        assert_eq!(answer(0), (Verdict::Accept, 10_000));
-        assert_eq!(answer(1_000_000), (Verdict::Reject, 500_000));
-        assert_eq!(answer(2_000_000), (Verdict::Accept, 10_000));
+        assert_eq!(answer(0), (LoadSignal::Accept, 10_000));
+        assert_eq!(answer(1_000_000), (LoadSignal::Reject, 500_000));
+        assert_eq!(answer(2_000_000), (LoadSignal::Accept, 10_000));
     }
 
     #[test]
@@ -154,6 +154,9 @@ mod tests {
         let mut backend = Backend::of(&model("first_refused = 1\nfirst_rejected = 2"));
         let mut rng = SmallRng::seed_from_u64(1);
         let verdicts: Vec<_> = (0..4).map(|n| backend.call(Priority::LOW, &mut rng, n).verdict).collect();
-        assert_eq!(verdicts, [Verdict::Neither, Verdict::Reject, Verdict::Reject, Verdict::Accept]);
+        assert_eq!(
+            verdicts,
+            [LoadSignal::Neither, LoadSignal::Reject, LoadSignal::Reject, LoadSignal::Accept]
+        );
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use breakerbox_core::throttle::{Pass, Priority, Strategy, Throttle, ThrottlePolicy, Verdict};
-use breakerbox_core::{Draw, Timestamp};
+use breakerbox_core::throttle::{LoadSignal, Pass, Priority, Strategy, Throttle, ThrottlePolicy};
+use breakerbox_core::{RandomBits, Timestamp};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -66,7 +66,7 @@ impl Gates {
     }
 
     /// Whether a call is let through; a throttle's comes with a pass. If not, when to ask again: only a throttle says so.
-    pub(super) fn ask(
+    pub(super) fn try_acquire(
         &mut self,
         client: usize,
         priority: Priority,
@@ -76,14 +76,14 @@ impl Gates {
         match self {
             Self::None => Ok(None),
             Self::Throttles(throttles) => throttles[client]
-                .ask(priority, Draw(rng.random()), Timestamp::from_micros(now))
+                .try_acquire(priority, RandomBits(rng.random()), Timestamp::from_micros(now))
                 .map(Some)
                 .map_err(|shed| shed.retry_in()),
             Self::Oracle(capacity) => capacity.take(priority, now).then_some(None).ok_or(Duration::ZERO),
         }
     }
 
-    pub(super) fn settle(&self, client: usize, pass: Option<Pass>, verdict: Verdict, now: u64) {
+    pub(super) fn settle(&self, client: usize, pass: Option<Pass>, verdict: LoadSignal, now: u64) {
         if let (Self::Throttles(throttles), Some(pass)) = (self, pass) {
             throttles[client].settle(pass, verdict, Timestamp::from_micros(now));
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use breakerbox_core::throttle::{Pass, Priority, Verdict};
+use breakerbox_core::throttle::{LoadSignal, Pass, Priority};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -54,7 +54,7 @@ struct Call {
 struct InFlight {
     call: Call,
     pass: Option<Pass>,
-    verdict: Verdict,
+    verdict: LoadSignal,
 }
 
 struct Run {
@@ -71,7 +71,7 @@ struct Run {
 
 impl Run {
     fn attempt(&mut self, call: Call, now: u64, is_first: bool) {
-        let asked = self.gates.ask(call.client, call.priority, &mut self.rng, now);
+        let asked = self.gates.try_acquire(call.client, call.priority, &mut self.rng, now);
         if is_first {
             self.recorder.came(call.client, call.priority, asked.is_ok(), now);
         }
@@ -106,7 +106,7 @@ impl Run {
     fn answer(&mut self, answered: InFlight, now: u64) {
         let InFlight { mut call, pass, verdict } = answered;
         self.gates.settle(call.client, pass, verdict, now);
-        if verdict == Verdict::Accept {
+        if verdict == LoadSignal::Accept {
             self.recorder.succeeded(call.priority, call.came_at);
         } else if call.retries_left > 0
             && now < self.recorder.end_micros()

@@ -120,7 +120,7 @@ impl<'c> Asker<'c> {
     /// Asks until the answer is final.
     fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
         loop {
-            match self.ask(wave) {
+            match self.try_acquire(wave) {
                 Ok(admitted) => return Some(admitted),
                 Err(refusal) if wave.is_too_early(&refusal) => {}
                 Err(_) => return None,
@@ -128,13 +128,13 @@ impl<'c> Asker<'c> {
         }
     }
 
-    fn ask(&self, wave: &Arc<Wave>) -> Result<Admitted<'c>, Refusal> {
+    fn try_acquire(&self, wave: &Arc<Wave>) -> Result<Admitted<'c>, Refusal> {
         match wave.plan.probe {
             Some(fate) if self.kind == Kind::Task && wave.admits_only_probes() && fate != Fate::ComesLate => {
                 let mut call: Call<'c> = Box::pin(self.circuit.call(destination(fate, Arc::clone(wave))));
                 // A call asks when it is first polled.
                 let mut polled = Poll::Pending;
-                wave.ask(|| {
+                wave.try_acquire(|| {
                     polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                     match polled {
                         Poll::Ready(Err(CallError::Refused(refusal))) => Err(refusal),
@@ -146,7 +146,7 @@ impl<'c> Asker<'c> {
                     Poll::Ready(result) => Admitted::Ended(Some(result)),
                 })
             }
-            _ => wave.ask(|| self.circuit.ask()).map(Admitted::Permit),
+            _ => wave.try_acquire(|| self.circuit.try_acquire()).map(Admitted::Permit),
         }
     }
 

@@ -109,7 +109,7 @@ impl Course {
     fn trip(&self) {
         for _ in 0..FAILURES {
             // Refused if the round before left the circuit open.
-            if let Ok(permit) = self.circuit.ask() {
+            if let Ok(permit) = self.circuit.try_acquire() {
                 permit.failure();
             }
         }

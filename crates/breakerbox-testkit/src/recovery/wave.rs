@@ -128,7 +128,7 @@ impl Wave {
     }
 
     /// Makes one ask, and sees whether somebody else was asking while the first permit was given out.
-    pub(super) fn ask<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
+    pub(super) fn try_acquire<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
         let left = self.left.load(Ordering::SeqCst);
         self.entered.fetch_add(1, Ordering::SeqCst);
         let answer = ask();

@@ -33,7 +33,7 @@ pub enum Invariant {
     AllAgree,
     /// Once an endpoint is well, its circuit closes within the bound.
     ClosesInTheEnd,
-    /// What an operator said holds until an operator says otherwise, and all obey it within the bound.
+    /// What an operator said holds until an operator says otherwise, and all try_override it within the bound.
     OverridesHold,
     /// One worker that can't reach anybody opens no circuit that the others find well.
     OneBrokenOpensNothing,

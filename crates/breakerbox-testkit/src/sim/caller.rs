@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use breakerbox::{Circuit, Judgement, OutcomeKind, Permit, Record, Settlement};
+use breakerbox::{Circuit, Classification, OutcomeKind, Permit, Record, Settlement};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use tokio::time::sleep;
@@ -58,11 +58,11 @@ impl Caller {
         let is_short_lived = world.scenario.workers[who.worker].short_lived.is_some();
         let limit = Duration::from_millis(self.chance.random_range(50..1_000));
         let answer = match self.chance.random_range(0..10) {
-            0..=6 => circuit.ask_store().await,
+            0..=6 => circuit.acquire().await,
             // Who does not wait for the first reading takes any circuit for closed: nothing for those who call once.
-            7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.ask(),
-            7 | 8 => circuit.ask_store().await,
-            _ => circuit.ask_within(limit).await,
+            7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.try_acquire(),
+            7 | 8 => circuit.acquire().await,
+            _ => circuit.acquire_within(limit).await,
         };
         world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
         match answer {
@@ -117,7 +117,7 @@ impl Caller {
             return;
         }
         let settlement = if waits {
-            permit.settle_store(self.judgement(course.kind)).await
+            permit.settle_and_confirm(self.judgement(course.kind)).await
         } else {
             self.settle(permit, course.kind)
         };
@@ -166,7 +166,7 @@ impl Caller {
                 world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
             }
             Settlement::Late => world.write(|books| books.tally.late += 1),
-            Settlement::Uncounted | Settlement::Unheard => {}
+            Settlement::Uncounted | Settlement::Unconfirmed => {}
         }
     }
 
@@ -179,7 +179,7 @@ impl Caller {
             let at = world.at();
             world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
         }
-        let settlement = permit.settle_store(self.judgement(kind)).await;
+        let settlement = permit.settle_and_confirm(self.judgement(kind)).await;
         world.note(|| format!("{who:?} e{key}: {kind:?} {settlement:?}"));
         match settlement {
             Settlement::Late => world.write(|books| {
@@ -189,7 +189,7 @@ impl Caller {
             Settlement::Uncounted if counts => {
                 world.write(|books| books.not_counted(who, key, epoch, failed));
             }
-            Settlement::Counted | Settlement::Uncounted | Settlement::Unheard => {}
+            Settlement::Counted | Settlement::Uncounted | Settlement::Unconfirmed => {}
         }
     }
 
@@ -201,15 +201,15 @@ impl Caller {
         }
     }
 
-    fn judgement(&mut self, kind: OutcomeKind) -> Judgement {
+    fn judgement(&mut self, kind: OutcomeKind) -> Classification {
         match kind {
-            OutcomeKind::Success => Judgement::SUCCESS,
-            OutcomeKind::Ignored => Judgement::IGNORED,
+            OutcomeKind::Success => Classification::SUCCESS,
+            OutcomeKind::Ignored => Classification::IGNORED,
             OutcomeKind::Failure if self.chance.random_range(0..10) == 0 => {
                 let wait = Duration::from_millis(self.chance.random_range(0..4_000));
-                Judgement::failure_with_retry_after(wait)
+                Classification::failure_with_retry_after(wait)
             }
-            OutcomeKind::Failure => Judgement::FAILURE,
+            OutcomeKind::Failure => Classification::FAILURE,
         }
     }
 

@@ -64,10 +64,10 @@ async fn keys_can_be_kept_out_of_the_store() {
         }
         // An operator's order, and a process that starts later, find the same circuit.
         let by = Attribution::new("tests", "closed for repair").unwrap();
-        fleet.processes[0].circuit.obey_store(Command::ForceOpen, &by).await.unwrap();
+        fleet.processes[0].circuit.apply_override(Command::ForceOpen, &by).await.unwrap();
         fleet.all_become(Status::Open, ms(3_000)).await;
         let late = Process::with(9, &fleet.store, &simple(), settings);
-        assert!(late.circuit.ask_store().await.is_err());
+        assert!(late.circuit.acquire().await.is_err());
     }
 }
 
@@ -75,14 +75,14 @@ async fn keys_can_be_kept_out_of_the_store() {
 async fn what_a_call_brings_is_told_though_its_circuit_was_forgotten_meanwhile() {
     let fleet = Fleet::new(2, &simple().consecutive_failures(1));
     let [one, other] = &fleet.processes[..] else { panic!() };
-    let permit = one.circuit.ask_store().await.unwrap();
+    let permit = one.circuit.acquire().await.unwrap();
     // Nothing has happened to it, so nothing is lost with it: this process does not even know what the store has.
     one.breakers.tidy();
     permit.failure();
     // Nobody asks any more.
     sleep(ms(3_000)).await;
     assert_eq!(one.circuit.status(), Status::Open);
-    assert!(matches!(other.circuit.ask_store().await, Err(Refusal::Open { .. })));
+    assert!(matches!(other.circuit.acquire().await, Err(Refusal::Open { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +118,12 @@ async fn who_boots_later_asks_the_store_first() {
     let late = &fleet.processes[2];
     assert!(matches!(late.succeed().await, Err(CallError::Refused(Refusal::Open { .. }))));
     let sync = Process::new(8, &fleet.store, &simple());
-    assert!(sync.circuit.ask().is_ok(), "who can't wait takes it for closed");
+    assert!(sync.circuit.try_acquire().is_ok(), "who can't wait takes it for closed");
     sleep(ms(10)).await;
-    assert!(matches!(sync.circuit.ask(), Err(Refusal::Open { .. })), "and knows better a moment later");
+    assert!(
+        matches!(sync.circuit.try_acquire(), Err(Refusal::Open { .. })),
+        "and knows better a moment later"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +132,7 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
     let late = Process::new(7, &fleet.store, &simple());
     late.way.delay(ms(50));
     for _ in 0..1_000 {
-        drop(late.circuit.ask().unwrap());
+        drop(late.circuit.try_acquire().unwrap());
     }
     sleep(ms(10)).await;
     assert_eq!(late.way.requests(), 1, "a thousand asks, one request");
@@ -138,16 +141,16 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
     sleep(Duration::from_secs(30)).await;
     let before = late.way.requests();
     for _ in 0..1_000 {
-        assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })));
+        assert!(matches!(late.circuit.try_acquire(), Err(Refusal::Probing { .. })));
     }
     sleep(ms(200)).await;
     assert!(late.way.requests() <= before + 4, "a reading, a swap, and what goes on anyway");
     // Nobody came for it in time: the next one asks anew.
     sleep(Duration::from_secs(15)).await;
-    assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })));
+    assert!(matches!(late.circuit.try_acquire(), Err(Refusal::Probing { .. })));
     sleep(ms(200)).await;
-    let probe = late.circuit.ask().unwrap();
-    assert!(matches!(late.circuit.ask(), Err(Refusal::Probing { .. })), "once");
+    let probe = late.circuit.try_acquire().unwrap();
+    assert!(matches!(late.circuit.try_acquire(), Err(Refusal::Probing { .. })), "once");
     assert!(probe.is_probe() && probe.time_left().is_some_and(|left| left > Duration::from_secs(9)));
 }
 
@@ -170,12 +173,12 @@ async fn no_ask_waits_longer_than_the_store_may_take_and_what_it_was_granted_lat
             });
         }
         let start = Instant::now();
-        let answer = asker.circuit.ask_store().await.map(drop);
+        let answer = asker.circuit.acquire().await.map(drop);
         assert_eq!(start.elapsed(), ms(500), "{delay:?}");
         assert!(matches!(answer, Err(Refusal::Probing { .. })), "{delay:?}: {answer:?}");
         let limit = Instant::now() + Duration::from_secs(5);
         let probe = loop {
-            if let Ok(permit) = asker.circuit.ask() {
+            if let Ok(permit) = asker.circuit.try_acquire() {
                 break permit;
             }
             assert!(Instant::now() < limit, "{delay:?}: the lease was taken, and nobody has it");
@@ -200,12 +203,12 @@ async fn a_lease_whose_asker_is_gone_is_the_next_ones() {
             asker.way.set(Fault::LosesAnswers);
             std::future::pending::<()>().await;
         };
-        tokio::join!(asker.circuit.ask_store(), faults).0.is_ok()
+        tokio::join!(asker.circuit.acquire(), faults).0.is_ok()
     });
     assert!(impatient.await.is_err(), "given up when the swap was made and its answer under way");
     asker.way.set(Fault::None);
     sleep(Duration::from_secs(1)).await;
-    assert!(asker.circuit.ask_store().await.is_ok_and(|permit| permit.is_probe()));
+    assert!(asker.circuit.acquire().await.is_ok_and(|permit| permit.is_probe()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +229,7 @@ async fn of_all_processes_one_probes_at_a_time() {
                 let (circuit, counts) = (process.circuit.clone(), Arc::clone(&counts));
                 tokio::spawn(async move {
                     let [probes, under_way, overlaps] = &*counts;
-                    let Ok(permit) = circuit.ask_store().await else { return };
+                    let Ok(permit) = circuit.acquire().await else { return };
                     if permit.is_probe() {
                         probes.fetch_add(1, Ordering::SeqCst);
                         overlaps.fetch_add(under_way.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
@@ -268,8 +271,8 @@ async fn what_is_counted_before_the_store_has_told_its_time_is_not_lost() {
     let fleet = Fleet::new(1, &simple());
     let process = &fleet.processes[0];
     process.way.delay(ms(50));
-    process.circuit.ask().unwrap().success();
-    process.circuit.ask().unwrap().failure();
+    process.circuit.try_acquire().unwrap().success();
+    process.circuit.try_acquire().unwrap().failure();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(fleet.counted().await, (1, 1), "though the clocks are days apart");
 }
@@ -314,8 +317,8 @@ async fn who_misses_that_an_override_ended_reads_it_again() {
     let circuit = deaf.circuit("e1").unwrap();
     let by = Attribution::new("ops", "maintenance").unwrap();
     for (command, admits) in [(Command::ForceClosed, true), (Command::Disable, false)] {
-        fleet.processes[0].circuit.obey_store(command, &by).await.unwrap();
+        fleet.processes[0].circuit.apply_override(command, &by).await.unwrap();
         sleep(ms(2_100)).await;
-        assert_eq!(circuit.ask_store().await.is_ok(), admits, "{command:?}");
+        assert_eq!(circuit.acquire().await.is_ok(), admits, "{command:?}");
     }
 }

@@ -70,7 +70,8 @@ async fn traffic(fleet: &Fleet, is_broken: bool, time: Duration) -> Vec<Calls> {
 }
 
 fn is_refused_here(process: &Process, result: Result<(), CallError<&'static str>>) -> bool {
-    process.circuit.is_open_here() && matches!(result, Err(CallError::Refused(Refusal::OpenHere { .. })))
+    process.circuit.is_open_locally()
+        && matches!(result, Err(CallError::Refused(Refusal::OpenLocally { .. })))
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,15 +93,15 @@ async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
             assert_eq!(fleet.statuses(), [Status::Closed; 8], "{consistency:?}");
             let (last, healthy) = fleet.processes.split_last().unwrap();
             assert!(is_refused_here(last, last.succeed().await), "{consistency:?}");
-            assert_eq!(last.breakers.counts().opened_here, 1, "{consistency:?}");
+            assert_eq!(last.breakers.counts().opened_locally, 1, "{consistency:?}");
             for process in healthy {
-                assert!(!process.circuit.is_open_here() && process.breakers.counts().opened_here == 0);
+                assert!(!process.circuit.is_open_locally() && process.breakers.counts().opened_locally == 0);
             }
             assert!(fleet.processes.iter().all(|process| process.heard().is_empty()), "no event");
 
             // Its network is repaired. It finds out by probes of its own, and nobody has to do anything.
             traffic(&fleet, false, Duration::from_secs(35)).await;
-            assert!(!last.circuit.is_open_here(), "{consistency:?}");
+            assert!(!last.circuit.is_open_locally(), "{consistency:?}");
             let calls = traffic(&fleet, false, Duration::from_secs(1)).await;
             assert!(calls.iter().all(|calls| calls.refused == 0), "{consistency:?}: {calls:?}");
         }
@@ -112,17 +113,17 @@ async fn a_caller_that_waits_is_woken_when_its_own_circuit_lets_it_probe() {
     let policy = simple().cool_off(Duration::from_secs(3));
     let fleet = Fleet::new(2, &policy);
     let [well, broken] = &fleet.processes[..] else { panic!("two") };
-    while !broken.circuit.is_open_here() {
+    while !broken.circuit.is_open_locally() {
         well.succeed().await.unwrap();
         broken.fail().await;
         sleep(ms(100)).await;
     }
     let start = Instant::now();
-    let permit = broken.circuit.ask_within(Duration::from_secs(10)).await.unwrap();
+    let permit = broken.circuit.acquire_within(Duration::from_secs(10)).await.unwrap();
     assert!(start.elapsed() <= Duration::from_secs(3), "{:?}", start.elapsed());
     let next = tokio::spawn({
         let circuit = broken.circuit.clone();
-        async move { circuit.ask_owned_within(Duration::from_secs(10)).await.map(drop) }
+        async move { circuit.acquire_owned_within(Duration::from_secs(10)).await.map(drop) }
     });
     sleep(ms(10)).await;
     permit.success();
@@ -133,12 +134,12 @@ async fn a_caller_that_waits_is_woken_when_its_own_circuit_lets_it_probe() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_store_of_its_own_a_process_has_no_other_circuit_beside() {
-    let fleet = Fleet::with(1, &simple(), Builder::alone);
+    let fleet = Fleet::with(1, &simple(), Builder::exclusive_store);
     let process = &fleet.processes[0];
     for _ in 0..3 {
         process.fail().await;
     }
     fleet.all_become(Status::Open, ms(1_000)).await;
-    assert!(!process.circuit.is_open_here());
-    assert_eq!(process.breakers.counts().opened_here, 0);
+    assert!(!process.circuit.is_open_locally());
+    assert_eq!(process.breakers.counts().opened_locally, 0);
 }

@@ -84,7 +84,7 @@ async fn the_limit_holds_over_all_processes() {
                         if ended >= 1 + 2 + 4 + 8 {
                             return;
                         }
-                        let Ok(permit) = circuit.ask_within(ms(5_000)).await else { continue };
+                        let Ok(permit) = circuit.acquire_within(ms(5_000)).await else { continue };
                         let now = receiver.now.load(Ordering::SeqCst) + 1;
                         let allowed = limit_after(receiver.calls.load(Ordering::SeqCst));
                         assert!(now <= allowed || allowed > 8, "{now} at once after {ended} calls");
@@ -107,14 +107,14 @@ async fn there_is_no_request_once_it_is_over() {
     let fleet = closed(3, |builder| builder).await;
     for turn in 0..100 {
         let process = &fleet.processes[turn % 3];
-        let permit = process.circuit.ask_within(ms(5_000)).await.unwrap();
+        let permit = process.circuit.acquire_within(ms(5_000)).await.unwrap();
         permit.success();
         sleep(ms(10)).await;
     }
     sleep(ms(5_000)).await;
     let before: Vec<_> = fleet.processes.iter().map(|process| process.way.requests()).collect();
     for process in &fleet.processes {
-        let permits: Vec<_> = (0..100).map(|_| process.circuit.ask().unwrap()).collect();
+        let permits: Vec<_> = (0..100).map(|_| process.circuit.try_acquire().unwrap()).collect();
         permits.into_iter().for_each(|permit| _ = permit.success());
     }
     let after: Vec<_> = fleet.processes.iter().map(|process| process.way.requests()).collect();
@@ -126,16 +126,16 @@ async fn there_is_no_request_once_it_is_over() {
 async fn whoever_can_not_wait_gets_a_place_when_it_asks_again() {
     let fleet = closed(2, |builder| builder).await;
     let [one, other] = &fleet.processes[..] else { panic!() };
-    assert!(matches!(one.circuit.ask(), Err(Refusal::Ramping { .. })));
+    assert!(matches!(one.circuit.try_acquire(), Err(Refusal::Ramping { .. })));
     sleep(ms(50)).await;
-    let permit = one.circuit.ask().expect("a place is held for it");
-    assert_eq!(one.circuit.ask().map(drop), Err(Refusal::Ramping { in_flight: 1, limit: 1 }));
-    let refused = other.circuit.ask_store().await.map(drop);
+    let permit = one.circuit.try_acquire().expect("a place is held for it");
+    assert_eq!(one.circuit.try_acquire().map(drop), Err(Refusal::Ramping { in_flight: 1, limit: 1 }));
+    let refused = other.circuit.acquire().await.map(drop);
     assert_eq!(refused, Err(Refusal::Ramping { in_flight: 1, limit: 1 }), "the fleet's, not its own");
     permit.success();
     sleep(ms(200)).await;
-    let _two = [other.circuit.ask_store().await.unwrap(), one.circuit.ask_store().await.unwrap()];
-    assert!(matches!(one.circuit.ask_store().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
+    let _two = [other.circuit.acquire().await.unwrap(), one.circuit.acquire().await.unwrap()];
+    assert!(matches!(one.circuit.acquire().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 }
 
 /// However a call ends, or does not, its place comes back.
@@ -144,7 +144,7 @@ async fn every_place_comes_back() {
     let fleet = closed(2, |builder| builder).await;
     let [one, other] = &fleet.processes[..] else { panic!() };
     let place = async |process: &Process| -> OwnedPermit {
-        process.circuit.ask_owned_within(ms(400)).await.expect("the place is free")
+        process.circuit.acquire_owned_within(ms(400)).await.expect("the place is free")
     };
     drop(place(one).await);
     place(other).await.ignored();
@@ -155,7 +155,7 @@ async fn every_place_comes_back() {
     assert_eq!(other.circuit.totals().failures, 1, "dropped late, it failed");
     // Whoever waits and goes away keeps nothing either.
     let busy = place(one).await;
-    let waiting = tokio::time::timeout(ms(30), other.circuit.ask_within(ms(5_000))).await;
+    let waiting = tokio::time::timeout(ms(30), other.circuit.acquire_within(ms(5_000))).await;
     assert!(waiting.is_err());
     busy.ignored();
     let start = Instant::now();
@@ -167,11 +167,11 @@ async fn every_place_comes_back() {
 async fn a_place_of_a_process_that_is_gone_expires() {
     let fleet = closed(2, |builder| builder).await;
     let [one, other] = &fleet.processes[..] else { panic!() };
-    let kept = one.circuit.ask_owned_within(ms(400)).await.unwrap();
+    let kept = one.circuit.acquire_owned_within(ms(400)).await.unwrap();
     one.way.set(Fault::BlackHole);
     drop(kept);
     let start = Instant::now();
-    let permit = other.circuit.ask_within(Duration::from_secs(30)).await;
+    let permit = other.circuit.acquire_within(Duration::from_secs(30)).await;
     assert!(permit.is_ok(), "{permit:?}");
     assert!(start.elapsed() < Duration::from_secs(13), "probe_timeout and the margin: {:?}", start.elapsed());
     assert!(start.elapsed() > Duration::from_secs(11), "{:?}", start.elapsed());
@@ -180,13 +180,13 @@ async fn a_place_of_a_process_that_is_gone_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_new_process_joins_the_ramp_as_it_is() {
     let fleet = closed(2, |builder| builder).await;
-    let permit = fleet.processes[0].circuit.ask_within(ms(400)).await.unwrap();
+    let permit = fleet.processes[0].circuit.acquire_within(ms(400)).await.unwrap();
     let new = Process::new(9, &fleet.store, &policy());
-    assert!(matches!(new.circuit.ask_store().await, Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
+    assert!(matches!(new.circuit.acquire().await, Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
     permit.success();
     sleep(ms(100)).await;
-    let _two = [new.circuit.ask_store().await.unwrap(), new.circuit.ask_store().await.unwrap()];
-    assert!(matches!(new.circuit.ask_store().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
+    let _two = [new.circuit.acquire().await.unwrap(), new.circuit.acquire().await.unwrap()];
+    assert!(matches!(new.circuit.acquire().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,15 +198,15 @@ async fn without_the_store_each_process_has_a_ramp_of_its_own() {
     for process in &fleet.processes {
         let limit = Instant::now() + ms(5_000);
         let permit = loop {
-            match process.circuit.ask_within(ms(100)).await {
+            match process.circuit.acquire_within(ms(100)).await {
                 Ok(permit) => break permit,
                 Err(refusal) => assert!(Instant::now() < limit, "{refusal:?}"),
             }
         };
-        let refused = process.circuit.ask_store().await.map(drop);
+        let refused = process.circuit.acquire().await.map(drop);
         assert_eq!(refused, Err(Refusal::Ramping { in_flight: 1, limit: 1 }));
         permit.success();
-        let _two = [process.circuit.ask().unwrap(), process.circuit.ask().unwrap()];
+        let _two = [process.circuit.try_acquire().unwrap(), process.circuit.try_acquire().unwrap()];
     }
 }
 
@@ -215,9 +215,9 @@ async fn a_trip_ends_the_ramp_and_those_who_wait_hear_of_it() {
     let fleet = closed(2, |builder| builder).await;
     let [one, other] = &fleet.processes[..] else { panic!() };
     for process in [one, other, one] {
-        process.circuit.ask_within(ms(1_000)).await.unwrap().failure();
+        process.circuit.acquire_within(ms(1_000)).await.unwrap().failure();
         sleep(ms(150)).await;
     }
     fleet.all_become(Status::Open, ms(3_000)).await;
-    assert!(matches!(other.circuit.ask_store().await, Err(Refusal::Open { .. })));
+    assert!(matches!(other.circuit.acquire().await, Err(Refusal::Open { .. })));
 }

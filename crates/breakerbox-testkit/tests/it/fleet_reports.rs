@@ -113,7 +113,7 @@ impl Process {
     /// One call; false if it was refused.
     async fn call(&self, key: &str, succeeds: bool) -> bool {
         let circuit = self.circuit(key);
-        let Ok(permit) = circuit.ask_store().await else { return false };
+        let Ok(permit) = circuit.acquire().await else { return false };
         if succeeds {
             permit.success();
         } else {

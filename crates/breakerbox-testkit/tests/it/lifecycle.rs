@@ -274,7 +274,7 @@ fn a_strict_outcome_that_nobody_waits_for_is_waited_for_by_a_flush() {
         let breakers = job(&way).consistency(Consistency::Strict).build();
         let circuit = breakers.circuit(KEY).unwrap();
         way.delay(ms(20));
-        circuit.ask_store().await.unwrap().failure();
+        circuit.acquire().await.unwrap().failure();
         assert_eq!(store.len(), 0, "it is on its way");
         breakers.flush().await.unwrap();
         assert_eq!(store.len(), 1);

@@ -96,7 +96,13 @@ async fn few_keys_are_asked_for_in_their_own_way() {
     }
     bench.tick().await;
     let by = Attribution::new("ops", "a drill").unwrap();
-    bench.agents[0].sampling.circuit("stays open").unwrap().obey(Command::ForceOpen, &by).await.unwrap();
+    bench.agents[0]
+        .sampling
+        .circuit("stays open")
+        .unwrap()
+        .try_override(Command::ForceOpen, &by)
+        .await
+        .unwrap();
     sleep(secs(31)).await;
     bench.tick().await;
     bench.table.succeed("closed again", 1);
@@ -569,7 +575,7 @@ async fn what_a_leader_missed_it_finds_out() {
         let key: Arc<str> = format!("e{n}").into();
         let record = Record {
             state: State::HalfOpen,
-            ..Record::new(None, breakerbox_core::Draw(n), bench.now().await)
+            ..Record::new(None, breakerbox_core::RandomBits(n), bench.now().await)
         };
         let not_after = bench.now().await + secs(1);
         let swap = Swap { key, expected: None, record, not_after, keep_for: None };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox::store::Store;
 use breakerbox::{
-    Attribution, Breakerbox, CallError, Command, Consistency, ObeyError, OnStoreLoss, Refusal, Status,
+    Attribution, Breakerbox, CallError, Command, Consistency, OnStoreLoss, OverrideError, Refusal, Status,
     StoreHealth,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore, REFUSED_WRITE};
@@ -71,7 +71,9 @@ async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
             process.fail().await;
             sleep(ms(300)).await;
         }
-        for answer in [process.succeed().await, process.circuit.ask().map(drop).map_err(CallError::Refused)] {
+        for answer in
+            [process.succeed().await, process.circuit.try_acquire().map(drop).map_err(CallError::Refused)]
+        {
             match on_loss {
                 OnStoreLoss::Admit => assert_eq!(answer, Ok(())),
                 _ => assert_eq!(answer, Err(CallError::Refused(Refusal::StoreLost))),
@@ -113,8 +115,8 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
             process.breakers.unreadable().into_iter().map(|unreadable| unreadable.key).collect();
         assert_eq!(keys, ["e1"]);
         assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
-        let told = process.circuit.obey_store(Command::ForceOpen, &by).await;
-        assert_eq!(told, Err(ObeyError::Unreadable));
+        let told = process.circuit.apply_override(Command::ForceOpen, &by).await;
+        assert_eq!(told, Err(OverrideError::Unreadable));
         process.way.spoil(None);
     }
     fleet.all_become(Status::Open, Duration::from_secs(5)).await;
@@ -154,7 +156,7 @@ async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() 
         while back.elapsed() < Duration::from_secs(3) {
             for process in &fleet.processes {
                 let was_lost = is_lost(process);
-                if let Ok(permit) = process.circuit.ask_store().await {
+                if let Ok(permit) = process.circuit.acquire().await {
                     if permit.is_probe() {
                         probes.push((back.elapsed(), permit));
                     } else {
@@ -179,17 +181,17 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     }
     let by = Attribution::new("ops", "maintenance").unwrap();
     let [first, second, third] = &fleet.processes[..] else { panic!("three") };
-    assert_eq!(first.circuit.obey(Command::ForceOpen, &by), Err(ObeyError::Shared));
-    assert!(first.circuit.obey_store(Command::ForceOpen, &by).await.unwrap().is_some());
+    assert_eq!(first.circuit.try_override(Command::ForceOpen, &by), Err(OverrideError::Shared));
+    assert!(first.circuit.apply_override(Command::ForceOpen, &by).await.unwrap().is_some());
     fleet.all_become(Status::Open, ms(100)).await;
-    assert_eq!(second.circuit.ask().map(drop), Err(Refusal::ForcedOpen));
+    assert_eq!(second.circuit.try_acquire().map(drop), Err(Refusal::ForcedOpen));
     third.way.set(Fault::Refuses);
     for _ in 0..10 {
         assert_eq!(third.succeed().await, Err(CallError::Refused(Refusal::ForcedOpen)));
         sleep(ms(500)).await;
     }
-    assert_eq!(third.circuit.obey_store(Command::Reset, &by).await, Err(ObeyError::StoreAway));
-    second.circuit.obey_store(Command::Reset, &by).await.unwrap();
+    assert_eq!(third.circuit.apply_override(Command::Reset, &by).await, Err(OverrideError::StoreAway));
+    second.circuit.apply_override(Command::Reset, &by).await.unwrap();
     third.way.set(Fault::None);
     fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
 }
@@ -215,7 +217,7 @@ async fn dry_run_refuses_nothing_though_the_store_is_away() {
         assert_eq!(circuit.call(async { Ok::<_, ()>(()) }).await, Ok(()));
         sleep(ms(500)).await;
     }
-    assert!(told.load(Ordering::SeqCst) > 5 && circuit.ask().is_ok());
+    assert!(told.load(Ordering::SeqCst) > 5 && circuit.try_acquire().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +232,7 @@ async fn while_the_store_is_lost_no_caller_waits_for_it_or_asks_it() {
     let (asked, began) = (process.way.requests(), Instant::now());
     for n in 0..100 {
         let circuit = process.breakers.circuit(&format!("e{n}")).unwrap();
-        let _ = circuit.ask_store().await;
+        let _ = circuit.acquire().await;
     }
     assert_eq!((process.way.requests(), began.elapsed()), (asked, Duration::ZERO));
     sleep(Duration::from_secs(5)).await;
@@ -247,12 +249,12 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
     sleep(Duration::from_secs(31)).await;
     let before = fleet.store.snapshot();
     let [first, second] = &fleet.processes[..] else { panic!("two") };
-    let probe = first.circuit.ask_store().await.unwrap();
+    let probe = first.circuit.acquire().await.unwrap();
     assert!(probe.is_probe());
     fleet.store.restore(before);
     // The other has not heard of the lease, as happens where messages are lost with the writes.
     let third = Process::new(5, &fleet.store, &simple());
-    let beside = third.circuit.ask_store().await.unwrap();
+    let beside = third.circuit.acquire().await.unwrap();
     assert!(beside.is_probe());
     beside.success();
     sleep(ms(100)).await;

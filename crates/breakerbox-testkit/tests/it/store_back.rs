@@ -110,7 +110,7 @@ async fn who_has_never_heard_the_stores_time_does_not_publish_its_own() {
     assert!(ms(10_000) <= opened && opened <= ms(16_000), "{opened:?} ago");
     assert_eq!(record.retry_at, Some(record.changed_at + Duration::from_secs(30)));
     assert!(record.epoch.0 >= record.changed_at.as_micros(), "{record:?}");
-    let refusal = late.circuit.ask().map(drop).unwrap_err();
+    let refusal = late.circuit.try_acquire().map(drop).unwrap_err();
     assert!(matches!(refusal, Refusal::Open { retry_in, .. } if retry_in <= ms(20_000)), "{refusal:?}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::store::{MemorySnapshot, Store};
 use breakerbox::{
-    Breakerbox, Builder, CallError, Consistency, Judgement, OnStoreLoss, Refusal, Settlement, Status,
+    Breakerbox, Builder, CallError, Classification, Consistency, OnStoreLoss, Refusal, Settlement, Status,
     StoreHealth,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
@@ -66,10 +66,10 @@ async fn a_success_of_anybody_ends_the_run_of_failures() {
 async fn whoever_can_not_wait_is_told_what_to_use() {
     let fleet = Fleet::with(1, &simple(), strictly);
     let circuit = &fleet.processes[0].circuit;
-    assert_eq!(circuit.ask().map(drop), Err(Refusal::StoreNotAsked));
+    assert_eq!(circuit.try_acquire().map(drop), Err(Refusal::StoreRequired));
     let refused = circuit.call_blocking(|| Ok::<_, ()>(()));
-    assert_eq!(refused, Err(CallError::Refused(Refusal::StoreNotAsked)));
-    assert!(Refusal::StoreNotAsked.to_string().contains("ask_store"));
+    assert_eq!(refused, Err(CallError::Refused(Refusal::StoreRequired)));
+    assert!(Refusal::StoreRequired.to_string().contains("acquire"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,14 +81,14 @@ async fn settling_says_what_the_store_made_of_it() {
         strictly(Breakerbox::builder()).policy(simple().build().unwrap()).store(Arc::clone(&way)).build();
     let circuit = breakers.circuit("e1").unwrap();
     let [late, counted, unheard] = [
-        circuit.ask_store().await.unwrap(),
-        circuit.ask_store().await.unwrap(),
-        circuit.ask_store().await.unwrap(),
+        circuit.acquire().await.unwrap(),
+        circuit.acquire().await.unwrap(),
+        circuit.acquire().await.unwrap(),
     ];
-    assert_eq!(counted.settle_store(Judgement::SUCCESS).await, Settlement::Counted);
+    assert_eq!(counted.settle_and_confirm(Classification::SUCCESS).await, Settlement::Counted);
     way.set(Fault::LosesAnswers);
     let start = Instant::now();
-    assert_eq!(unheard.settle_store(Judgement::SUCCESS).await, Settlement::Unheard);
+    assert_eq!(unheard.settle_and_confirm(Classification::SUCCESS).await, Settlement::Unconfirmed);
     assert_eq!((start.elapsed(), breakers.counts().unheard), (ms(500), 1));
     way.set(Fault::None);
     sleep(ms(1)).await;
@@ -96,7 +96,7 @@ async fn settling_says_what_the_store_made_of_it() {
         second.fail().await;
     }
     assert_eq!(circuit.status(), Status::Closed, "nobody told");
-    assert_eq!(late.settle_store(Judgement::FAILURE).await, Settlement::Late);
+    assert_eq!(late.settle_and_confirm(Classification::FAILURE).await, Settlement::Late);
     assert_eq!((breakers.counts().late_results, circuit.status()), (1, Status::Open));
 }
 
@@ -106,8 +106,8 @@ async fn whoever_goes_away_takes_no_outcome_with_it() {
     let [first, second] = &fleet.processes[..] else { panic!("two") };
     first.way.delay(ms(50));
     for _ in 0..3 {
-        let permit = first.circuit.ask_store().await.unwrap();
-        drop(permit.settle_store(Judgement::FAILURE));
+        let permit = first.circuit.acquire().await.unwrap();
+        drop(permit.settle_and_confirm(Classification::FAILURE));
     }
     sleep(ms(200)).await;
     assert!(matches!(second.succeed().await, Err(CallError::Refused(Refusal::Open { .. }))));
@@ -127,10 +127,10 @@ async fn one_process_probes_at_a_time_and_the_others_are_told() {
         let asks = fleet.processes.iter().map(|process| {
             let circuit = process.circuit.clone();
             tokio::spawn(async move {
-                let permit = circuit.ask_store().await?;
+                let permit = circuit.acquire().await?;
                 assert!(permit.is_probe());
                 sleep(ms(100)).await;
-                assert_eq!(permit.settle_store(Judgement::SUCCESS).await, Settlement::Counted);
+                assert_eq!(permit.settle_and_confirm(Classification::SUCCESS).await, Settlement::Counted);
                 Ok::<_, Refusal>(())
             })
         });
@@ -157,7 +157,7 @@ async fn one_missing_answer_is_dealt_with_as_a_store_that_is_away() {
         for _ in 0..2 {
             process.way.set(Fault::LosesAnswers);
             let start = Instant::now();
-            let asked = process.circuit.ask_store().await;
+            let asked = process.circuit.acquire().await;
             assert_eq!(start.elapsed(), ms(500), "the store's time limit");
             process.way.set(Fault::None);
             assert_eq!(
@@ -168,11 +168,11 @@ async fn one_missing_answer_is_dealt_with_as_a_store_that_is_away() {
             match on_loss {
                 OnStoreLoss::Refuse => assert_eq!(asked.map(drop), Err(Refusal::StoreLost)),
                 OnStoreLoss::Admit => {
-                    let settlement = asked.unwrap().settle_store(Judgement::FAILURE).await;
+                    let settlement = asked.unwrap().settle_and_confirm(Classification::FAILURE).await;
                     assert_eq!(settlement, Settlement::Uncounted);
                 }
                 _ => assert_eq!(
-                    asked.unwrap().settle_store(Judgement::SUCCESS).await,
+                    asked.unwrap().settle_and_confirm(Classification::SUCCESS).await,
                     Settlement::Counted,
                     "what is known here decides, and the store counts again"
                 ),
@@ -251,10 +251,10 @@ async fn an_overlap_shows_when_the_result_is_refused_though_nobody_told_of_it() 
     }
     sleep(Duration::from_secs(31)).await;
     let before = fleet.store.snapshot();
-    let probe = circuit.ask_store().await.unwrap();
+    let probe = circuit.acquire().await.unwrap();
     fleet.store.restore(before);
     let late = Process::with(3, &fleet.store, &simple(), strictly);
     late.succeed().await.unwrap();
-    assert_eq!(probe.settle_store(Judgement::SUCCESS).await, Settlement::Late);
+    assert_eq!(probe.settle_and_confirm(Classification::SUCCESS).await, Settlement::Late);
     assert_eq!(breakers.counts().overlaps, 1);
 }

@@ -15,7 +15,7 @@ use crate::fleet_rig::{Fleet, Process, ms, simple};
 const COOL_OFF: Duration = Duration::from_secs(30);
 
 async fn asked(process: &Process) -> OwnedPermit {
-    process.circuit.ask_owned_within(Duration::ZERO).await.unwrap()
+    process.circuit.acquire_owned_within(Duration::ZERO).await.unwrap()
 }
 
 async fn settle(breakers: &Breakerbox, ticket: &Ticket, kind: OutcomeKind) -> Settlement {
@@ -98,7 +98,7 @@ async fn who_has_missed_a_recovery_asks_before_it_calls_anything_late() {
     let fleet = Fleet::new(2, &simple());
     let way = FaultyStore::deaf(Arc::clone(&fleet.store) as Arc<dyn Store>);
     let deaf = Breakerbox::builder().policy(simple().build().unwrap()).store(Arc::clone(&way)).build();
-    deaf.circuit("e1").unwrap().ask_store().await.unwrap().ignored();
+    deaf.circuit("e1").unwrap().acquire().await.unwrap().ignored();
     fleet.trip().await;
     sleep(COOL_OFF).await;
     fleet.processes[0].succeed().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_probe_settled_elsewhere_counts_once_and_the_next_one_need_not_wait() 
         assert!(permit.is_probe(), "no. {n} at once, and not after the lease of the one before");
         let ticket = written_and_read(&permit.ticket());
         assert!(ticket.is_probe());
-        assert!(matches!(other.circuit.ask_store().await, Err(Refusal::Probing { .. })));
+        assert!(matches!(other.circuit.acquire().await, Err(Refusal::Probing { .. })));
         assert_eq!(settle(&other.breakers, &ticket, OutcomeKind::Success).await, Settlement::Counted);
         for process in [giver, other] {
             assert_eq!(settle(&process.breakers, &ticket, OutcomeKind::Failure).await, Settlement::Late);
@@ -140,7 +140,7 @@ async fn who_has_missed_a_lease_asks_before_it_judges_a_probe() {
     fleet.trip().await;
     sleep(COOL_OFF).await;
     let first = asked(&fleet.processes[0]).await;
-    assert!(matches!(deaf.circuit("e1").unwrap().ask_store().await, Err(Refusal::Probing { .. })));
+    assert!(matches!(deaf.circuit("e1").unwrap().acquire().await, Err(Refusal::Probing { .. })));
     first.success();
     sleep(ms(10)).await;
     let second = asked(&fleet.processes[0]).await;
@@ -209,24 +209,24 @@ async fn a_place_on_the_ramp_comes_back_when_its_call_is_settled_elsewhere_or_ne
     fleet.all_become(Status::Closed, ms(1_000)).await;
 
     let permit = asked(giver).await;
-    assert!(matches!(giver.circuit.ask(), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
+    assert!(matches!(giver.circuit.try_acquire(), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
     let ticket = permit.ticket();
     settle(&other.breakers, &ticket, OutcomeKind::Success).await;
     let waiting = giver.circuit.clone();
-    let waiting = tokio::spawn(async move { waiting.ask_owned_within(ms(500)).await });
+    let waiting = tokio::spawn(async move { waiting.acquire_owned_within(ms(500)).await });
     tokio::task::yield_now().await;
     let began = Instant::now();
     permit.settled_elsewhere(OutcomeKind::Success);
     let places = [waiting.await.unwrap().expect("whoever waited is woken"), asked(giver).await];
     assert!(began.elapsed() < ms(100), "at once");
-    assert!(matches!(giver.circuit.ask(), Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
+    assert!(matches!(giver.circuit.try_acquire(), Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 
     // They expire: their place comes back, and each is a failure.
     let tickets = places.each_ref().map(OwnedPermit::ticket);
     sleep(ms(2_000)).await;
     drop(places);
     assert_eq!(giver.circuit.totals().failures, 2);
-    assert!(giver.circuit.ask_store().await.is_ok(), "no place is lost");
+    assert!(giver.circuit.acquire().await.is_ok(), "no place is lost");
     assert_eq!(tickets.map(|ticket| ticket.is_probe()), [false; 2]);
 }
 
@@ -245,10 +245,10 @@ async fn while_the_store_is_away_nothing_is_called_late_and_no_probe_is_split() 
     for process in [other, stranger] {
         process.way.set(Fault::Refuses);
     }
-    assert_eq!(settle(&other.breakers, &before, OutcomeKind::Success).await, Settlement::Unheard);
+    assert_eq!(settle(&other.breakers, &before, OutcomeKind::Success).await, Settlement::Unconfirmed);
     for _ in 0..5 {
         let settled = settle(&other.breakers, &ticket, OutcomeKind::Success).await;
-        assert!(matches!(settled, Settlement::Unheard | Settlement::Late), "{settled:?}");
+        assert!(matches!(settled, Settlement::Unconfirmed | Settlement::Late), "{settled:?}");
         assert_eq!(other.circuit.status(), Status::HalfOpen);
     }
     other.way.set(Fault::None);
@@ -262,7 +262,7 @@ async fn while_the_store_is_away_nothing_is_called_late_and_no_probe_is_split() 
 async fn without_a_store_a_ticket_is_its_own_registrys() {
     let breakers = Breakerbox::builder().policy(simple().build().unwrap()).build();
     let circuit = breakers.circuit("e1").unwrap();
-    let [first, late] = [(); 2].map(|()| circuit.ask_owned().unwrap());
+    let [first, late] = [(); 2].map(|()| circuit.try_acquire_owned().unwrap());
     let (ticket, late_ticket) = (first.ticket(), late.ticket());
     for _ in 0..3 {
         assert_eq!(settle(&breakers, &ticket, OutcomeKind::Failure).await, Settlement::Counted);
@@ -277,7 +277,7 @@ async fn without_a_store_a_ticket_is_its_own_registrys() {
 #[tokio::test]
 async fn a_call_without_a_circuit_counts_nowhere() {
     let breakers = Breakerbox::builder().max_circuits(0).build();
-    let permit = breakers.circuit("e1").unwrap().ask_owned().unwrap();
+    let permit = breakers.circuit("e1").unwrap().try_acquire_owned().unwrap();
     let ticket = permit.ticket();
     assert_eq!(settle(&breakers, &ticket, OutcomeKind::Failure).await, Settlement::Uncounted);
     permit.settled_elsewhere(OutcomeKind::Failure);

@@ -19,7 +19,7 @@ fn cell(clock: &ManualClock) -> Shared<Cell> {
 }
 
 fn held(cell: &Cell, clock: &ManualClock) -> Held {
-    match cell.ask_aside(&times(clock)) {
+    match cell.acquire_fast(&times(clock)) {
         Some(Ok(held)) => held,
         other => panic!("{other:?}"),
     }
@@ -88,15 +88,17 @@ fn of_two_askers_after_the_cool_off_one_probes() {
             fail(&cell, permit, &clock);
         }
         clock.advance(Duration::from_secs(3_600));
-        let ask = |cell: &Cell, clock: &ManualClock| match cell.ask_aside(&times(clock)) {
+        let ask = |cell: &Cell, clock: &ManualClock| match cell.acquire_fast(&times(clock)) {
             Some(answer) => answer.is_ok(),
             None => {
-                let MemberAnswer::Decided(asked) = cell.ask(&times(clock), false) else { panic!("alone") };
+                let MemberAnswer::Decided(asked) = cell.try_acquire(&times(clock), false) else {
+                    panic!("alone")
+                };
                 matches!(asked.decision, Decision::Admitted(_))
             }
         };
         let other = beside(&cell, &clock, ask);
-        let mine = ask(&cell, &clock);
+        let mine = try_acquire(&cell, &clock);
         assert_ne!(mine, other.join().unwrap(), "exactly one");
     });
 }

@@ -151,7 +151,7 @@ impl Cell {
 
     /// Answers an ask without the lock. None: it takes the core to decide.
     #[inline(always)]
-    pub(crate) fn ask_aside(&self, times: &Times) -> Option<Result<Held, Refusal>> {
+    pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
         match gate.way() {
             Way::AtEase => {
@@ -172,12 +172,12 @@ impl Cell {
 
     /// Asks the core. Whoever can't wait for a store takes a circuit that nobody has heard of for closed.
     #[cold]
-    pub(crate) fn ask(&self, times: &Times, can_wait: bool) -> MemberAnswer {
+    pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, here) = self.step(times, |member, at| {
             let answer = if can_wait {
-                member.ask(at.policy, times.draw(), at.there)
+                member.try_acquire(at.policy, times.draw(), at.there)
             } else {
-                member.ask_at_once(at.policy, times.draw(), at.there)
+                member.acquire_at_once(at.policy, times.draw(), at.there)
             };
             (answer, at.here)
         });
@@ -244,8 +244,10 @@ impl Cell {
     }
 
     /// Does what an operator says to a circuit that is not shared.
-    pub(crate) fn obey(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
-        self.step(times, |member, at| member.obey_alone(command, by, at.policy, times.draw(), at.there))
+    pub(crate) fn try_override(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
+        self.step(times, |member, at| {
+            member.apply_override_alone(command, by, at.policy, times.draw(), at.there)
+        })
     }
 
     /// Whether the store was asked about it, if there is one.
@@ -266,8 +268,8 @@ impl Cell {
     }
 
     /// Whether only this process refuses.
-    pub(crate) fn is_open_here(&self) -> bool {
-        self.lock().circuit.as_ref().is_some_and(|member| member.is_open_here())
+    pub(crate) fn is_open_locally(&self) -> bool {
+        self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
     /// Whether it is closed, nobody overrides it, and the store has it so, as far as is known.

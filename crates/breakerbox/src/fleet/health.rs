@@ -76,7 +76,7 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
     /// Whether the store may be asked.
-    pub(super) fn ask(&self, access: Access) -> Result<Sent, StoreError> {
+    pub(super) fn try_acquire(&self, access: Access) -> Result<Sent, StoreError> {
         let standing = self.lock();
         if standing.is_lost() {
             return Err(StoreError::Unavailable("the store is lost, and checked in the background".into()));

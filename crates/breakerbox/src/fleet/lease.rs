@@ -135,13 +135,13 @@ impl Shared {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
         if self.is_strict() {
-            return self.ask_strictly(fleet, cell, limit).await;
+            return self.acquire_strictly(fleet, cell, limit).await;
         }
         self.lease_within(cell, limit).await
     }
 
     pub(super) async fn lease_within(self: &Arc<Self>, cell: &Arc<Cell>, limit: Duration) -> Lease {
-        let asked = self.turn(cell).filter(|_| !limit.is_zero()).map(|turn| self.ask_aside(turn, limit));
+        let asked = self.turn(cell).filter(|_| !limit.is_zero()).map(|turn| self.acquire_fast(turn, limit));
         match asked {
             Some(answer) => answer.await.unwrap_or_else(|_| Lease::Refused(self.probing())),
             None => Lease::Refused(self.probing()),
@@ -155,22 +155,22 @@ impl Shared {
 
     /// For whoever can't wait: a lease is asked for in the background, and [granted](Self::granted) to whoever asks next.
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
-        let Some(fleet) = &self.fleet else { return Refusal::Judging };
+        let Some(fleet) = &self.fleet else { return Refusal::TripPending };
         if let Some(turn) = self.turn(cell) {
             // Nobody waits for what it says.
-            drop(self.ask_aside(turn, fleet.settings.store_timeout));
+            drop(self.acquire_fast(turn, fleet.settings.store_timeout));
         }
         self.probing()
     }
 
     /// Asks for a lease in the background. Says what came of it, within the limit.
-    fn ask_aside(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
+    fn acquire_fast(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
         let (tell, told) = oneshot::channel();
         let shared = self.for_task();
         let asking = async move {
             let Some(fleet) = &shared.fleet else { return };
             let cell = Arc::clone(&turn.cell);
-            let mut asked = std::pin::pin!(shared.ask_for_lease(fleet, &cell));
+            let mut asked = std::pin::pin!(shared.request_lease(fleet, &cell));
             let mut tell = Some(tell);
             let lease = match tokio::time::timeout(limit, &mut asked).await {
                 Ok(lease) => lease,
@@ -203,7 +203,7 @@ impl Shared {
         told
     }
 
-    async fn ask_for_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
+    async fn request_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         // Before the request: the probe's own deadline must be earlier than the lease's end.
         let started_at = self.times.now();
         match self.consult(fleet, cell).await {
@@ -224,7 +224,7 @@ impl Shared {
         cell: &Arc<Cell>,
     ) -> Result<Consulted, StoreError> {
         let key = self.store_key(cell);
-        let answer = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
+        let answer = self.read_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
         let record = match answer.value.into_iter().next().transpose() {
             Ok(record) => record.flatten(),
             Err(unreadable) => {

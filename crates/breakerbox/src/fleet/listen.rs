@@ -58,7 +58,7 @@ impl Shared {
     /// Reads what is not closed or overridden, and some of the others, or everything, and learns it.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
         // Strictly, every ask reads; and an exclusive store is changed by this process alone.
-        let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_alone;
+        let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_exclusive;
         let from = fleet.reread_from.load(Ordering::Relaxed);
         let turn = if rereads { from..from + CLOSED_AT_ONCE } else { 0..0 };
         let (mut cells, mut closed) = (Vec::new(), 0);
@@ -82,7 +82,7 @@ impl Shared {
     /// Reads the records of these circuits, and learns them; or, after an outage, joins the fleet again.
     pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
         let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
-        let Ok(answer) = self.ask_store(fleet, fleet.store.read(&keys)).await else { return false };
+        let Ok(answer) = self.read_store(fleet, fleet.store.read(&keys)).await else { return false };
         fleet.unread.were_read(keys.iter());
         for (cell, record) in cells.iter().zip(answer.value) {
             match record {

@@ -92,7 +92,7 @@ pub(crate) struct Settings {
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
     /// Nobody else uses the store.
-    pub(crate) is_alone: bool,
+    pub(crate) is_exclusive: bool,
     pub(crate) stored_keys: StoredKeys,
 }
 
@@ -104,7 +104,7 @@ impl Default for Settings {
             reread_every: Duration::from_secs(2),
             on_loss: OnStoreLoss::Local,
             consistency: Consistency::LocalFirst,
-            is_alone: false,
+            is_exclusive: false,
             stored_keys: StoredKeys::default(),
         }
     }
@@ -160,7 +160,7 @@ impl Fleet {
             // Whatever anybody counted is in the store.
             Consistency::Strict => Duration::ZERO,
             // There is nobody else.
-            _ if self.settings.is_alone => Duration::ZERO,
+            _ if self.settings.is_exclusive => Duration::ZERO,
             // Due with the next batch, and then on its way. What is called for does not wait for a batch that is far off.
             _ => self.settings.flush_every.min(LATER) + self.settings.store_timeout,
         };
@@ -228,7 +228,7 @@ impl Shared {
     }
 
     /// Reads from the store: in time, and only while it can be used.
-    pub(crate) async fn ask_store<T>(
+    pub(crate) async fn read_store<T>(
         &self,
         fleet: &Fleet,
         request: impl Future<Output = Result<Answer<T>, StoreError>>,
@@ -255,7 +255,7 @@ impl Shared {
             return Err(StoreError::Unavailable(Box::new(FlushError::Closed)));
         }
         let limit = fleet.settings.store_timeout;
-        let sent = fleet.health.ask(access)?;
+        let sent = fleet.health.try_acquire(access)?;
         let asked_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
@@ -290,7 +290,7 @@ impl Shared {
         if learnt.overlapped {
             self.count_overlap();
         }
-        if learnt.opened_here {
+        if learnt.opened_locally {
             self.count_opened_here();
         }
         if let Some(proposal) = learnt.publish {

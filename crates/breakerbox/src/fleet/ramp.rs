@@ -88,18 +88,18 @@ impl Shared {
         cell: &Arc<Cell>,
         epoch: Epoch,
     ) -> Result<core::Permit, Refusal> {
-        let Some(fleet) = &self.fleet else { return Err(Refusal::Judging) };
+        let Some(fleet) = &self.fleet else { return Err(Refusal::TripPending) };
         let now = self.times.now();
         let said = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(now) {
             Some(permit) => Ok(permit),
             None => Err(entry.want()),
         });
-        said.unwrap_or(Err(Refusal::Judging))
+        said.unwrap_or(Err(Refusal::TripPending))
     }
 
     /// Where no other process uses the store, the ramp is this process's own.
     pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
-        self.fleet.as_ref().filter(|fleet| fleet.settings.is_alone)?;
+        self.fleet.as_ref().filter(|fleet| fleet.settings.is_exclusive)?;
         let started_at = self.times.now();
         let asked = self.converse(cell, None, |member, at| member.admit_on_own_ramp(at.policy, at.now));
         Some(Lease::of(asked, started_at))
@@ -158,7 +158,7 @@ impl Shared {
         let (epoch, key) = (wish.epoch, self.store_key(cell));
         let request = self.converse(cell, None, |member, at| member.ramp_request(&key, wish, at.policy));
         let Some(request) = request else { return self.end_ramp(fleet, cell, epoch, waiting) };
-        match self.ask_store(fleet, fleet.store.ramp(&request)).await {
+        match self.read_store(fleet, fleet.store.ramp(&request)).await {
             Ok(Answer { now, value: RampReply::Done(view) }) => {
                 self.ramp_replied(fleet, cell, &request, &view, (waiting, failures), now);
             }

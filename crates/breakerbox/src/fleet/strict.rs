@@ -33,7 +33,7 @@ impl Settling {
         match self {
             Self::Known(settlement) => settlement,
             // A runtime that ends takes the question with it.
-            Self::Asked(answer) => answer.await.unwrap_or(Settlement::Unheard),
+            Self::Asked(answer) => answer.await.unwrap_or(Settlement::Unconfirmed),
         }
     }
 
@@ -77,14 +77,14 @@ impl Shared {
 
     /// Goes on whether or not anybody waits, and lets nobody wait too long.
     fn in_background(&self, telling: impl Future<Output = Settlement> + Send + 'static) -> Settling {
-        let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unheard) };
+        let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
         let (answer, asked) = oneshot::channel();
         fleet.runtime.spawn(async move {
             let mut telling = pin!(telling);
             let in_time = tokio::time::timeout(limit, telling.as_mut()).await.ok();
             // Nobody may be listening any more.
-            let _ = answer.send(in_time.unwrap_or(Settlement::Unheard));
+            let _ = answer.send(in_time.unwrap_or(Settlement::Unconfirmed));
             if in_time.is_none() {
                 telling.await;
             }
@@ -94,20 +94,20 @@ impl Shared {
 
     /// Counts one outcome in the store, and opens the circuit if that is what follows.
     async fn tell_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
-        let Some(fleet) = &self.fleet else { return Settlement::Unheard };
+        let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
         let answer = self.write_store(fleet, fleet.store.merge(std::slice::from_ref(&delta))).await;
         let Some((now, merged)) = answer.ok().and_then(|mut answer| Some((answer.now, answer.value.pop()?)))
         else {
             self.count_unheard();
-            return Settlement::Unheard;
+            return Settlement::Unconfirmed;
         };
         let merged = match merged {
             Ok(merged) => merged,
             Err(unreadable) => {
                 self.can_not_read(fleet, cell, &unreadable);
                 self.count_unheard();
-                return Settlement::Unheard;
+                return Settlement::Unconfirmed;
             }
         };
         let told =
@@ -131,19 +131,19 @@ impl Shared {
         result: &Proposal,
         settlement: Settlement,
     ) -> Settlement {
-        let Some(fleet) = &self.fleet else { return Settlement::Unheard };
+        let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let ended = self.swap(fleet, cell, result).await;
         let settlement = match ended {
             Ended::Won => settlement,
             Ended::Lost(_) => Settlement::Late,
-            Ended::Unknown => Settlement::Unheard,
+            Ended::Unknown => Settlement::Unconfirmed,
         };
         self.take_in(cell, result, ended);
         settlement
     }
 
     /// An ask, by the store's own record and time. Any number may be under way; a lease is asked for once at a time.
-    pub(super) async fn ask_strictly(
+    pub(super) async fn acquire_strictly(
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
@@ -166,7 +166,8 @@ impl Shared {
             _ => match fleet.settings.on_loss {
                 OnStoreLoss::Local => {
                     let retry_at = self.times.there(started_at) + fleet.settings.store_timeout;
-                    let known = self.converse(cell, None, |member, at| member.ask_unanswered(retry_at, at));
+                    let known =
+                        self.converse(cell, None, |member, at| member.acquire_unanswered(retry_at, at));
                     Lease::of(known, started_at)
                 }
                 OnStoreLoss::Admit => Lease::Uncounted,

@@ -9,7 +9,7 @@ use breakerbox_core::{Attribution, Change, Command, Record};
 use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::circuit::ObeyError;
+use crate::circuit::OverrideError;
 use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{StoreError, Swap, Swapped};
@@ -121,7 +121,7 @@ impl Shared {
                 tokio::time::sleep(fleet.settings.flush_every).await;
             }
             let keys = std::slice::from_ref(&swap.key);
-            let Ok(answer) = self.ask_store(fleet, fleet.store.read(keys)).await else {
+            let Ok(answer) = self.read_store(fleet, fleet.store.read(keys)).await else {
                 tokio::time::sleep(fleet.settings.flush_every).await;
                 continue;
             };
@@ -141,21 +141,22 @@ impl Shared {
     }
 
     /// Does what an operator says.
-    pub(crate) async fn obey(
+    pub(crate) async fn try_override(
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
         command: Command,
         by: &Attribution,
-    ) -> Result<Option<Change>, ObeyError> {
+    ) -> Result<Option<Change>, OverrideError> {
         let key = self.store_key(cell);
         for _ in 0..TRIED {
-            let read = self.ask_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await;
-            let answer = read.map_err(|_| ObeyError::StoreAway)?;
+            let read = self.read_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await;
+            let answer = read.map_err(|_| OverrideError::StoreAway)?;
             let read = answer.value.into_iter().next().transpose();
-            let record = read.map_err(|_| ObeyError::Unreadable)?.flatten();
-            let (learnt, proposal) =
-                self.converse(cell, Some(answer.now), |member, at| member.obey(record, command, by, at));
+            let record = read.map_err(|_| OverrideError::Unreadable)?.flatten();
+            let (learnt, proposal) = self.converse(cell, Some(answer.now), |member, at| {
+                member.apply_override(record, command, by, at)
+            });
             self.took(cell, learnt);
             let Some(proposal) = proposal else { return Ok(None) };
             match self.swap(fleet, cell, &proposal).await {
@@ -164,9 +165,9 @@ impl Shared {
                     return Ok(proposal.step.change);
                 }
                 Ended::Lost(record) => self.lost(cell, *record),
-                Ended::Unknown => return Err(ObeyError::StoreAway),
+                Ended::Unknown => return Err(OverrideError::StoreAway),
             }
         }
-        Err(ObeyError::Contended)
+        Err(OverrideError::Contended)
     }
 }

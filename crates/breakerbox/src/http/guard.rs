@@ -4,21 +4,24 @@
 
 use std::error::Error;
 
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 
 use super::BoxError;
-use crate::call::Judgement;
+use crate::call::Classification;
 use crate::questions::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 
 /// What a result means for a circuit.
-pub(crate) fn judge<T, E: Held>(classify: &impl ClassifyResponse<T, E>, result: &Result<T, E>) -> Judgement {
-    if is_never_sent(result) { Judgement::IGNORED } else { classify.judge(result) }
+pub(crate) fn judge<T, E: Held>(
+    classify: &impl ClassifyResponse<T, E>,
+    result: &Result<T, E>,
+) -> Classification {
+    if is_never_sent(result) { Classification::IGNORED } else { classify.judge(result) }
 }
 
 /// What a result means for a throttle.
-pub(crate) fn verdict<T, E: Held>(classify: &impl Classify<T, E>, result: &Result<T, E>) -> Verdict {
-    if is_never_sent(result) { Verdict::Neither } else { classify.verdict(result) }
+pub(crate) fn verdict<T, E: Held>(classify: &impl Classify<T, E>, result: &Result<T, E>) -> LoadSignal {
+    if is_never_sent(result) { LoadSignal::Neither } else { classify.verdict(result) }
 }
 
 fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {

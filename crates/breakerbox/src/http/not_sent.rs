@@ -108,7 +108,7 @@ mod tests {
             (open(1_000), Some("1")),
             (open(1_001), Some("2")),
             (probing, Some("9")),
-            (Refusal::OpenHere { retry_at: Timestamp::ZERO, retry_in: Duration::from_secs(7) }, Some("7")),
+            (Refusal::OpenLocally { retry_at: Timestamp::ZERO, retry_in: Duration::from_secs(7) }, Some("7")),
             (Refusal::Ramping { in_flight: 1, limit: 1 }, None),
             (Refusal::ForcedOpen, None),
             (Refusal::Disabled, None),

@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 use super::BoxError;
 use super::retry_after::retry_after;
 use super::statuses::Statuses;
-use crate::call::Judgement;
+use crate::call::Classification;
 use crate::questions::ClassifyResponse;
 use crate::throttle::was_never_sent;
 
@@ -26,14 +26,14 @@ use crate::throttle::was_never_sent;
 ///
 /// ```
 /// use breakerbox::http::HttpOutcomes;
-/// use breakerbox::{Judgement, OutcomeKind};
+/// use breakerbox::{Classification, OutcomeKind};
 /// use http::{HeaderMap, StatusCode};
 ///
 /// let behind_a_throttle = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
 /// let judge = |status| behind_a_throttle.of(status, &HeaderMap::new());
-/// assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS), Judgement::IGNORED);
-/// assert_eq!(judge(StatusCode::BAD_GATEWAY), Judgement::FAILURE);
-/// assert_eq!(judge(StatusCode::NOT_FOUND), Judgement::SUCCESS);
+/// assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS), Classification::IGNORED);
+/// assert_eq!(judge(StatusCode::BAD_GATEWAY), Classification::FAILURE);
+/// assert_eq!(judge(StatusCode::NOT_FOUND), Classification::SUCCESS);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpOutcomes {
@@ -56,19 +56,19 @@ impl HttpOutcomes {
 
     /// What a response with this status and these headers means.
     #[must_use]
-    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Judgement {
+    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Classification {
         match self.statuses.of(status).unwrap_or_else(|| usual(status)) {
-            OutcomeKind::Success => Judgement::SUCCESS,
-            OutcomeKind::Ignored => Judgement::IGNORED,
+            OutcomeKind::Success => Classification::SUCCESS,
+            OutcomeKind::Ignored => Classification::IGNORED,
             OutcomeKind::Failure => retry_after(headers, SystemTime::now())
-                .map_or(Judgement::FAILURE, Judgement::failure_with_retry_after),
+                .map_or(Classification::FAILURE, Classification::failure_with_retry_after),
         }
     }
 
     /// What an error means.
     #[must_use]
-    pub fn of_error(&self, error: &(dyn Error + 'static)) -> Judgement {
-        if was_never_sent(error) { Judgement::IGNORED } else { Judgement::FAILURE }
+    pub fn of_error(&self, error: &(dyn Error + 'static)) -> Classification {
+        if was_never_sent(error) { Classification::IGNORED } else { Classification::FAILURE }
     }
 }
 
@@ -79,7 +79,7 @@ impl Default for HttpOutcomes {
 }
 
 impl<B> ClassifyResponse<http::Response<B>, BoxError> for HttpOutcomes {
-    fn judge(&self, result: &Result<http::Response<B>, BoxError>) -> Judgement {
+    fn judge(&self, result: &Result<http::Response<B>, BoxError>) -> Classification {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
@@ -111,9 +111,9 @@ mod tests {
     fn every_status_has_a_meaning() {
         for code in 100..=999 {
             let expected = if code >= 500 || [408, 429].contains(&code) {
-                Judgement::FAILURE
+                Classification::FAILURE
             } else {
-                Judgement::SUCCESS
+                Classification::SUCCESS
             };
             assert_eq!(HttpOutcomes::new().of(status(code), &HeaderMap::new()), expected, "{code}");
         }
@@ -123,14 +123,14 @@ mod tests {
     fn a_failure_says_when_to_come_back() {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, HeaderValue::from_static("90"));
-        let busy = Judgement::failure_with_retry_after(Duration::from_secs(90));
+        let busy = Classification::failure_with_retry_after(Duration::from_secs(90));
         for (code, expected) in [
             (503, busy),
             (429, busy),
             (408, busy),
             (500, busy),
-            (202, Judgement::SUCCESS),
-            (301, Judgement::SUCCESS),
+            (202, Classification::SUCCESS),
+            (301, Classification::SUCCESS),
         ] {
             assert_eq!(HttpOutcomes::new().of(status(code), &headers), expected, "{code}");
         }
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn an_error_is_a_failure_unless_the_call_was_never_sent() {
         let table = [
-            (BoxError::from("connection reset"), Judgement::FAILURE),
-            (Refusal::Disabled.into(), Judgement::IGNORED),
-            (KeyError::NoHost.into(), Judgement::IGNORED),
+            (BoxError::from("connection reset"), Classification::FAILURE),
+            (Refusal::Disabled.into(), Classification::IGNORED),
+            (KeyError::NoHost.into(), Classification::IGNORED),
         ];
         for (error, expected) in table {
             let result = Err::<http::Response<()>, _>(error);
@@ -156,7 +156,7 @@ mod tests {
             .status(status(404), OutcomeKind::Failure)
             .status(status(503), OutcomeKind::Success);
         for (code, expected) in
-            [(404, Judgement::FAILURE), (503, Judgement::SUCCESS), (400, Judgement::SUCCESS)]
+            [(404, Classification::FAILURE), (503, Classification::SUCCESS), (400, Classification::SUCCESS)]
         {
             assert_eq!(outcomes.of(status(code), &HeaderMap::new()), expected, "{code}");
         }

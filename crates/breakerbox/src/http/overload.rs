@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
@@ -21,17 +21,17 @@ use crate::throttle::{Classify, Overload, chain, was_never_sent};
 ///
 /// ```
 /// use breakerbox::http::HttpOverload;
-/// use breakerbox::throttle::Verdict;
+/// use breakerbox::throttle::LoadSignal;
 /// use http::{HeaderMap, StatusCode};
 ///
-/// let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, Verdict::Reject);
+/// let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, LoadSignal::Reject);
 /// let verdict = |status| overload.of(status, &HeaderMap::new());
-/// assert_eq!(verdict(StatusCode::INTERNAL_SERVER_ERROR), Verdict::Reject);
-/// assert_eq!(verdict(StatusCode::NOT_FOUND), Verdict::Accept);
+/// assert_eq!(verdict(StatusCode::INTERNAL_SERVER_ERROR), LoadSignal::Reject);
+/// assert_eq!(verdict(StatusCode::NOT_FOUND), LoadSignal::Accept);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpOverload {
-    statuses: Statuses<Verdict>,
+    statuses: Statuses<LoadSignal>,
     errors: Overload,
 }
 
@@ -44,7 +44,7 @@ impl HttpOverload {
 
     /// Gives a status another meaning.
     #[must_use]
-    pub fn status(mut self, status: StatusCode, verdict: Verdict) -> Self {
+    pub fn status(mut self, status: StatusCode, verdict: LoadSignal) -> Self {
         self.statuses.set(status, verdict);
         self
     }
@@ -53,7 +53,7 @@ impl HttpOverload {
     #[must_use]
     pub fn or(
         mut self,
-        sign: impl Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync + 'static,
+        sign: impl Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync + 'static,
     ) -> Self {
         self.errors = self.errors.or(sign);
         self
@@ -61,18 +61,18 @@ impl HttpOverload {
 
     /// What a response with this status and these headers means.
     #[must_use]
-    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Verdict {
+    pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> LoadSignal {
         self.statuses.of(status).unwrap_or_else(|| usual(status, headers))
     }
 
     /// What an error means.
     #[must_use]
-    pub fn of_error(&self, error: &(dyn Error + 'static)) -> Verdict {
-        let never_sent = || was_never_sent(error).then_some(Verdict::Neither);
+    pub fn of_error(&self, error: &(dyn Error + 'static)) -> LoadSignal {
+        let never_sent = || was_never_sent(error).then_some(LoadSignal::Neither);
         let of_http = || chain(error).find_map(signs::capacity);
         (self.errors.told(error).or_else(never_sent).or_else(of_http))
             .or_else(|| Overload::known(error))
-            .unwrap_or(Verdict::Neither)
+            .unwrap_or(LoadSignal::Neither)
     }
 }
 
@@ -83,7 +83,7 @@ impl Default for HttpOverload {
 }
 
 impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
-    fn verdict(&self, result: &Result<http::Response<B>, BoxError>) -> Verdict {
+    fn verdict(&self, result: &Result<http::Response<B>, BoxError>) -> LoadSignal {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
@@ -91,12 +91,12 @@ impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
     }
 }
 
-fn usual(status: StatusCode, headers: &HeaderMap) -> Verdict {
+fn usual(status: StatusCode, headers: &HeaderMap) -> LoadSignal {
     match status.as_u16() {
-        429 | 504 => Verdict::Reject,
+        429 | 504 => LoadSignal::Reject,
         // Without that header it is a failure like any other, and the circuit handles it.
-        503 if headers.contains_key(RETRY_AFTER) => Verdict::Reject,
-        _ => Verdict::Accept,
+        503 if headers.contains_key(RETRY_AFTER) => LoadSignal::Reject,
+        _ => LoadSignal::Accept,
     }
 }
 
@@ -120,13 +120,13 @@ mod tests {
         let come_back = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("30"))]);
         for code in 100..=999 {
             for (headers, rejected) in [(&plain, &[429, 504][..]), (&come_back, &[429, 503, 504])] {
-                let expected = if rejected.contains(&code) { Verdict::Reject } else { Verdict::Accept };
+                let expected = if rejected.contains(&code) { LoadSignal::Reject } else { LoadSignal::Accept };
                 assert_eq!(HttpOverload::new().of(status(code), headers), expected, "{code}");
             }
         }
-        let changed = HttpOverload::new().status(status(503), Verdict::Accept);
-        assert_eq!(changed.of(status(503), &come_back), Verdict::Accept);
-        assert_eq!(changed.of(status(429), &plain), Verdict::Reject);
+        let changed = HttpOverload::new().status(status(503), LoadSignal::Accept);
+        assert_eq!(changed.of(status(503), &come_back), LoadSignal::Accept);
+        assert_eq!(changed.of(status(429), &plain), LoadSignal::Reject);
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -137,19 +137,19 @@ mod tests {
     fn errors_are_looked_through() {
         let io = |kind| BoxError::from(io::Error::from(kind));
         let table = [
-            (io(io::ErrorKind::TimedOut), Verdict::Reject),
-            (io(io::ErrorKind::ConnectionRefused), Verdict::Neither),
-            (io(io::ErrorKind::ConnectionReset), Verdict::Neither),
-            (io(io::ErrorKind::BrokenPipe), Verdict::Neither),
-            (io(io::ErrorKind::UnexpectedEof), Verdict::Neither),
-            (io(io::ErrorKind::InvalidData), Verdict::Neither),
-            (io(io::ErrorKind::HostUnreachable), Verdict::Neither),
-            (io(io::ErrorKind::AddrNotAvailable), Verdict::Neither),
-            (io::Error::other(Refusal::Disabled).into(), Verdict::Neither),
-            (Rejected::because("busy").into(), Verdict::Reject),
-            (Refusal::Disabled.into(), Verdict::Neither),
-            (KeyError::NoHost.into(), Verdict::Neither),
-            ("what this is nobody knows".into(), Verdict::Neither),
+            (io(io::ErrorKind::TimedOut), LoadSignal::Reject),
+            (io(io::ErrorKind::ConnectionRefused), LoadSignal::Neither),
+            (io(io::ErrorKind::ConnectionReset), LoadSignal::Neither),
+            (io(io::ErrorKind::BrokenPipe), LoadSignal::Neither),
+            (io(io::ErrorKind::UnexpectedEof), LoadSignal::Neither),
+            (io(io::ErrorKind::InvalidData), LoadSignal::Neither),
+            (io(io::ErrorKind::HostUnreachable), LoadSignal::Neither),
+            (io(io::ErrorKind::AddrNotAvailable), LoadSignal::Neither),
+            (io::Error::other(Refusal::Disabled).into(), LoadSignal::Neither),
+            (Rejected::because("busy").into(), LoadSignal::Reject),
+            (Refusal::Disabled.into(), LoadSignal::Neither),
+            (KeyError::NoHost.into(), LoadSignal::Neither),
+            ("what this is nobody knows".into(), LoadSignal::Neither),
         ];
         for (error, expected) in table {
             let text = error.to_string();
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn the_owners_signs_come_first() {
-        let overload = HttpOverload::new().or(|error| error.is::<io::Error>().then_some(Verdict::Accept));
+        let overload = HttpOverload::new().or(|error| error.is::<io::Error>().then_some(LoadSignal::Accept));
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
-        assert_eq!(overload.of_error(&reset), Verdict::Accept);
-        assert_eq!(overload.of_error(&Refusal::Disabled), Verdict::Neither);
+        assert_eq!(overload.of_error(&reset), LoadSignal::Accept);
+        assert_eq!(overload.of_error(&Refusal::Disabled), LoadSignal::Neither);
     }
 }

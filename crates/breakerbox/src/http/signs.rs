@@ -5,47 +5,47 @@
 
 use std::error::Error;
 
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 
 /// What an error of an HTTP client tells. `None`: nothing, but what is behind it may.
-pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<Verdict> {
+pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     of_tower(error).or_else(|| of_reqwest(error)).or_else(|| of_hyper(error.downcast_ref()?))
 }
 
 /// Without a source of its own, hyper's error says what became of the connection. A canceled request is one whose
 /// connection closed before it was written: a canceled call shows as a dropped future, not as an error.
-fn of_hyper(error: &hyper::Error) -> Option<Verdict> {
+fn of_hyper(error: &hyper::Error) -> Option<LoadSignal> {
     if error.is_user() {
-        return Some(Verdict::Neither);
+        return Some(LoadSignal::Neither);
     }
     if error.is_timeout() {
-        return Some(Verdict::Reject);
+        return Some(LoadSignal::Reject);
     }
     let lost = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || error.is_parse();
-    lost.then_some(Verdict::Neither)
+    lost.then_some(LoadSignal::Neither)
 }
 
 #[cfg(feature = "tower")]
-fn of_tower(error: &(dyn Error + 'static)) -> Option<Verdict> {
-    error.is::<tower::timeout::error::Elapsed>().then_some(Verdict::Reject)
+fn of_tower(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
+    error.is::<tower::timeout::error::Elapsed>().then_some(LoadSignal::Reject)
 }
 
 #[cfg(not(feature = "tower"))]
-fn of_tower(_: &(dyn Error + 'static)) -> Option<Verdict> {
+fn of_tower(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
     None
 }
 
 /// Whether it came with a middleware's error or by itself.
 #[cfg(feature = "reqwest-middleware")]
-fn of_reqwest(error: &(dyn Error + 'static)) -> Option<Verdict> {
+fn of_reqwest(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     match error.downcast_ref::<reqwest::Error>()? {
-        client if client.is_timeout() => Some(Verdict::Reject),
-        client if client.is_builder() || client.is_redirect() || client.is_dns() => Some(Verdict::Neither),
+        client if client.is_timeout() => Some(LoadSignal::Reject),
+        client if client.is_builder() || client.is_redirect() || client.is_dns() => Some(LoadSignal::Neither),
         _ => None,
     }
 }
 
 #[cfg(not(feature = "reqwest-middleware"))]
-fn of_reqwest(_: &(dyn Error + 'static)) -> Option<Verdict> {
+fn of_reqwest(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
     None
 }

@@ -96,7 +96,8 @@ where
     ) -> Result<Response> {
         let outgoing = Outgoing::new(&request, extensions);
         let priority = self.priority.priority(&outgoing);
-        let pass = self.choice.ask(&outgoing, priority, self.default_priority).map_err(Error::from)?;
+        let pass =
+            self.choice.try_acquire(&outgoing, priority, self.default_priority).map_err(Error::from)?;
         let result = next.run(request, extensions).await;
         pass.settle(verdict(&self.classify, &result));
         result

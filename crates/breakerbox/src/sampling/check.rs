@@ -67,7 +67,7 @@ impl Circuit {
             return Ok(checked(None));
         }
         let cell = &self.cell;
-        match cell.ask_aside(self.clock()) {
+        match cell.acquire_fast(self.clock()) {
             Some(Ok(_)) => return Ok(checked(None)),
             Some(Err(refusal)) if !self.shared.dry_run => return Err(refusal),
             _ => {}
@@ -76,7 +76,7 @@ impl Circuit {
         for _ in 0..=ASKED_AGAIN {
             let said = match self.said_without_core() {
                 Some(said) => said,
-                None => match cell.ask(self.clock(), true) {
+                None => match cell.try_acquire(self.clock(), true) {
                     MemberAnswer::Decided(asked) => self.decided(asked),
                     MemberAnswer::Unknown => {
                         self.shared.read_one(cell).await;

@@ -11,7 +11,7 @@ use super::leader;
 use super::office::Office;
 use super::report::Report;
 use crate::breakerbox::{Breakerbox, Counts};
-use crate::circuit::{Circuit, ObeyError};
+use crate::circuit::{Circuit, OverrideError};
 use crate::fleet::StoreHealth;
 
 /// Sampled circuits by key. Build one for a service, clone it freely, and keep it for as long as the service runs. Once the
@@ -154,11 +154,15 @@ impl SampledCircuit {
         self.0.record()
     }
 
-    /// Does what an operator says; as [`Circuit::obey_store`].
+    /// Does what an operator says; as [`Circuit::apply_override`].
     ///
     /// # Errors
     /// If it can't be done, such as while the store is away.
-    pub async fn obey(&self, command: Command, by: &Attribution) -> Result<Option<Change>, ObeyError> {
-        self.0.obey_store(command, by).await
+    pub async fn try_override(
+        &self,
+        command: Command,
+        by: &Attribution,
+    ) -> Result<Option<Change>, OverrideError> {
+        self.0.apply_override(command, by).await
     }
 }

@@ -124,7 +124,7 @@ impl Known {
                 let now = shared.times.there(shared.times.now());
                 fleet.store.list(&query).await.map(|value| Answer { now, value })
             };
-            let page = shared.ask_store(fleet, page).await.map_err(|_| Undone::Interrupted)?.value;
+            let page = shared.read_store(fleet, page).await.map_err(|_| Undone::Interrupted)?.value;
             for (store_key, record) in page.circuits {
                 let Some(key) = shared.key_of(&store_key).map(Arc::from) else { continue };
                 if record.status() != Status::Closed {
@@ -148,7 +148,7 @@ impl Known {
     async fn read(&mut self, leader: &Leader<'_>, keys: &[Arc<str>]) -> Result<(), Undone> {
         let (shared, fleet) = (leader.shared, leader.fleet);
         let store_keys: Vec<_> = keys.iter().map(|key| shared.name_of(key)).collect();
-        let answer = shared.ask_store(fleet, fleet.store.read(&store_keys)).await;
+        let answer = shared.read_store(fleet, fleet.store.read(&store_keys)).await;
         for (key, record) in keys.iter().zip(answer.map_err(|_| Undone::Interrupted)?.value) {
             // What can't be read is as good as not there: nothing can be swapped in for it by mistake.
             self.put(key, record.unwrap_or_default());

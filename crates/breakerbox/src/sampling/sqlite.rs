@@ -78,7 +78,7 @@ impl Sampler for SqliteSampler {
         let (file, asking) = (Arc::clone(&self.file), Arc::new(Asking::default()));
         // If this is dropped, because the time is over, the query ends too.
         let _ended = Ended(Arc::clone(&asking));
-        let answer = tokio::task::spawn_blocking(move || file.ask(&asking, &poll));
+        let answer = tokio::task::spawn_blocking(move || file.query_totals(&asking, &poll));
         answer.await.map_err(SampleError::failed)?
     }
 
@@ -88,7 +88,7 @@ impl Sampler for SqliteSampler {
 }
 
 impl File {
-    fn ask(&self, asking: &Asking, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
+    fn query_totals(&self, asking: &Asking, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let mut held = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match held.take() {
             Some(connection) => connection,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{
-    Draw, LatestSuccesses, MissingLatencySum, Record, Sample, Span, Status, Step, Timestamp, Version,
+    LatestSuccesses, MissingLatencySum, RandomBits, Record, Sample, Span, Status, Step, Timestamp, Version,
 };
 use tokio::time::Instant;
 
@@ -72,7 +72,7 @@ impl<'t> Tick<'t> {
         let mut tick = Self { leader, term, known, latest, ticked };
         let samples = tick.poll().await?;
         let used_up =
-            tick.known.iter().any(|(_, record)| record.with_fresh_probes(Draw(0), term.now).is_some());
+            tick.known.iter().any(|(_, record)| record.with_fresh_probes(RandomBits(0), term.now).is_some());
         // An empty poll decides nothing, but the next few calls of a half-open circuit may be made.
         if !samples.is_empty() || used_up {
             // The term again: whether it still lasts, and what time it is.
@@ -148,7 +148,7 @@ impl<'t> Tick<'t> {
                     self.ticked.unusable_keys += 1;
                     continue;
                 }
-                let judged = self.judge_with(key, *sample, Draw(0)).map_err(|missing| {
+                let judged = self.judge_with(key, *sample, RandomBits(0)).map_err(|missing| {
                     let reason = format!("{missing} for {key}");
                     Undone::NotPolled(SampleError::Unreadable { field: "latency_sum", reason })
                 })?;
@@ -186,7 +186,7 @@ impl<'t> Tick<'t> {
         &mut self,
         key: &Arc<str>,
         sample: Sample,
-        draw: Draw,
+        draw: RandomBits,
     ) -> Result<Option<Decided>, MissingLatencySum> {
         let policy = self.shared().policy_of(key);
         let record = self.known.get(key);

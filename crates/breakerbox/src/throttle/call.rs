@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::future::Future;
 
-use breakerbox_core::throttle::{Priority, Shed, Verdict};
+use breakerbox_core::throttle::{LoadSignal, Priority, Shed};
 
 use super::classify::Classify;
 use super::handle::Throttle;
@@ -60,13 +60,13 @@ impl<C> Throttle<C> {
     /// `|result| ready.verdict(result)`.
     ///
     /// ```
-    /// use breakerbox::throttle::{Priority, Throttle, Verdict};
+    /// use breakerbox::throttle::{Priority, Throttle, LoadSignal};
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let throttle = Throttle::default();
     /// let classify = |status: &Result<u16, String>| match status {
-    ///     Ok(429 | 503) => Verdict::Reject,
-    ///     _ => Verdict::Accept,
+    ///     Ok(429 | 503) => LoadSignal::Reject,
+    ///     _ => LoadSignal::Accept,
     /// };
     /// let answer = throttle.call_classified(Priority::LOW, classify, async { Ok(200) }).await;
     /// assert_eq!(answer, Ok(200));
@@ -78,10 +78,10 @@ impl<C> Throttle<C> {
     pub async fn call_classified<T, E>(
         &self,
         priority: Priority,
-        classify: impl FnOnce(&Result<T, E>) -> Verdict,
+        classify: impl FnOnce(&Result<T, E>) -> LoadSignal,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError<E>> {
-        let pass = self.ask(priority).map_err(CallError::Shed)?;
+        let pass = self.try_acquire(priority).map_err(CallError::Shed)?;
         let result = call.await;
         pass.settle(classify(&result));
         result.map_err(CallError::Failed)
@@ -120,7 +120,7 @@ impl<C> Throttle<C> {
     where
         C: Classify<T, E>,
     {
-        let pass = self.ask(priority).map_err(CallError::Shed)?;
+        let pass = self.try_acquire(priority).map_err(CallError::Shed)?;
         let result = call();
         pass.settle(self.classifier().verdict(&result));
         result.map_err(CallError::Failed)

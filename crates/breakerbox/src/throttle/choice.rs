@@ -45,7 +45,7 @@ pub(crate) enum NotLetThrough {
 
 impl<K, C> Choice<K, C> {
     /// Asks for a pass. The request's own priority counts, then the task's, then the default.
-    pub(crate) fn ask<R>(
+    pub(crate) fn try_acquire<R>(
         &self,
         request: &R,
         own: Option<Priority>,
@@ -65,8 +65,8 @@ impl<K, C> Choice<K, C> {
         };
         let asked = match own {
             // The task's would win over an argument.
-            Some(priority) => with_priority_blocking(priority, || throttle.ask_owned(priority)),
-            None => throttle.ask_owned(default),
+            Some(priority) => with_priority_blocking(priority, || throttle.try_acquire_owned(priority)),
+            None => throttle.try_acquire_owned(default),
         };
         asked.map_err(NotLetThrough::Shed)
     }

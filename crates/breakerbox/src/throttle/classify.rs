@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use breakerbox_core::throttle::Verdict;
+use breakerbox_core::throttle::LoadSignal;
 
 use super::signs::{capacity, chain};
 
@@ -14,17 +14,17 @@ use super::signs::{capacity, chain};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",
-    note = "for one call, use `call_classified` with a function `FnOnce(&Result<{T}, {E}>) -> Verdict`",
+    note = "for one call, use `call_classified` with a function `FnOnce(&Result<{T}, {E}>) -> LoadSignal`",
     note = "for all calls of a throttle, give its builder one with `.classify(..)`; a layer or middleware, with `.classify_by(..)`",
     note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
 )]
 pub trait Classify<T, E> {
     /// What this result means.
-    fn verdict(&self, result: &Result<T, E>) -> Verdict;
+    fn verdict(&self, result: &Result<T, E>) -> LoadSignal;
 }
 
-impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
-    fn verdict(&self, result: &Result<T, E>) -> Verdict {
+impl<T, E, F: Fn(&Result<T, E>) -> LoadSignal> Classify<T, E> for F {
+    fn verdict(&self, result: &Result<T, E>) -> LoadSignal {
         self(result)
     }
 }
@@ -47,31 +47,31 @@ impl<T, E, F: Fn(&Result<T, E>) -> Verdict> Classify<T, E> for F {
 /// [`Shed`]: super::Shed
 ///
 /// ```
-/// use breakerbox::throttle::{Overload, Verdict};
+/// use breakerbox::throttle::{Overload, LoadSignal};
 /// use std::io;
 ///
 /// #[derive(Debug, thiserror::Error)]
 /// #[error("the user pressed stop")]
 /// struct Stopped;
 ///
-/// let overload = Overload::default().or(|error| error.is::<Stopped>().then_some(Verdict::Neither));
-/// assert_eq!(overload.of(&Stopped), Verdict::Neither);
-/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::TimedOut)), Verdict::Reject);
-/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::InvalidData)), Verdict::Accept);
+/// let overload = Overload::default().or(|error| error.is::<Stopped>().then_some(LoadSignal::Neither));
+/// assert_eq!(overload.of(&Stopped), LoadSignal::Neither);
+/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::TimedOut)), LoadSignal::Reject);
+/// assert_eq!(overload.of(&io::Error::from(io::ErrorKind::InvalidData)), LoadSignal::Accept);
 /// ```
 #[derive(Clone, Default)]
 pub struct Overload {
     signs: Vec<Sign>,
 }
 
-type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync>;
+type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync>;
 
 impl Overload {
     /// Looks for one more sign, before those that it knows: `None` if the error is none of these.
     #[must_use]
     pub fn or(
         mut self,
-        sign: impl Fn(&(dyn Error + 'static)) -> Option<Verdict> + Send + Sync + 'static,
+        sign: impl Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync + 'static,
     ) -> Self {
         self.signs.push(Arc::new(sign));
         self
@@ -79,24 +79,24 @@ impl Overload {
 
     /// What an error means. For errors that hide behind another type, such as a boxed one.
     #[must_use]
-    pub fn of(&self, error: &(dyn Error + 'static)) -> Verdict {
-        self.told(error).or_else(|| Self::known(error)).unwrap_or(Verdict::Accept)
+    pub fn of(&self, error: &(dyn Error + 'static)) -> LoadSignal {
+        self.told(error).or_else(|| Self::known(error)).unwrap_or(LoadSignal::Accept)
     }
 
     /// What the signs say that it was told to look for.
-    pub(crate) fn told(&self, error: &(dyn Error + 'static)) -> Option<Verdict> {
+    pub(crate) fn told(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
     }
 
     /// What the signs say that it knows by itself.
-    pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<Verdict> {
+    pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(capacity)
     }
 }
 
 impl<T, E: Error + 'static> Classify<T, E> for Overload {
-    fn verdict(&self, result: &Result<T, E>) -> Verdict {
-        result.as_ref().map_or_else(|error| self.of(error), |_| Verdict::Accept)
+    fn verdict(&self, result: &Result<T, E>) -> LoadSignal {
+        result.as_ref().map_or_else(|error| self.of(error), |_| LoadSignal::Accept)
     }
 }
 
@@ -109,13 +109,13 @@ impl fmt::Debug for Overload {
 /// An error that is said on the spot to be the destination's overload.
 ///
 /// ```
-/// use breakerbox::throttle::{Overload, Rejected, Verdict};
+/// use breakerbox::throttle::{Overload, Rejected, LoadSignal};
 /// use std::error::Error;
 ///
 /// let busy = Rejected::because("queue full");
 /// assert_eq!(busy.to_string(), "rejected by the destination");
 /// assert_eq!(busy.source().expect("what was wrapped").to_string(), "queue full");
-/// assert_eq!(Overload::default().of(&busy), Verdict::Reject);
+/// assert_eq!(Overload::default().of(&busy), LoadSignal::Reject);
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error("rejected by the destination")]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use breakerbox_core::Draw;
+use breakerbox_core::RandomBits;
 use breakerbox_core::throttle::{
-    self as core, Levels, Priority, Shed, ThrottlePolicy, ThrottleSnapshot, Verdict,
+    self as core, Levels, LoadSignal, Priority, Shed, ThrottlePolicy, ThrottleSnapshot,
 };
 
 use super::classify::Overload;
@@ -49,15 +49,15 @@ impl<C> Throttle<C> {
     /// # Errors
     /// The call is shed: do not make it, and do not retry it at once.
     #[inline]
-    pub fn ask(&self, priority: Priority) -> Result<Pass<'_, C>, Shed> {
+    pub fn try_acquire(&self, priority: Priority) -> Result<Pass<'_, C>, Shed> {
         Ok(Pass::new(Cow::Borrowed(self), self.take(priority)?))
     }
 
     /// The same, for a pass that outlives this handle.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
-    pub fn ask_owned(&self, priority: Priority) -> Result<Pass<'static, C>, Shed> {
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_owned(&self, priority: Priority) -> Result<Pass<'static, C>, Shed> {
         Ok(Pass::new(Cow::Owned(self.clone()), self.take(priority)?))
     }
 
@@ -66,15 +66,15 @@ impl<C> Throttle<C> {
         let Some(cell) = &self.cell else { return Ok(None) };
         let priority = context_priority().unwrap_or(priority);
         // The core looks at the upper bits.
-        let draw = || Draw(u128::from(rand::random::<u64>()) << 64);
-        let asked = cell.throttle.ask_with(priority, draw, self.means.clock.now()).map(Some);
+        let draw = || RandomBits(u128::from(rand::random::<u64>()) << 64);
+        let asked = cell.throttle.try_acquire_with(priority, draw, self.means.clock.now()).map(Some);
         // The state changes only while somebody asks.
         self.means.observers.look(&cell.key, &cell.throttle, &cell.shown);
         asked
     }
 
     #[inline]
-    pub(super) fn settle(&self, pass: core::Pass, verdict: Verdict) {
+    pub(super) fn settle(&self, pass: core::Pass, verdict: LoadSignal) {
         if let Some(cell) = &self.cell {
             cell.throttle.settle(pass, verdict, self.means.clock.now());
         }
@@ -102,7 +102,7 @@ impl<C> Throttle<C> {
     /// use breakerbox::throttle::{Priority, Throttle, ThrottleState};
     ///
     /// let throttle = Throttle::default();
-    /// throttle.ask(Priority::HIGH).expect("nothing was rejected yet").accept();
+    /// throttle.try_acquire(Priority::HIGH).expect("nothing was rejected yet").accept();
     /// let snapshot = throttle.snapshot().expect("one throttle always has room");
     /// assert_eq!((snapshot.admitted, snapshot.shed_in_total()), (1, 0));
     /// assert_eq!(snapshot.state, Some(ThrottleState::Calm));

@@ -21,7 +21,7 @@ pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
 ///
 /// let throttles = Throttle::builder().build_keyed(10_000);
 /// let orders = throttles.throttle("https://api.example.com/orders")?;
-/// orders.ask(Priority::HIGH).expect("nothing was rejected yet").accept();
+/// orders.try_acquire(Priority::HIGH).expect("nothing was rejected yet").accept();
 /// # Ok::<(), breakerbox::KeyError>(())
 /// ```
 pub struct Throttles<C = Overload>(Arc<Shared<C>>);
@@ -81,7 +81,7 @@ impl<C> Throttles<C> {
     /// use breakerbox::throttle::{Priority, Throttle};
     ///
     /// let throttles = Throttle::builder().build_keyed(10_000);
-    /// throttles.throttle("https://api.example.com/orders")?.ask(Priority::HIGH)?.accept();
+    /// throttles.throttle("https://api.example.com/orders")?.try_acquire(Priority::HIGH)?.accept();
     /// let mut admitted = 0;
     /// throttles.for_each(|throttle| admitted += throttle.snapshot().map_or(0, |snapshot| snapshot.admitted));
     /// assert_eq!(admitted, 1);

@@ -40,8 +40,8 @@ mod pass;
 mod signs;
 
 pub use breakerbox_core::throttle::{
-    Levels, NoLevels, Priority, PriorityError, Reason, Shed, Strategy, ThrottlePolicy, ThrottlePolicyBuilder,
-    ThrottlePolicyError, ThrottleSnapshot, ThrottleState, Verdict,
+    Levels, LoadSignal, NoLevels, Priority, PriorityError, Reason, Shed, Strategy, ThrottlePolicy,
+    ThrottlePolicyBuilder, ThrottlePolicyError, ThrottleSnapshot, ThrottleState,
 };
 pub use call::CallError;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use breakerbox_core::throttle::{self as core, Verdict};
+use breakerbox_core::throttle::{self as core, LoadSignal};
 
 use super::handle::Throttle;
 
@@ -12,7 +12,7 @@ use super::handle::Throttle;
 /// use breakerbox::throttle::{Priority, Throttle};
 ///
 /// let throttle = Throttle::default();
-/// match throttle.ask(Priority::HIGH) {
+/// match throttle.try_acquire(Priority::HIGH) {
 ///     // Make the call, then say whether the destination had room for it.
 ///     Ok(pass) => pass.accept(),
 ///     Err(shed) => println!("{shed}"),
@@ -35,17 +35,17 @@ impl<'t, C> Pass<'t, C> {
     /// The destination took the call, whatever it answered.
     #[inline]
     pub fn accept(self) {
-        self.settle(Verdict::Accept);
+        self.settle(LoadSignal::Accept);
     }
 
     /// It was out of capacity, or did not answer in time.
     pub fn reject(self) {
-        self.settle(Verdict::Reject);
+        self.settle(LoadSignal::Reject);
     }
 
     /// Says what became of the call.
     #[inline]
-    pub fn settle(mut self, verdict: Verdict) {
+    pub fn settle(mut self, verdict: LoadSignal) {
         if let Some(held) = self.held.take() {
             self.throttle.settle(held, verdict);
         }
@@ -56,7 +56,7 @@ impl<C> Drop for Pass<'_, C> {
     #[inline]
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            self.throttle.settle(held, Verdict::Neither);
+            self.throttle.settle(held, LoadSignal::Neither);
         }
     }
 }

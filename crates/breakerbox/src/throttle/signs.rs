@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io;
 
-use breakerbox_core::throttle::{Shed, Verdict};
+use breakerbox_core::throttle::{LoadSignal, Shed};
 use breakerbox_core::{KeyError, Refusal};
 
 use super::classify::Rejected;
@@ -53,21 +53,21 @@ fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
 }
 
 /// What one error says. `None`: nothing, but what is behind it may.
-pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<Verdict> {
+pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     if is_never_sent(error) || error.is::<tokio::task::JoinError>() {
-        return Some(Verdict::Neither);
+        return Some(LoadSignal::Neither);
     }
     if error.is::<Rejected>() || error.is::<ProbeTimeout>() || error.is::<tokio::time::error::Elapsed>() {
-        return Some(Verdict::Reject);
+        return Some(LoadSignal::Reject);
     }
     of_io(error.downcast_ref::<io::Error>()?.kind())
 }
 
-fn of_io(kind: io::ErrorKind) -> Option<Verdict> {
+fn of_io(kind: io::ErrorKind) -> Option<LoadSignal> {
     match kind {
         io::ErrorKind::TimedOut
         // So a blocking socket says that its time limit ran out, on Unix.
-        | io::ErrorKind::WouldBlock => Some(Verdict::Reject),
+        | io::ErrorKind::WouldBlock => Some(LoadSignal::Reject),
         // The call got nowhere, or its connection broke. To send less would not change that: it is for a circuit.
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset
@@ -79,7 +79,7 @@ fn of_io(kind: io::ErrorKind) -> Option<Verdict> {
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::NetworkDown
         | io::ErrorKind::AddrInUse
-        | io::ErrorKind::AddrNotAvailable => Some(Verdict::Neither),
+        | io::ErrorKind::AddrNotAvailable => Some(LoadSignal::Neither),
         _ => None,
     }
 }

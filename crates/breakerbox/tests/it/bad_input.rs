@@ -145,11 +145,14 @@ fn at_the_bounds_a_circuit_lives_its_whole_life() {
     for policy in [least, most] {
         let service = Service::new(&policy.jitter(100).consecutive_failures(1).probes(1));
         let circuit = service.circuit("e1");
-        circuit.ask().unwrap().settle(Outcome::failure(Duration::MAX).with_retry_after(Duration::MAX));
-        let Err(Refusal::Open { retry_in, .. }) = circuit.ask() else { panic!("open") };
+        circuit
+            .try_acquire()
+            .unwrap()
+            .settle(Outcome::failure(Duration::MAX).with_retry_after(Duration::MAX));
+        let Err(Refusal::Open { retry_in, .. }) = circuit.try_acquire() else { panic!("open") };
         assert!(retry_in <= circuit.policy().cool_off_max());
         service.clock.advance(retry_in);
-        circuit.ask().unwrap().settle(Outcome::success(Duration::MAX));
+        circuit.try_acquire().unwrap().settle(Outcome::success(Duration::MAX));
         assert_eq!(circuit.status(), Status::Closed);
     }
 }
@@ -176,6 +179,6 @@ fn an_attribution_has_bounds() {
     assert_eq!(error("ops", &huge), AttributionTooLong { field: "reason", length: 10_000_000 });
     let by = Attribution::new(&longest, "").unwrap();
     let circuit = Service::new(&simple()).circuit("e1");
-    assert!(circuit.obey(Command::Disable, &by).unwrap().is_some());
+    assert!(circuit.try_override(Command::Disable, &by).unwrap().is_some());
     assert_eq!(circuit.status(), Status::Disabled);
 }

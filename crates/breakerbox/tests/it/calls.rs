@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, CallError, Circuit, Clock, Judgement, ProbeTimeout, Refusal, Status};
+use breakerbox::{Breakerbox, CallError, Circuit, Classification, Clock, ProbeTimeout, Refusal, Status};
 
 use crate::service::{Service, secs, simple};
 
@@ -35,10 +35,10 @@ async fn a_classifier_decides_what_counts() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
     let classify = |result: &Result<u16, &str>| match result {
-        Ok(503) => Judgement::failure_with_retry_after(secs(120)),
-        Ok(500..) => Judgement::FAILURE,
-        Ok(_) => Judgement::SUCCESS,
-        Err(_) => Judgement::IGNORED,
+        Ok(503) => Classification::failure_with_retry_after(secs(120)),
+        Ok(500..) => Classification::FAILURE,
+        Ok(_) => Classification::SUCCESS,
+        Err(_) => Classification::IGNORED,
     };
     for status in [200, 404, 500, 502] {
         assert_eq!(circuit.call_classified(classify, async { Ok(status) }).await, Ok(status));
@@ -50,7 +50,7 @@ async fn a_classifier_decides_what_counts() {
     let totals = circuit.totals();
     assert_eq!((totals.successes, totals.failures), (2, 2));
     circuit.call_classified(classify, async { Ok(503) }).await.unwrap();
-    assert!(matches!(circuit.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(120)));
+    assert!(matches!(circuit.try_acquire(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(120)));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_fallback_is_told_why_and_holds_no_lease() {
     assert_eq!(answer.await, Ok("cached"));
     service.clock.advance(secs(30));
     let answer = circuit.call_or_else(async { Answer::Err("down") }, |_| async {
-        assert!(matches!(circuit.ask(), Err(Refusal::Open { .. })), "the probe is settled");
+        assert!(matches!(circuit.try_acquire(), Err(Refusal::Open { .. })), "the probe is settled");
         Answer::Ok("apology")
     });
     assert_eq!(answer.await, Ok("apology"));
@@ -251,7 +251,7 @@ fn a_call_in_a_thread_can_be_judged_and_have_a_fallback() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
     let not_found = |answer: &Answer| match answer {
-        Err("not found") => Judgement::SUCCESS,
+        Err("not found") => Classification::SUCCESS,
         other => breakerbox::by_result(other),
     };
     for _ in 0..5 {

@@ -10,12 +10,12 @@ use crate::service::{Service, fail, secs, simple, succeed};
 fn a_whole_life() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
-    assert!(matches!(circuit.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
+    assert!(matches!(circuit.try_acquire(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
+    let probe = circuit.try_acquire().unwrap();
     assert!(probe.is_probe());
     assert_eq!(probe.time_left(), Some(secs(10)));
-    assert!(matches!(circuit.ask(), Err(Refusal::Probing { .. })));
+    assert!(matches!(circuit.try_acquire(), Err(Refusal::Probing { .. })));
     assert_eq!(probe.success(), Settlement::Counted);
     assert_eq!(circuit.status(), Status::Closed);
     let states: Vec<_> = service.changes().into_iter().map(|(_, status)| status).collect();
@@ -67,7 +67,7 @@ fn slow_successes_are_noticed() {
         let circuit = service.circuit("e1");
         for millis in [100, 100, 2_000, 2_000] {
             assert_eq!(circuit.status(), Status::Closed);
-            let permit = circuit.ask().unwrap();
+            let permit = circuit.try_acquire().unwrap();
             service.clock.advance(Duration::from_millis(millis));
             permit.success();
         }
@@ -80,12 +80,12 @@ fn quick_successes_count_for_the_mean() {
     let service = Service::new(&Policy::builder().min_calls(2).mean_latency(secs(1)));
     let circuit = service.circuit("e1");
     for _ in 0..10 {
-        let permit = circuit.ask().unwrap();
+        let permit = circuit.try_acquire().unwrap();
         service.clock.advance(Duration::from_millis(100));
         permit.success();
     }
     assert_eq!(circuit.totals().latency_sum, secs(1));
-    let permit = circuit.ask().unwrap();
+    let permit = circuit.try_acquire().unwrap();
     service.clock.advance(secs(9));
     permit.success();
     assert_eq!(circuit.status(), Status::Closed, "ten seconds in eleven calls");
@@ -95,10 +95,10 @@ fn quick_successes_count_for_the_mean() {
 fn dropped_permits_are_cancelled_or_failures() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    drop(circuit.ask());
+    drop(circuit.try_acquire());
     assert_eq!(circuit.totals().calls(), 0);
     for _ in 0..3 {
-        let permit = circuit.ask();
+        let permit = circuit.try_acquire();
         service.clock.advance(secs(1));
         drop(permit);
     }
@@ -109,11 +109,11 @@ fn dropped_permits_are_cancelled_or_failures() {
 fn outcomes_can_be_settled_as_measured() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    assert_eq!(circuit.ask().unwrap().ignored(), Settlement::Uncounted);
-    assert_eq!(circuit.ask().unwrap().settle(Outcome::failure(secs(1))), Settlement::Counted);
+    assert_eq!(circuit.try_acquire().unwrap().ignored(), Settlement::Uncounted);
+    assert_eq!(circuit.try_acquire().unwrap().settle(Outcome::failure(secs(1))), Settlement::Counted);
     fail(&circuit, 1);
-    circuit.ask().unwrap().failure_with_retry_after(secs(90));
-    assert!(matches!(circuit.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(90)));
+    circuit.try_acquire().unwrap().failure_with_retry_after(secs(90));
+    assert!(matches!(circuit.try_acquire(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(90)));
 }
 
 #[test]
@@ -121,13 +121,13 @@ fn operators_are_obeyed() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
     let by = Attribution::new("ops", "a drill").unwrap();
-    assert!(circuit.obey(Command::ForceOpen, &by).unwrap().is_some());
-    assert_eq!(circuit.ask().unwrap_err(), Refusal::ForcedOpen);
-    assert!(circuit.obey(Command::ForceClosed, &by).unwrap().is_some());
-    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
-    assert_eq!(circuit.ask().unwrap().success(), Settlement::Uncounted);
-    assert!(circuit.obey(Command::Reset, &by).unwrap().is_some());
-    assert!(circuit.obey(Command::Release, &by).unwrap().is_none());
+    assert!(circuit.try_override(Command::ForceOpen, &by).unwrap().is_some());
+    assert_eq!(circuit.try_acquire().unwrap_err(), Refusal::ForcedOpen);
+    assert!(circuit.try_override(Command::ForceClosed, &by).unwrap().is_some());
+    assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted);
+    assert_eq!(circuit.try_acquire().unwrap().success(), Settlement::Uncounted);
+    assert!(circuit.try_override(Command::Reset, &by).unwrap().is_some());
+    assert!(circuit.try_override(Command::Release, &by).unwrap().is_none());
     assert_eq!(service.changes().len(), 3);
 }
 
@@ -138,11 +138,11 @@ fn traffic_comes_back_by_the_ramp() {
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
     for limit in [1, 2, 4] {
-        let permits: Vec<_> = (0..limit).map(|_| circuit.ask().unwrap()).collect();
-        assert_eq!(circuit.ask().unwrap_err(), Refusal::Ramping { in_flight: limit, limit });
+        let permits: Vec<_> = (0..limit).map(|_| circuit.try_acquire().unwrap()).collect();
+        assert_eq!(circuit.try_acquire().unwrap_err(), Refusal::Ramping { in_flight: limit, limit });
         permits.into_iter().for_each(|permit| assert_eq!(permit.success(), Settlement::Counted));
     }
-    let all: Vec<_> = (0..100).map(|_| circuit.ask().unwrap()).collect();
+    let all: Vec<_> = (0..100).map(|_| circuit.try_acquire().unwrap()).collect();
     assert_eq!(all.len(), 100);
 }
 
@@ -155,7 +155,7 @@ fn dry_run_reports_and_refuses_nothing() {
         builder.dry_run(move |key, refusal| heard.lock().unwrap().push((key.to_string(), refusal.name())))
     });
     let circuit = service.tripped("e1");
-    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
+    assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted);
     assert_eq!(*refused.lock().unwrap(), [("e1".to_string(), "open")]);
     service.clock.advance(secs(30));
     succeed(&circuit, 1);

@@ -21,7 +21,7 @@ fn down() -> io::Error {
 fn shed() -> Shed {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
-    (0..1_000_000).find_map(|_| throttle.ask(Priority::LOW).err()).unwrap()
+    (0..1_000_000).find_map(|_| throttle.try_acquire(Priority::LOW).err()).unwrap()
 }
 
 #[test]

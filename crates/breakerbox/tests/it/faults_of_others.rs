@@ -54,7 +54,10 @@ fn a_dropped_probe_that_blocks_for_ever() {
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
     for _ in 0..10 {
-        assert!(circuit.ask().unwrap().is_probe(), "dropped within the grace: the next one probes at once");
+        assert!(
+            circuit.try_acquire().unwrap().is_probe(),
+            "dropped within the grace: the next one probes at once"
+        );
     }
     succeed(&circuit, 1);
     assert_eq!(circuit.status(), Status::Closed);
@@ -65,7 +68,7 @@ fn a_dropped_probe_that_blocks_for_ever() {
 fn a_stale_success_that_closes_a_half_open_circuit() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    let permits: Vec<_> = (0..4).map(|_| circuit.ask().unwrap()).collect();
+    let permits: Vec<_> = (0..4).map(|_| circuit.try_acquire().unwrap()).collect();
     let [while_open, failed_while_open, while_probing, failed_while_probing] = permits.try_into().unwrap();
     fail(&circuit, 3);
 
@@ -74,7 +77,7 @@ fn a_stale_success_that_closes_a_half_open_circuit() {
     assert_eq!(circuit.record(), open);
 
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
+    let probe = circuit.try_acquire().unwrap();
     let probing = circuit.record();
     assert_eq!(
         (while_probing.success(), failed_while_probing.failure()),
@@ -117,7 +120,7 @@ fn a_burst_that_is_missed() {
             service.clock.advance(Duration::from_millis(500));
         }
         let burst = (1..=3_000).find(|_| {
-            circuit.ask().unwrap().failure();
+            circuit.try_acquire().unwrap().failure();
             circuit.status() == Status::Open
         });
         assert_eq!(burst, Some(trips_at), "{what}");
@@ -131,7 +134,7 @@ fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
     succeed(&circuit, 2_900);
     // All are admitted before the first of them fails.
     let threads: Vec<_> =
-        (0..8).map(|_| (0..375).map(|_| circuit.ask().unwrap()).collect::<Vec<_>>()).collect();
+        (0..8).map(|_| (0..375).map(|_| circuit.try_acquire().unwrap()).collect::<Vec<_>>()).collect();
     thread::scope(|scope| {
         for permits in threads {
             scope.spawn(|| {
@@ -174,11 +177,11 @@ fn a_crash_that_holds_up_for_a_cool_off() {
     let service = Service::new(&simple().cool_off(secs(300)));
     let circuit = service.tripped("e1");
     service.clock.advance(secs(300));
-    std::mem::forget(circuit.ask().unwrap());
+    std::mem::forget(circuit.try_acquire().unwrap());
     let lease = circuit.policy().probe_timeout() + secs(2);
-    assert!(matches!(circuit.ask(), Err(Refusal::Probing { retry_in, .. }) if retry_in == lease));
+    assert!(matches!(circuit.try_acquire(), Err(Refusal::Probing { retry_in, .. }) if retry_in == lease));
     service.clock.advance(lease - Duration::from_micros(1));
-    assert!(circuit.ask().is_err());
+    assert!(circuit.try_acquire().is_err());
     service.clock.advance(Duration::from_micros(1));
     succeed(&circuit, 1);
     assert_eq!(circuit.status(), Status::Closed);
@@ -190,10 +193,10 @@ fn a_late_success_that_closes_an_open_circuit() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
-    let lost = circuit.ask().unwrap();
+    let lost = circuit.try_acquire().unwrap();
     service.clock.advance(secs(12));
     assert_eq!(lost.time_left(), Some(secs(0)), "too late to start");
-    let next = circuit.ask().unwrap();
+    let next = circuit.try_acquire().unwrap();
     next.failure();
     let open = circuit.record();
     assert_eq!(lost.success(), Settlement::Late);
@@ -206,9 +209,9 @@ fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
-    let lost = circuit.ask().unwrap();
+    let lost = circuit.try_acquire().unwrap();
     service.clock.advance(secs(12));
-    let next = circuit.ask().unwrap();
+    let next = circuit.try_acquire().unwrap();
     let probing = circuit.record();
     assert_eq!(lost.success(), Settlement::Late);
     assert_eq!((circuit.record(), circuit.status()), (probing, Status::HalfOpen));
@@ -234,7 +237,7 @@ fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
         for _ in 0..48 {
             scope.spawn(|| {
                 while recovered.load(Ordering::SeqCst) < RECOVERIES && Instant::now() < limit {
-                    match circuit.ask() {
+                    match circuit.try_acquire() {
                         Err(_) => thread::yield_now(),
                         Ok(permit) if permit.is_probe() => {
                             probes.fetch_add(1, Ordering::SeqCst);

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use breakerbox::http::{HttpOverload, KeyFromUrl, NotSent};
-use breakerbox::throttle::{Classify as _, Throttle, Verdict};
+use breakerbox::throttle::{Classify as _, LoadSignal, Throttle};
 use breakerbox::tower::circuit::CircuitLayer;
 use breakerbox::tower::throttle::ThrottleLayer;
 use breakerbox::{CircuitBy, Status};
@@ -30,11 +30,11 @@ where
 #[tokio::test]
 async fn what_a_throttle_is_told() {
     let table = [
-        (Answer::Status(200), Verdict::Accept),
-        (Answer::Status(429), Verdict::Reject),
-        (Answer::Status(503), Verdict::Accept),
-        (Answer::StatusAndRetryAfter(503, "40"), Verdict::Reject),
-        (Answer::Close, Verdict::Neither),
+        (Answer::Status(200), LoadSignal::Accept),
+        (Answer::Status(429), LoadSignal::Reject),
+        (Answer::Status(503), LoadSignal::Accept),
+        (Answer::StatusAndRetryAfter(503, "40"), LoadSignal::Reject),
+        (Answer::Close, LoadSignal::Neither),
     ];
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
@@ -43,7 +43,7 @@ async fn what_a_throttle_is_told() {
     }
     let (nobody, _taken) = nobodys_url();
     let result = send(&nobody, Full::<Bytes>::default()).await;
-    assert_eq!(HttpOverload::new().verdict(&result), Verdict::Neither, "nobody listens: {result:?}");
+    assert_eq!(HttpOverload::new().verdict(&result), LoadSignal::Neither, "nobody listens: {result:?}");
 }
 
 /// A body that breaks on our side: whoever sends it to us is gone.
@@ -63,7 +63,7 @@ async fn our_own_broken_body_says_nothing_about_the_destination() {
     let receiver = Receiver::start(Answer::Hang).await;
     let result = send(&receiver.url("/"), Broken).await;
     assert!(result.is_err());
-    assert_eq!(HttpOverload::new().verdict(&result), Verdict::Neither, "{result:?}");
+    assert_eq!(HttpOverload::new().verdict(&result), LoadSignal::Neither, "{result:?}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ fn an_observer_may_use_the_circuit_that_changed() {
         builder.observer(move |change| {
             let breakers = inside.lock().unwrap().clone().unwrap();
             let circuit = breakers.circuit(&change.key).unwrap();
-            heard.lock().unwrap().push((circuit.status(), circuit.ask().is_ok()));
+            heard.lock().unwrap().push((circuit.status(), circuit.try_acquire().is_ok()));
         })
     });
     *breakers.lock().unwrap() = Some(service.breakers.clone());
@@ -56,7 +56,7 @@ fn an_observer_that_panics_as_a_probe_is_given_out_costs_no_lease() {
         let service = Service::with(&simple(), |builder| builder.observer(move |_| panic()).observer(|_| ()));
         let circuit = service.tripped("e1");
         service.clock.advance(secs(30));
-        let probe = circuit.ask().unwrap();
+        let probe = circuit.try_acquire().unwrap();
         assert!(probe.is_probe(), "the asker has its probe");
         assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
         assert_eq!(service.breakers.counts().observer_panics, 3, "it heard of all three changes");
@@ -69,10 +69,10 @@ fn who_hears_of_dry_run_may_panic_in_every_state() {
     let service =
         Service::with(&simple(), |builder| builder.dry_run(|_, _| std::panic::resume_unwind(Box::new(Bomb))));
     let circuit = service.tripped("e1");
-    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted);
+    assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted);
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
-    assert_eq!(circuit.ask().unwrap().failure(), Settlement::Uncounted, "somebody else probes");
+    let probe = circuit.try_acquire().unwrap();
+    assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted, "somebody else probes");
     assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
     assert_eq!(service.breakers.counts().observer_panics, 2);
 }

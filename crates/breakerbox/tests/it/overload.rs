@@ -9,7 +9,7 @@ use breakerbox::throttle::{Priority, Shed, Throttle};
 pub(crate) fn overload<C: 'static>(throttle: &Throttle<C>, clock: &ManualClock, priority: Priority) -> Shed {
     for _ in 0..100_000 {
         clock.advance(Duration::from_millis(1));
-        match throttle.ask(priority) {
+        match throttle.try_acquire(priority) {
             Ok(pass) => pass.reject(),
             Err(shed) => return shed,
         }

@@ -35,7 +35,7 @@ fn a_change_keeps_state_and_counts_and_moves_no_deadline() {
     succeed(&closed, 1);
     fail(&closed, 1);
     service.breakers.set_policy(simple().consecutive_failures(2).cool_off(secs(1)).build().unwrap());
-    assert!(matches!(open.ask(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
+    assert!(matches!(open.try_acquire(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
     assert_eq!((closed.status(), closed.totals().calls()), (Status::Closed, 3));
     fail(&closed, 1);
     assert_eq!(closed.status(), Status::Open, "from the next outcome on");
@@ -45,9 +45,9 @@ fn a_change_keeps_state_and_counts_and_moves_no_deadline() {
 fn a_rule_for_latency_can_come_later() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    let before = circuit.ask().unwrap();
+    let before = circuit.try_acquire().unwrap();
     service.breakers.set_policy(simple().min_calls(1).mean_latency(secs(1)).build().unwrap());
-    let after = circuit.ask().unwrap();
+    let after = circuit.try_acquire().unwrap();
     service.clock.advance(secs(5));
     before.success();
     after.success();
@@ -109,10 +109,12 @@ async fn whoever_waits_hears_of_a_change() {
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
-    let _in_flight = circuit.ask().unwrap();
+    let _in_flight = circuit.try_acquire().unwrap();
     let waiting = {
         let circuit = circuit.clone();
-        tokio::spawn(async move { circuit.ask_owned_within(secs(60)).await.map(|permit| permit.is_probe()) })
+        tokio::spawn(
+            async move { circuit.acquire_owned_within(secs(60)).await.map(|permit| permit.is_probe()) },
+        )
     };
     tokio::task::yield_now().await;
     let start = tokio::time::Instant::now();

@@ -1,6 +1,6 @@
 //! Many keys: bounds, eviction, and what is never forgotten.
 
-use breakerbox::{Attribution, Command, Mode, ObeyError, Refusal, Status, TenantLimit};
+use breakerbox::{Attribution, Command, Mode, OverrideError, Refusal, Status, TenantLimit};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -59,8 +59,8 @@ fn without_room_calls_are_admitted_and_counted_as_such() {
     assert_eq!(service.breakers.counts().uncontrolled, 11);
     let by = Attribution::new("ops", "stop it").unwrap();
     assert_eq!(
-        circuit.obey(Command::ForceOpen, &by),
-        Err(ObeyError::NoRoom),
+        circuit.try_override(Command::ForceOpen, &by),
+        Err(OverrideError::NoRoom),
         "an order is not lost in silence"
     );
 }
@@ -71,14 +71,14 @@ fn overrides_survive_eviction() {
     let by = Attribution::new("ops", "maintenance").unwrap();
     let orders = [("forced", Command::ForceOpen), ("free", Command::ForceClosed), ("off", Command::Disable)];
     for (key, command) in orders {
-        service.circuit(key).obey(command, &by).unwrap();
+        service.circuit(key).try_override(command, &by).unwrap();
     }
     for n in 0..1_000 {
         assert!(service.circuit(&format!("passes by {n}")).is_controlled());
         service.clock.advance(secs(100));
     }
-    assert_eq!(service.circuit("forced").ask().unwrap_err(), Refusal::ForcedOpen);
-    assert_eq!(service.circuit("off").ask().unwrap_err(), Refusal::Disabled);
+    assert_eq!(service.circuit("forced").try_acquire().unwrap_err(), Refusal::ForcedOpen);
+    assert_eq!(service.circuit("off").try_acquire().unwrap_err(), Refusal::Disabled);
     assert!(matches!(service.circuit("free").record().mode, Mode::ForcedClosed(_)));
 }
 

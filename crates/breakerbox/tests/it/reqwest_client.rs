@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use breakerbox::http::{HttpOutcomes, HttpOverload, KeyFromUrl, NotSent, Tenant};
 use breakerbox::reqwest::{CircuitMiddleware, Error, Outgoing, ThrottleMiddleware};
-use breakerbox::throttle::{Priority, Strategy, Throttle, ThrottlePolicy, Verdict, with_priority};
-use breakerbox::{CircuitBy, Judgement, Key, KeyError, ManualClock, PolicyBuilder, Refusal, Status};
+use breakerbox::throttle::{LoadSignal, Priority, Strategy, Throttle, ThrottlePolicy, with_priority};
+use breakerbox::{CircuitBy, Classification, Key, KeyError, ManualClock, PolicyBuilder, Refusal, Status};
 use http::StatusCode;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
 
@@ -100,7 +100,7 @@ async fn retry_after_is_honoured_in_seconds_and_as_a_date() {
         for _ in 0..3 {
             get(&client, &receiver.url("/in")).await.unwrap();
         }
-        let refused = service.circuit(&format!("t {}", receiver.url("/in"))).ask().unwrap_err();
+        let refused = service.circuit(&format!("t {}", receiver.url("/in"))).try_acquire().unwrap_err();
         assert!(
             matches!(refused, Refusal::Open { retry_in, .. } if retry_in == secs(seconds)),
             "{value}: {refused}; never longer than cool_off_max"
@@ -120,7 +120,7 @@ async fn a_hanging_probe_is_given_up() {
         matches!(Error::find(&error), Some(Error::ProbeTimedOut { key: whose, .. }) if whose.text() == key)
     );
     assert_eq!(circuit.status(), Status::Open);
-    assert_eq!(HttpOverload::new().of_error(&error), Verdict::Reject, "a throttle outside hears of it");
+    assert_eq!(HttpOverload::new().of_error(&error), LoadSignal::Reject, "a throttle outside hears of it");
 }
 
 #[tokio::test]
@@ -146,8 +146,8 @@ async fn any_function_extracts_keys_and_classifies() {
     let service = Service::new(&simple());
     let by_path = |outgoing: &Outgoing<'_>| Key::new(outgoing.request.url().path());
     let strict = |result: &Result<reqwest::Response, reqwest_middleware::Error>| match result {
-        Ok(response) if response.status() == 200 => Judgement::SUCCESS,
-        _ => Judgement::FAILURE,
+        Ok(response) if response.status() == 200 => Classification::SUCCESS,
+        _ => Classification::FAILURE,
     };
     let client = client(CircuitMiddleware::new(service.breakers.clone(), by_path).classify_by(strict));
     let receiver = Receiver::start(Answer::Status(204)).await;
@@ -159,25 +159,27 @@ async fn any_function_extracts_keys_and_classifies() {
 async fn what_the_throttle_is_told() {
     let client = reqwest::Client::builder().dns_resolver(NoNames).build().unwrap();
     let table = [
-        (Answer::Status(200), Verdict::Accept),
-        (Answer::Status(500), Verdict::Accept),
-        (Answer::Status(503), Verdict::Accept),
-        (Answer::StatusAndRetryAfter(503, "40"), Verdict::Reject),
-        (Answer::Close, Verdict::Neither),
+        (Answer::Status(200), LoadSignal::Accept),
+        (Answer::Status(500), LoadSignal::Accept),
+        (Answer::Status(503), LoadSignal::Accept),
+        (Answer::StatusAndRetryAfter(503, "40"), LoadSignal::Reject),
+        (Answer::Close, LoadSignal::Neither),
     ];
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
         assert_eq!(verdict(&client, &receiver.url("/")).await, expected, "{answer:?}");
     }
     let (nobody, _taken) = nobodys_url();
-    for (url, expected) in
-        [(&*nobody, Verdict::Neither), ("http://a.example/", Verdict::Neither), ("no URL", Verdict::Neither)]
-    {
+    for (url, expected) in [
+        (&*nobody, LoadSignal::Neither),
+        ("http://a.example/", LoadSignal::Neither),
+        ("no URL", LoadSignal::Neither),
+    ] {
         assert_eq!(verdict(&client, url).await, expected, "{url}");
     }
     let hanging = Receiver::start(Answer::Hang).await;
     let hasty = reqwest::Client::builder().timeout(Duration::from_millis(50)).build().unwrap();
-    assert_eq!(verdict(&hasty, &hanging.url("/")).await, Verdict::Reject, "a time limit that ran out");
+    assert_eq!(verdict(&hasty, &hanging.url("/")).await, LoadSignal::Reject, "a time limit that ran out");
 }
 
 /// Knows no name, without asking anybody.
@@ -190,7 +192,7 @@ impl reqwest::dns::Resolve for NoNames {
 }
 
 /// What the ready classifier says of a real result, of a plain client and of one with middleware.
-async fn verdict(client: &reqwest::Client, url: &str) -> Verdict {
+async fn verdict(client: &reqwest::Client, url: &str) -> LoadSignal {
     use breakerbox::throttle::Classify as _;
     let plain = HttpOverload::new().verdict(&client.get(url).send().await);
     let client = ClientBuilder::new(client.clone()).build();
@@ -234,7 +236,7 @@ fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
     for _ in 0..10_000 {
-        drop(throttle.ask(Priority::LOW));
+        drop(throttle.try_acquire(Priority::LOW));
     }
     throttle
 }
@@ -291,9 +293,9 @@ async fn nested_either_way_neither_takes_the_others_no_for_the_destinations() {
         let clock = ManualClock::new();
         let throttle = Throttle::builder().clock(clock.clone()).build();
         let circuits = CircuitMiddleware::new(service.breakers.clone(), by_endpoint())
-            .classify_by(|_: &Result<_, _>| Judgement::FAILURE);
+            .classify_by(|_: &Result<_, _>| Classification::FAILURE);
         let throttled =
-            ThrottleMiddleware::new(throttle.clone()).classify_by(|_: &Result<_, _>| Verdict::Reject);
+            ThrottleMiddleware::new(throttle.clone()).classify_by(|_: &Result<_, _>| LoadSignal::Reject);
         let client = ClientBuilder::new(reqwest::Client::new());
         let client = if throttle_outside {
             client.with(throttled).with(circuits)
@@ -334,7 +336,7 @@ async fn a_request_that_is_dropped_drops_its_permit() {
         () = receiver.receives(1) => {}
     }
     assert_eq!(circuit.status(), Status::HalfOpen);
-    assert!(circuit.ask().unwrap().is_probe(), "its lease is free again");
+    assert!(circuit.try_acquire().unwrap().is_probe(), "its lease is free again");
 }
 
 #[tokio::test]

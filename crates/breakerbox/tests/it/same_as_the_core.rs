@@ -45,15 +45,15 @@ proptest! {
         let circuit = service.circuit("e1");
         let now = || breakerbox::Clock::now(&service.clock);
         let mut model = core::Circuit::new(&rules, now());
-        let mut draws = (1..).map(core::Draw);
+        let mut draws = (1..).map(core::RandomBits);
         let mut draw = || draws.next().unwrap();
         let mut out = Vec::new();
         for action in actions {
             match action {
                 Action::Wait(time) => service.clock.advance(time),
                 Action::Ask => {
-                    let decision = model.ask(&rules, draw(), now()).decision;
-                    match (circuit.ask(), decision) {
+                    let decision = model.try_acquire(&rules, draw(), now()).decision;
+                    match (circuit.try_acquire(), decision) {
                         (Ok(permit), core::Decision::Admitted(expected)) => {
                             prop_assert_eq!(permit.is_probe(), expected.is_probe());
                             out.push((permit, expected));

@@ -4,14 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use breakerbox::throttle::{
-    CallError, Levels, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy, ThrottleState,
-    Verdict, context_priority, with_priority, with_priority_blocking,
+    CallError, Levels, LoadSignal, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy,
+    ThrottleState, context_priority, with_priority, with_priority_blocking,
 };
 use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
 
 use crate::service::{Service, secs, simple};
 
-type Classifier = fn(&Answer) -> Verdict;
+type Classifier = fn(&Answer) -> LoadSignal;
 type Answer = Result<&'static str, Trouble>;
 
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
@@ -24,11 +24,11 @@ enum Trouble {
     Stopped,
 }
 
-fn classify(answer: &Answer) -> Verdict {
+fn classify(answer: &Answer) -> LoadSignal {
     match answer {
-        Err(Trouble::Full) => Verdict::Reject,
-        Err(Trouble::Stopped) => Verdict::Neither,
-        Ok(_) | Err(Trouble::NotFound) => Verdict::Accept,
+        Err(Trouble::Full) => LoadSignal::Reject,
+        Err(Trouble::Stopped) => LoadSignal::Neither,
+        Ok(_) | Err(Trouble::NotFound) => LoadSignal::Accept,
     }
 }
 
@@ -56,19 +56,19 @@ where
 #[tokio::test]
 async fn what_counts_is_whether_the_destination_had_room() {
     let table = [
-        (Ok("fine"), Verdict::Accept),
-        (Err(Trouble::NotFound), Verdict::Accept),
-        (Err(Trouble::Stopped), Verdict::Neither),
-        (Err(Trouble::Full), Verdict::Reject),
+        (Ok("fine"), LoadSignal::Accept),
+        (Err(Trouble::NotFound), LoadSignal::Accept),
+        (Err(Trouble::Stopped), LoadSignal::Neither),
+        (Err(Trouble::Full), LoadSignal::Reject),
     ];
     for (answer, expected) in table {
         let (throttle, clock) = throttle();
         // Rejects make it shed, accepts allow retries.
         let sheds = calls(&throttle, &clock, 500, answer).await > 0;
         let told = match (sheds, throttle.take_retry()) {
-            (true, _) => Verdict::Reject,
-            (false, true) => Verdict::Accept,
-            (false, false) => Verdict::Neither,
+            (true, _) => LoadSignal::Reject,
+            (false, true) => LoadSignal::Accept,
+            (false, false) => LoadSignal::Neither,
         };
         assert_eq!(told, expected, "{answer:?}");
     }
@@ -80,7 +80,7 @@ async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
     // Whatever is left of the budget goes first.
     let shed = loop {
-        if let Err(shed) = throttle.ask(Priority::LOW) {
+        if let Err(shed) = throttle.try_acquire(Priority::LOW) {
             break shed;
         }
     };
@@ -169,7 +169,7 @@ async fn calls_that_hang_are_noticed_while_they_hang() {
     let mut hanging = Vec::new();
     let shed = (0..500).find(|_| {
         clock.advance(Duration::from_millis(10));
-        throttle.ask(Priority::LOW).map(|pass| hanging.push(pass)).is_err()
+        throttle.try_acquire(Priority::LOW).map(|pass| hanging.push(pass)).is_err()
     });
     assert!(shed.is_some_and(|calls| calls < 150), "{shed:?}: within about a second of traffic");
 }
@@ -181,7 +181,7 @@ async fn whatever_panics_the_throttle_works_on() {
         .clock(clock.clone())
         .classify(|answer: &Answer| match answer {
             Err(Trouble::Full) => std::panic::resume_unwind(Box::new("the classifier")),
-            _ => Verdict::Accept,
+            _ => LoadSignal::Accept,
         })
         .build();
     for n in 0..300 {
@@ -225,7 +225,7 @@ async fn retries_are_a_tenth_of_what_was_accepted_and_a_shed_is_never_retried() 
     calls(&throttle, &clock, 500, Ok("fine")).await;
     calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
     let shed = loop {
-        if let Err(shed) = throttle.ask(Priority::LOW) {
+        if let Err(shed) = throttle.try_acquire(Priority::LOW) {
             break CallError::<Trouble>::Shed(shed);
         }
     };
@@ -298,9 +298,10 @@ fn a_priority_beyond_a_throttles_levels_counts_as_its_lowest() {
     let [highest, lowest] = [0, 1].map(|level| throttle.levels().priority(level).unwrap());
     // By the published formula levels suffer for themselves and for higher ones only.
     for _ in 0..10_000 {
-        drop(throttle.ask(lowest));
+        drop(throttle.try_acquire(lowest));
     }
-    let shed = |priority| (0..200).filter(|_| throttle.ask(priority).map(Pass::accept).is_err()).count();
+    let shed =
+        |priority| (0..200).filter(|_| throttle.try_acquire(priority).map(Pass::accept).is_err()).count();
     assert_eq!(shed(highest), 0);
     assert!(shed(lowest) > 100);
     assert!(shed(Priority::LOW) > 100, "the fourth of two");
@@ -315,39 +316,39 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
     let overload = Overload::default();
     let io = |kind: io::ErrorKind| io::Error::from(kind);
     for (kind, verdict) in [
-        (io::ErrorKind::TimedOut, Verdict::Reject),
-        (io::ErrorKind::WouldBlock, Verdict::Reject),
-        (io::ErrorKind::ConnectionRefused, Verdict::Neither),
-        (io::ErrorKind::ConnectionReset, Verdict::Neither),
-        (io::ErrorKind::ConnectionAborted, Verdict::Neither),
-        (io::ErrorKind::BrokenPipe, Verdict::Neither),
-        (io::ErrorKind::UnexpectedEof, Verdict::Neither),
-        (io::ErrorKind::HostUnreachable, Verdict::Neither),
-        (io::ErrorKind::NetworkUnreachable, Verdict::Neither),
-        (io::ErrorKind::NetworkDown, Verdict::Neither),
-        (io::ErrorKind::AddrInUse, Verdict::Neither),
-        (io::ErrorKind::AddrNotAvailable, Verdict::Neither),
-        (io::ErrorKind::PermissionDenied, Verdict::Accept),
+        (io::ErrorKind::TimedOut, LoadSignal::Reject),
+        (io::ErrorKind::WouldBlock, LoadSignal::Reject),
+        (io::ErrorKind::ConnectionRefused, LoadSignal::Neither),
+        (io::ErrorKind::ConnectionReset, LoadSignal::Neither),
+        (io::ErrorKind::ConnectionAborted, LoadSignal::Neither),
+        (io::ErrorKind::BrokenPipe, LoadSignal::Neither),
+        (io::ErrorKind::UnexpectedEof, LoadSignal::Neither),
+        (io::ErrorKind::HostUnreachable, LoadSignal::Neither),
+        (io::ErrorKind::NetworkUnreachable, LoadSignal::Neither),
+        (io::ErrorKind::NetworkDown, LoadSignal::Neither),
+        (io::ErrorKind::AddrInUse, LoadSignal::Neither),
+        (io::ErrorKind::AddrNotAvailable, LoadSignal::Neither),
+        (io::ErrorKind::PermissionDenied, LoadSignal::Accept),
     ] {
         assert_eq!(overload.of(&io(kind)), verdict, "{kind}");
         assert_eq!(overload.of(&Sending(io(kind))), verdict, "{kind} behind another");
         assert_eq!(overload.of(&CallError::Failed(Sending(io(kind)))), verdict, "{kind} behind a call's");
     }
-    assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), Verdict::Reject);
+    assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), LoadSignal::Reject);
     let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
-    assert_eq!(overload.of(&elapsed), Verdict::Reject);
+    assert_eq!(overload.of(&elapsed), LoadSignal::Reject);
     let cancelled = tokio::spawn(std::future::pending::<()>());
     cancelled.abort();
-    assert_eq!(overload.of(&cancelled.await.unwrap_err()), Verdict::Neither);
+    assert_eq!(overload.of(&cancelled.await.unwrap_err()), LoadSignal::Neither);
     let panicked = tokio::spawn(async { std::panic::resume_unwind(Box::new("a mistake of this service")) });
-    assert_eq!(overload.of(&panicked.await.unwrap_err() as &tokio::task::JoinError), Verdict::Neither);
+    assert_eq!(overload.of(&panicked.await.unwrap_err() as &tokio::task::JoinError), LoadSignal::Neither);
     let hidden =
         io::Error::other(Rejected::because("an io::Error's source is not what it holds, but what is behind"));
-    assert_eq!(overload.of(&hidden), Verdict::Reject);
-    let told = Overload::default().or(|error| error.is::<Sending>().then_some(Verdict::Neither));
+    assert_eq!(overload.of(&hidden), LoadSignal::Reject);
+    let told = Overload::default().or(|error| error.is::<Sending>().then_some(LoadSignal::Neither));
     assert_eq!(
         told.of(&Sending(io(io::ErrorKind::TimedOut))),
-        Verdict::Neither,
+        LoadSignal::Neither,
         "what it was told goes first"
     );
 }
@@ -358,7 +359,7 @@ async fn a_probe_that_was_given_up_is_a_reject_to_a_throttle_around_its_circuit(
     let hanging = std::future::pending::<Result<(), Trouble>>();
     let error = Throttle::default().call(Priority::HIGH, circuit.call(hanging)).await.unwrap_err();
     assert_eq!(error, CallError::Failed(breakerbox::CallError::ProbeTimedOut(ProbeTimeout)));
-    assert_eq!(Overload::default().of(&error), Verdict::Reject);
+    assert_eq!(Overload::default().of(&error), LoadSignal::Reject);
 }
 
 #[tokio::test]
@@ -366,9 +367,11 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
     let overload = Overload::default();
     let breakers = Breakerbox::builder().build();
     let circuit = breakers.circuit("e1").unwrap();
-    circuit.obey(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap()).unwrap();
+    circuit
+        .try_override(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap())
+        .unwrap();
     let refused = circuit.call(async { Ok::<(), Trouble>(()) }).await.unwrap_err();
-    assert_eq!(overload.of(&refused), Verdict::Neither);
+    assert_eq!(overload.of(&refused), LoadSignal::Neither);
 
     let (inner, clock) = throttle();
     calls(&inner, &clock, 500, Err(Trouble::Full)).await;
@@ -377,8 +380,8 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
             break error;
         }
     };
-    assert_eq!(overload.of(&shed), Verdict::Neither);
-    assert_eq!(overload.of(&CallError::Failed(KeyError::NoHost)), Verdict::Neither);
+    assert_eq!(overload.of(&shed), LoadSignal::Neither);
+    assert_eq!(overload.of(&CallError::Failed(KeyError::NoHost)), LoadSignal::Neither);
 }
 
 #[tokio::test]

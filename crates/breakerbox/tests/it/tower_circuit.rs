@@ -7,7 +7,9 @@ use std::time::Duration;
 use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent, Tenant};
 use breakerbox::throttle::{Priority, Shed, Throttle};
 use breakerbox::tower::circuit::{CircuitLayer, CircuitService, Error};
-use breakerbox::{CircuitBy, Judgement, Key, KeyError, ManualClock, OutcomeKind, Refusal, Status, by_result};
+use breakerbox::{
+    CircuitBy, Classification, Key, KeyError, ManualClock, OutcomeKind, Refusal, Status, by_result,
+};
 use http::{Request, Response, StatusCode};
 use tower::timeout::Timeout;
 use tower::{BoxError, Layer};
@@ -144,9 +146,9 @@ async fn any_function_extracts_keys_and_classifies() {
     let service = Service::new(&simple());
     let by_method = |request: &Request<()>| Key::new(request.method().as_str());
     let strict = |result: &Result<Response<()>, BoxError>| match result {
-        Ok(response) if response.status() == 200 => Judgement::SUCCESS,
-        Ok(_) => Judgement::failure_with_retry_after(secs(77)),
-        Err(_) => Judgement::IGNORED,
+        Ok(response) if response.status() == 200 => Classification::SUCCESS,
+        Ok(_) => Classification::failure_with_retry_after(secs(77)),
+        Err(_) => Classification::IGNORED,
     };
     let (mock, mut destination) = crate::mock::pair();
     let mut client = CircuitLayer::new(service.breakers.clone(), by_method).classify_by(strict).layer(mock);

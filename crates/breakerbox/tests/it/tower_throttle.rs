@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox::http::{HttpOverload, KeyFromUrl, NotSent};
 use breakerbox::throttle::{
-    Priority, Shed, Strategy, Throttle, ThrottlePolicy, Verdict, with_priority_blocking,
+    LoadSignal, Priority, Shed, Strategy, Throttle, ThrottlePolicy, with_priority_blocking,
 };
 use breakerbox::tower::circuit::{self, CircuitLayer};
 use breakerbox::tower::throttle::{Error, ThrottleLayer};
@@ -33,22 +33,26 @@ fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
     for _ in 0..10_000 {
-        drop(throttle.ask(Priority::LOW));
+        drop(throttle.try_acquire(Priority::LOW));
     }
     throttle
 }
 
 /// What a throttle was told about calls, seen from what it does: rejects make it shed, accepts allow retries.
-fn told<T>(throttle: &Throttle, clock: &ManualClock, mut call: impl FnMut() -> Result<T, Error>) -> Verdict {
+fn told<T>(
+    throttle: &Throttle,
+    clock: &ManualClock,
+    mut call: impl FnMut() -> Result<T, Error>,
+) -> LoadSignal {
     let mut shed = 0;
     for _ in 0..500 {
         clock.advance(Duration::from_millis(10));
         shed += u32::from(matches!(call(), Err(Error::Shed(_))));
     }
     match (shed > 0, throttle.take_retry()) {
-        (true, _) => Verdict::Reject,
-        (false, true) => Verdict::Accept,
-        (false, false) => Verdict::Neither,
+        (true, _) => LoadSignal::Reject,
+        (false, true) => LoadSignal::Accept,
+        (false, false) => LoadSignal::Neither,
     }
 }
 
@@ -66,22 +70,26 @@ fn given_up() -> circuit::Error {
 #[test]
 fn what_answers_mean_is_told_to_the_throttle() {
     type Answer = fn() -> Result<Response<()>, BoxError>;
-    let table: [(&str, Answer, Verdict); 15] = [
-        ("200", || Ok(status(200)), Verdict::Accept),
-        ("404", || Ok(status(404)), Verdict::Accept),
-        ("500", || Ok(status(500)), Verdict::Accept),
-        ("429", || Ok(status(429)), Verdict::Reject),
-        ("503", || Ok(status(503)), Verdict::Accept),
-        ("503 with Retry-After", || Ok(busy()), Verdict::Reject),
-        ("504", || Ok(status(504)), Verdict::Reject),
-        ("refused", || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()), Verdict::Neither),
-        ("reset", || Err(io::Error::from(io::ErrorKind::ConnectionReset).into()), Verdict::Neither),
-        ("tower's time limit", || Err(tower::timeout::error::Elapsed::new().into()), Verdict::Reject),
-        ("a probe's time limit", || Err(given_up().into()), Verdict::Reject),
-        ("a circuit's refusal", || Err(Refusal::Disabled.into()), Verdict::Neither),
-        ("no key", || Err(circuit::Error::Key(KeyError::NoHost).into()), Verdict::Neither),
-        ("tower's own shed", || Err(tower::load_shed::error::Overloaded::new().into()), Verdict::Neither),
-        ("TLS", || Err(io::Error::new(io::ErrorKind::InvalidData, "certificate").into()), Verdict::Neither),
+    let table: [(&str, Answer, LoadSignal); 15] = [
+        ("200", || Ok(status(200)), LoadSignal::Accept),
+        ("404", || Ok(status(404)), LoadSignal::Accept),
+        ("500", || Ok(status(500)), LoadSignal::Accept),
+        ("429", || Ok(status(429)), LoadSignal::Reject),
+        ("503", || Ok(status(503)), LoadSignal::Accept),
+        ("503 with Retry-After", || Ok(busy()), LoadSignal::Reject),
+        ("504", || Ok(status(504)), LoadSignal::Reject),
+        ("refused", || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()), LoadSignal::Neither),
+        ("reset", || Err(io::Error::from(io::ErrorKind::ConnectionReset).into()), LoadSignal::Neither),
+        ("tower's time limit", || Err(tower::timeout::error::Elapsed::new().into()), LoadSignal::Reject),
+        ("a probe's time limit", || Err(given_up().into()), LoadSignal::Reject),
+        ("a circuit's refusal", || Err(Refusal::Disabled.into()), LoadSignal::Neither),
+        ("no key", || Err(circuit::Error::Key(KeyError::NoHost).into()), LoadSignal::Neither),
+        ("tower's own shed", || Err(tower::load_shed::error::Overloaded::new().into()), LoadSignal::Neither),
+        (
+            "TLS",
+            || Err(io::Error::new(io::ErrorKind::InvalidData, "certificate").into()),
+            LoadSignal::Neither,
+        ),
     ];
     for (name, answer, expected) in table {
         let (throttle, clock) = throttle();
@@ -155,7 +163,7 @@ fn a_service_that_is_not_http_says_itself_what_counts() {
     let throttle = throttle_that_sheds_low();
     let mut client = ThrottleLayer::new(throttle)
         .priority_by(|order: &Order| Some(if order.urgent { Priority::HIGH } else { Priority::LOW }))
-        .classify_by(|_: &Result<u32, BoxError>| Verdict::Accept)
+        .classify_by(|_: &Result<u32, BoxError>| LoadSignal::Accept)
         .layer(service_fn(async |_: Order| Ok::<u32, io::Error>(1)));
     let mut shed = |urgent| {
         let answer = |_: &u32| match now(client.call(Order { urgent })) {
@@ -179,8 +187,8 @@ fn each_key_has_a_throttle_of_its_own_and_without_a_key_nothing_is_sent() {
     let mut client = ThrottleLayer::keyed(throttles.clone(), by_host).layer(service);
     let drowning = throttles.throttle("t a.example").unwrap();
     let well = throttles.throttle("t b.example").unwrap();
-    assert_eq!(told(&drowning, &clock, || now(client.call_to(URL))), Verdict::Reject);
-    assert_eq!(told(&well, &clock, || now(client.call_to("https://b.example/"))), Verdict::Accept);
+    assert_eq!(told(&drowning, &clock, || now(client.call_to(URL))), LoadSignal::Reject);
+    assert_eq!(told(&well, &clock, || now(client.call_to("https://b.example/"))), LoadSignal::Accept);
     let error = now(client.call_to("/relative")).unwrap_err();
     assert!(matches!(error, Error::Key(KeyError::Url(_))), "{error}");
     assert_eq!(throttles.len(), 2);
@@ -189,10 +197,10 @@ fn each_key_has_a_throttle_of_its_own_and_without_a_key_nothing_is_sent() {
 #[tokio::test]
 async fn another_classifier() {
     let (throttle, clock) = throttle();
-    let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, Verdict::Reject);
+    let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, LoadSignal::Reject);
     let service = service_fn(async |_: Request<()>| Ok::<_, BoxError>(status(500)));
     let mut client = ThrottleLayer::new(throttle.clone()).classify_by(overload).layer(service);
-    assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), Verdict::Reject);
+    assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), LoadSignal::Reject);
 }
 
 #[test]
@@ -207,7 +215,7 @@ fn a_dropped_response_is_neither() {
         assert_eq!(under_way(), 0);
         Ok(())
     };
-    assert_eq!(told(&throttle, &clock, dropped), Verdict::Neither);
+    assert_eq!(told(&throttle, &clock, dropped), LoadSignal::Neither);
 }
 
 #[tokio::test]
@@ -236,7 +244,7 @@ async fn a_classifier_that_panics_is_neither_and_leaves_the_throttle_working() {
         Ok(response) if response.status() == StatusCode::IM_A_TEAPOT => {
             std::panic::resume_unwind(Box::new("the classifier"))
         }
-        _ => Verdict::Accept,
+        _ => LoadSignal::Accept,
     };
     let service = service_fn(async |request: Request<()>| {
         Ok::<_, BoxError>(status(if request.uri().path() == "/tea" { 418 } else { 200 }))
@@ -248,8 +256,8 @@ async fn a_classifier_that_panics_is_neither_and_leaves_the_throttle_working() {
         assert!(std::panic::catch_unwind(call).is_err());
         Ok(())
     };
-    assert_eq!(told(&throttle, &clock, panics), Verdict::Neither);
-    assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), Verdict::Accept);
+    assert_eq!(told(&throttle, &clock, panics), LoadSignal::Neither);
+    assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), LoadSignal::Accept);
 }
 
 /// The recommended order.
@@ -261,13 +269,14 @@ fn a_circuit_inside_that_refuses_tells_the_throttle_nothing() {
     let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("t");
     let service = service_fn(async |_: Request<()>| Ok::<_, BoxError>(status(200)));
     let service = CircuitLayer::new(circuits.breakers.clone(), by_host).layer(service);
-    let mut client = ThrottleLayer::new(throttle.clone()).classify_by(|_: &_| Verdict::Reject).layer(service);
+    let mut client =
+        ThrottleLayer::new(throttle.clone()).classify_by(|_: &_| LoadSignal::Reject).layer(service);
     let refused = || {
         let error = now(client.call_to(URL)).unwrap_err();
         assert!(matches!(NotSent::find(&error), Some(NotSent::Refused(Refusal::Open { .. }))));
         Err::<(), _>(error)
     };
-    assert_eq!(told(&throttle, &clock, refused), Verdict::Neither);
+    assert_eq!(told(&throttle, &clock, refused), LoadSignal::Neither);
 }
 
 /// The other order.

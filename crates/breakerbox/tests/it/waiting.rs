@@ -17,7 +17,7 @@ use crate::service::{Service, secs, simple, succeed};
 fn waiter(circuit: &Circuit, limit: Duration) -> JoinHandle<Result<bool, Refusal>> {
     let circuit = circuit.clone();
     tokio::spawn(async move {
-        let permit = circuit.ask_within(limit).await?;
+        let permit = circuit.acquire_within(limit).await?;
         let is_probe = permit.is_probe();
         permit.success();
         Ok(is_probe)
@@ -40,7 +40,7 @@ async fn a_waiter_is_woken_when_the_probe_ends() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
+    let probe = circuit.try_acquire().unwrap();
     let start = Instant::now();
     let waiters: Vec<_> = (0..10).map(|_| waiter(&circuit, secs(60))).collect();
     let_them_wait().await;
@@ -57,7 +57,7 @@ async fn a_probe_that_is_dropped_goes_to_whoever_waits() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
+    let probe = circuit.try_acquire().unwrap();
     let start = Instant::now();
     let (first, second) = (waiter(&circuit, secs(60)), waiter(&circuit, secs(60)));
     let_them_wait().await;
@@ -71,7 +71,7 @@ async fn whoever_stops_waiting_keeps_nobody_waiting() {
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
-    let probe = circuit.ask().unwrap();
+    let probe = circuit.try_acquire().unwrap();
     let start = Instant::now();
     let (first, second) = (waiter(&circuit, secs(60)), waiter(&circuit, secs(60)));
     let_them_wait().await;
@@ -87,11 +87,11 @@ async fn whoever_stops_waiting_keeps_nobody_waiting() {
 async fn nobody_waits_beyond_the_limit() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    circuit.obey(Command::ForceOpen, &operator()).unwrap();
+    circuit.try_override(Command::ForceOpen, &operator()).unwrap();
     let start = Instant::now();
-    assert_eq!(circuit.ask_within(secs(5)).await.err(), Some(Refusal::ForcedOpen));
+    assert_eq!(circuit.acquire_within(secs(5)).await.err(), Some(Refusal::ForcedOpen));
     assert_eq!(start.elapsed(), secs(5));
-    assert_eq!(circuit.ask_within(Duration::ZERO).await.err(), Some(Refusal::ForcedOpen));
+    assert_eq!(circuit.acquire_within(Duration::ZERO).await.err(), Some(Refusal::ForcedOpen));
     assert_eq!(start.elapsed(), secs(5), "no time is no waiting");
 }
 
@@ -100,13 +100,13 @@ async fn an_operator_lets_everybody_go() {
     let service = Service::new(&simple());
     let (circuit, other) = (service.circuit("e1"), service.circuit("e2"));
     for circuit in [&circuit, &other] {
-        circuit.obey(Command::ForceOpen, &operator()).unwrap();
+        circuit.try_override(Command::ForceOpen, &operator()).unwrap();
     }
     let start = Instant::now();
     let waiters: Vec<_> = (0..100).map(|_| waiter(&circuit, secs(3_600))).collect();
     let elsewhere = waiter(&other, secs(3_600));
     let_them_wait().await;
-    circuit.obey(Command::ForceClosed, &operator()).unwrap();
+    circuit.try_override(Command::ForceClosed, &operator()).unwrap();
     for waiter in waiters {
         assert_eq!(waiter.await.unwrap(), Ok(false));
     }
@@ -128,7 +128,7 @@ async fn on_the_ramp_each_call_that_settles_lets_others_through() {
         .map(|_| {
             let (circuit, in_flight, seen) = (circuit.clone(), in_flight.clone(), seen.clone());
             tokio::spawn(async move {
-                let permit = circuit.ask_within(secs(60)).await.unwrap();
+                let permit = circuit.acquire_within(secs(60)).await.unwrap();
                 let now = in_flight.fetch_add(1, Ordering::SeqCst) + 1;
                 seen.lock().unwrap().push(now);
                 tokio::task::yield_now().await;
@@ -152,7 +152,7 @@ async fn a_call_on_the_ramp_that_never_settles_is_found_out_within_a_second() {
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
     // A call on the ramp that never settles is written off, without a word, after a window.
-    std::mem::forget(circuit.ask().unwrap());
+    std::mem::forget(circuit.try_acquire().unwrap());
     let start = Instant::now();
     let waiter = waiter(&circuit, secs(60));
     let_them_wait().await;
@@ -191,7 +191,7 @@ fn without_a_timer_nobody_waits() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let service = Service::new(&simple());
     let circuit = service.tripped("e1");
-    let refusal = runtime.block_on(async { circuit.ask_within(secs(60)).await.map(drop) });
+    let refusal = runtime.block_on(async { circuit.acquire_within(secs(60)).await.map(drop) });
     assert!(matches!(refusal, Err(Refusal::Open { .. })));
 }
 
@@ -217,11 +217,11 @@ fn a_waker_runs_under_no_lock() {
         let service = Service::new(&simple());
         let circuit = service.tripped("e1");
         service.clock.advance(secs(30));
-        let probe = circuit.ask().unwrap();
+        let probe = circuit.try_acquire().unwrap();
         let waits = {
             let (circuit, done) = (circuit.clone(), done.clone());
             async move {
-                let permit = circuit.ask_within(secs(60)).await.unwrap();
+                let permit = circuit.acquire_within(secs(60)).await.unwrap();
                 done.send(permit.is_probe()).unwrap();
             }
         };

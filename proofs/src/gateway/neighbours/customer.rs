@@ -55,7 +55,7 @@ impl Customer {
     pub(super) fn measure(&self, site: &Site, per_second: f64, time: Duration) -> Result<(Measured, Seen)> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let others = scope.spawn(|| self.ask(&stop));
+            let others = scope.spawn(|| self.request(&stop));
             let event = Event::new("customer", "order.paid");
             let measured = site.measure_by(&self.api, &event, per_second, time, &self.paths);
             stop.store(true, Ordering::Relaxed);
@@ -64,16 +64,16 @@ impl Customer {
         })
     }
 
-    fn ask(&self, stop: &AtomicBool) -> Seen {
+    fn request(&self, stop: &AtomicBool) -> Seen {
         let mut seen = Seen::default();
         let mut asked = 0_u64;
         while !stop.load(Ordering::Relaxed) {
-            let permit = seen.ask(&self.api, "/v1/circuits/acquire", &json!({"key": "warehouse"}));
+            let permit = seen.request(&self.api, "/v1/circuits/acquire", &json!({"key": "warehouse"}));
             if let Some(id) = permit.and_then(|answer| answer.pointer("/permit/id").cloned()) {
-                seen.ask(&self.api, "/v1/permits/settle", &json!({"id": id, "outcome": "success"}));
+                seen.request(&self.api, "/v1/permits/settle", &json!({"id": id, "outcome": "success"}));
             }
             if asked.is_multiple_of(A_TEST_EVERY) {
-                seen.ask(&self.api, &format!("/v1/endpoints/{}/test", self.tested), &json!({}));
+                seen.request(&self.api, &format!("/v1/endpoints/{}/test", self.tested), &json!({}));
             }
             asked += 1;
             thread::sleep(BETWEEN);
@@ -100,8 +100,8 @@ impl Customer {
 
 impl Seen {
     /// Asks, and keeps what was said if it is no success.
-    fn ask(&mut self, api: &Api, path: &str, body: &Value) -> Option<Value> {
-        match api.ask(&Method::POST, path, Some(body)) {
+    fn request(&mut self, api: &Api, path: &str, body: &Value) -> Option<Value> {
+        match api.request(&Method::POST, path, Some(body)) {
             Ok((status, answer)) if (200..300).contains(&status) => {
                 self.answered += 1;
                 Some(answer)

@@ -109,14 +109,14 @@ fn a_judge_gives_the_others_their_time_from_its_call_on() {
     let called_at = NOW + ms(300);
     let mut suspicion = Suspicion { called_at: Some(NOW.back_by(ms(1))), ..Suspicion::default() };
     let mut look = |after: u64| judging.go_on(confirm, &mut suspicion, called_at + ms(after));
-    let wait = |wait: u64, call: bool| Verdict::Wait { wait: ms(wait), call };
+    let wait = |wait: u64, call: bool| JudgingStep::Wait { wait: ms(wait), call };
     assert_eq!(look(0), wait(200, true), "what was called for before the rule held may be too old");
     assert_eq!(look(150), wait(200, false));
     assert_eq!(look(450), wait(150, true), "a call may be lost");
-    assert_eq!(look(600), Verdict::Decide);
+    assert_eq!(look(600), JudgingStep::Decide);
     assert_eq!(judging.since, NOW, "the cool-off counts from when calls were first refused");
     let mut none = Suspicion::default();
-    assert_eq!(Judging::begin(NOW).go_on(Duration::ZERO, &mut none, NOW), Verdict::Decide, "no others");
+    assert_eq!(Judging::begin(NOW).go_on(Duration::ZERO, &mut none, NOW), JudgingStep::Decide, "no others");
     let mut heard = Suspicion { called_at: Some(NOW), ..Suspicion::default() };
     assert_eq!(
         Judging::begin(NOW).go_on(confirm, &mut heard, NOW + ms(1)),

@@ -76,16 +76,16 @@ fn two_that_look_at_once_see_every_call_once() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let adaptive = Arc::new(Adaptive::new(Levels::STANDARD));
-        adaptive.ask(3, at(1_000)).unwrap();
+        adaptive.try_acquire(3, at(1_000)).unwrap();
         // Both are due to look.
-        let eras = both(&adaptive, |adaptive| adaptive.ask(3, at(1_100)).unwrap());
+        let eras = both(&adaptive, |adaptive| adaptive.try_acquire(3, at(1_100)).unwrap());
         for era in eras {
-            adaptive.settle(era, at(1_100), Verdict::Accept, at(1_101));
+            adaptive.settle(era, at(1_100), LoadSignal::Accept, at(1_101));
         }
         let counted = || [0, 1, 2].map(|n| adaptive.memory.counted[n].load(Relaxed));
         assert!((2..=3).contains(&counted()[0]), "one of them looked: {:?}", counted());
         // Nobody is still looking, and the next one sees what is left.
-        adaptive.ask(3, at(1_200)).unwrap();
+        adaptive.try_acquire(3, at(1_200)).unwrap();
         assert_eq!(counted(), [4, 0, 2], "asked, shed, accepted");
         assert_eq!(adaptive.looked_at.load(Relaxed), at(1_200).as_micros());
     });

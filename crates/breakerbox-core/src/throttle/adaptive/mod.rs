@@ -24,7 +24,7 @@ use estimate::{Estimate, Mode, Seen};
 use super::priority::Levels;
 use super::shared::Ordering::{Acquire, Relaxed, Release};
 use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
-use super::{Reason, Shed, ThrottleState, Verdict};
+use super::{LoadSignal, Reason, Shed, ThrottleState};
 use crate::time::Timestamp;
 
 /// A look takes place when the time, in microseconds and without this many of its low bits, has changed: each 16 ms.
@@ -88,7 +88,7 @@ impl Adaptive {
 
     /// Whether to send a call; if so, in which era.
     #[inline]
-    pub(super) fn ask(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
+    pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
         self.calls.asked.fetch_add(1, Relaxed);
         if is_later_look(now.as_micros(), self.looked_at.load(Relaxed)) {
             self.look(now.as_micros());
@@ -107,10 +107,10 @@ impl Adaptive {
     }
 
     #[inline]
-    pub(super) fn settle(&self, sent_in: u32, sent_at: Timestamp, verdict: Verdict, now: Timestamp) {
+    pub(super) fn settle(&self, sent_in: u32, sent_at: Timestamp, verdict: LoadSignal, now: Timestamp) {
         let state = self.state.load(Relaxed);
         match verdict {
-            Verdict::Accept => {
+            LoadSignal::Accept => {
                 self.calls.accepted.fetch_add(1, Relaxed);
                 if is_later_look(now.as_micros(), self.latency_at.load(Relaxed)) {
                     self.notice_latency(sent_at, now);
@@ -119,10 +119,10 @@ impl Adaptive {
                     self.bucket.free(FREED_BY_ACCEPT);
                 }
             }
-            Verdict::Reject if sent_in == era(state) => {
+            LoadSignal::Reject if sent_in == era(state) => {
                 self.rejected.fetch_add(1, Relaxed);
             }
-            Verdict::Reject | Verdict::Neither => {
+            LoadSignal::Reject | LoadSignal::Neither => {
                 self.neither.fetch_add(1, Relaxed);
             }
         }
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
 
     /// Calls a millisecond apart that are answered at once.
-    fn calls(adaptive: &Adaptive, from_ms: u64, count: u64, verdict: impl Fn(u64) -> Verdict) -> u64 {
+    fn calls(adaptive: &Adaptive, from_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let mut shed = 0;
         for n in 0..count {
             let now = Timestamp::from_millis(from_ms + n);
-            match adaptive.ask(3, now) {
+            match adaptive.try_acquire(3, now) {
                 Ok(era) => adaptive.settle(era, now, verdict(n), now),
                 Err(_) => shed += 1,
             }
@@ -273,38 +273,38 @@ mod tests {
     fn rejects_of_another_era_are_history() {
         let adaptive = Adaptive::new(Levels::STANDARD);
         let at = Timestamp::from_millis;
-        calls(&adaptive, 1_000, 5_000, |_| Verdict::Accept);
-        let sent_before: Vec<_> = (0..100).map(|n| adaptive.ask(3, at(6_000 + n)).unwrap()).collect();
-        assert!(calls(&adaptive, 6_100, 1_000, |_| Verdict::Reject) > 300);
+        calls(&adaptive, 1_000, 5_000, |_| LoadSignal::Accept);
+        let sent_before: Vec<_> = (0..100).map(|n| adaptive.try_acquire(3, at(6_000 + n)).unwrap()).collect();
+        assert!(calls(&adaptive, 6_100, 1_000, |_| LoadSignal::Reject) > 300);
         assert_eq!(mode_of(&adaptive), Mode::Probing);
-        calls(&adaptive, 7_200, 1_000, |_| Verdict::Accept);
+        calls(&adaptive, 7_200, 1_000, |_| LoadSignal::Accept);
         assert_eq!(mode_of(&adaptive), Mode::Calm);
         for era in sent_before {
-            adaptive.settle(era, at(6_000), Verdict::Reject, at(8_200));
+            adaptive.settle(era, at(6_000), LoadSignal::Reject, at(8_200));
         }
-        assert_eq!(calls(&adaptive, 8_201, 1_000, |_| Verdict::Accept), 0);
+        assert_eq!(calls(&adaptive, 8_201, 1_000, |_| LoadSignal::Accept), 0);
     }
 
     #[test]
     fn each_accept_of_a_probe_frees_two_calls() {
         let adaptive = Adaptive::new(Levels::STANDARD);
-        calls(&adaptive, 1_000, 5_000, |_| Verdict::Accept);
-        calls(&adaptive, 6_000, 1_000, |_| Verdict::Reject);
+        calls(&adaptive, 1_000, 5_000, |_| LoadSignal::Accept);
+        calls(&adaptive, 6_000, 1_000, |_| LoadSignal::Reject);
         assert_eq!(mode_of(&adaptive), Mode::Probing);
         let now = Timestamp::from_millis(6_999);
-        while adaptive.ask(0, now).is_ok() {}
-        adaptive.settle(0, now, Verdict::Accept, now);
-        let passed = (0..10).filter(|_| adaptive.ask(0, now).is_ok()).count();
+        while adaptive.try_acquire(0, now).is_ok() {}
+        adaptive.settle(0, now, LoadSignal::Accept, now);
+        let passed = (0..10).filter(|_| adaptive.try_acquire(0, now).is_ok()).count();
         assert_eq!(passed, 2);
     }
 
     /// A call every so many milliseconds, answered at once; returns how many were shed.
-    fn spaced(gap_ms: u64, count: u64, verdict: impl Fn(u64) -> Verdict) -> u64 {
+    fn spaced(gap_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let adaptive = Adaptive::new(Levels::STANDARD);
         let mut shed = 0;
         for n in 0..count {
             let now = Timestamp::from_millis(1_000_000 + n * gap_ms);
-            match adaptive.ask(2, now) {
+            match adaptive.try_acquire(2, now) {
                 Ok(era) => adaptive.settle(era, now, verdict(n), now),
                 Err(_) => shed += 1,
             }
@@ -317,20 +317,24 @@ mod tests {
         for gap_ms in [5, 50, 200, 500, 2_000, 5_000] {
             for rejected in [1, 2, 5] {
                 let first =
-                    spaced(gap_ms, 60, |n| if n < rejected { Verdict::Reject } else { Verdict::Accept });
+                    spaced(
+                        gap_ms,
+                        60,
+                        |n| if n < rejected { LoadSignal::Reject } else { LoadSignal::Accept },
+                    );
                 assert_eq!(first, 0, "{rejected} rejected at first, a call each {gap_ms} ms");
             }
-            let later = spaced(gap_ms, 60, |n| if n == 20 { Verdict::Reject } else { Verdict::Accept });
+            let later = spaced(gap_ms, 60, |n| if n == 20 { LoadSignal::Reject } else { LoadSignal::Accept });
             assert_eq!(later, 0, "one rejected later, a call each {gap_ms} ms");
         }
-        assert_eq!(spaced(50, 9, |n| if n < 5 { Verdict::Accept } else { Verdict::Reject }), 0);
-        assert!(spaced(50, 30, |n| if n % 2 == 0 { Verdict::Accept } else { Verdict::Reject }) > 0);
+        assert_eq!(spaced(50, 9, |n| if n < 5 { LoadSignal::Accept } else { LoadSignal::Reject }), 0);
+        assert!(spaced(50, 30, |n| if n % 2 == 0 { LoadSignal::Accept } else { LoadSignal::Reject }) > 0);
     }
 
     #[test]
     fn what_sending_less_would_not_change_never_sheds() {
         for gap_ms in [5, 50, 500, 5_000] {
-            assert_eq!(spaced(gap_ms, 500, |_| Verdict::Neither), 0, "a call each {gap_ms} ms");
+            assert_eq!(spaced(gap_ms, 500, |_| LoadSignal::Neither), 0, "a call each {gap_ms} ms");
         }
     }
 
@@ -341,9 +345,9 @@ mod tests {
         let (mut now, mut latest) = (Timestamp::from_millis(1_000), Timestamp::from_millis(1_000));
         let mut longest = core::time::Duration::ZERO;
         while now < Timestamp::from_millis(120_000) {
-            match adaptive.ask(3, now) {
+            match adaptive.try_acquire(3, now) {
                 Ok(era) => {
-                    adaptive.settle(era, now, Verdict::Reject, now);
+                    adaptive.settle(era, now, LoadSignal::Reject, now);
                     (longest, latest) = (longest.max(now.since(latest)), now);
                     now = now + core::time::Duration::from_millis(1);
                 }
@@ -366,11 +370,11 @@ mod tests {
     #[test]
     fn a_thread_that_was_held_up_changes_nothing_and_a_clock_that_stepped_back_begins_anew() {
         let adaptive = Adaptive::new(Levels::STANDARD);
-        calls(&adaptive, 100_000, 100, |_| Verdict::Accept);
+        calls(&adaptive, 100_000, 100, |_| LoadSignal::Accept);
         let looked_at = adaptive.looked_at.load(Relaxed);
-        assert!(adaptive.ask(0, Timestamp::from_millis(99_500)).is_ok());
+        assert!(adaptive.try_acquire(0, Timestamp::from_millis(99_500)).is_ok());
         assert_eq!(adaptive.looked_at.load(Relaxed), looked_at);
-        assert!(adaptive.ask(0, Timestamp::from_millis(5)).is_ok());
+        assert!(adaptive.try_acquire(0, Timestamp::from_millis(5)).is_ok());
         assert_eq!(adaptive.looked_at.load(Relaxed), 5_000);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use breakerbox::store::StoreError;
-use breakerbox::{Attribution, Circuit, ObeyError};
+use breakerbox::{Attribution, Circuit, OverrideError};
 use breakerbox_core::{Command, Record, Status, Totals};
 use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
 use breakerbox_storage::records::ChangeFilter;
@@ -151,9 +151,11 @@ pub(super) async fn obey(
         .map_err(|error| Problem::new(Code::InvalidField, error.to_string()).of_field(error.field))?;
     let circuit = api.services.circuits.circuit(key);
     let circuit = circuit.map_err(|_| Problem::not_found("circuit", key))?;
-    circuit.obey_store(command, &by).await.map_err(|error| match error {
-        ObeyError::Contended => Problem::new(Code::Overloaded, "others keep changing the circuit; try again"),
-        ObeyError::NoRoom => Problem::new(
+    circuit.apply_override(command, &by).await.map_err(|error| match error {
+        OverrideError::Contended => {
+            Problem::new(Code::Overloaded, "others keep changing the circuit; try again")
+        }
+        OverrideError::NoRoom => Problem::new(
             Code::Overloaded,
             "there is no room for one more circuit; raise the maximum, or try again",
         ),

@@ -1,6 +1,6 @@
 //! Circuits, as they are shown.
 
-use breakerbox_core::{Cause, Draw, Mode, Policy, Record, Status, Timestamp, Totals};
+use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
 use breakerbox_model::policy_values;
 use serde::{Deserialize, Serialize};
@@ -188,7 +188,7 @@ impl CircuitView {
 
 /// A circuit to which nothing has happened.
 pub(super) fn untouched(key: &str) -> Record {
-    Record::new(Some(owner(key).0.into()), Draw(0), Timestamp::ZERO)
+    Record::new(Some(owner(key).0.into()), RandomBits(0), Timestamp::ZERO)
 }
 
 /// The tenant that a key belongs to, and what it is for.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use breakerbox::OutcomeKind;
-use breakerbox::throttle::Verdict;
+use breakerbox::throttle::LoadSignal;
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::objects::SettledAs;
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ enum SettledWord {
     Uncounted,
     Late,
     Expired,
-    Unheard,
+    Unconfirmed,
 }
 
 /// What came of it, or a problem.
@@ -141,7 +141,7 @@ impl From<Answered> for SettledView {
             Some(SettledAs::Counted) => SettledWord::Counted,
             Some(SettledAs::Uncounted) => SettledWord::Uncounted,
             Some(SettledAs::Late) => SettledWord::Late,
-            Some(SettledAs::Unheard) => SettledWord::Unheard,
+            Some(SettledAs::Unconfirmed) => SettledWord::Unconfirmed,
             None => SettledWord::Expired,
         };
         Self { settled, repeated: answered.repeated, wait_ms: answered.wait.map(rounded_up) }
@@ -243,11 +243,11 @@ fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Optio
         return Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"));
     }
     let (kind, throttle) = match outcome {
-        OutcomeWord::Success => (OutcomeKind::Success, Verdict::Accept),
-        OutcomeWord::Failure => (OutcomeKind::Failure, Verdict::Accept),
-        OutcomeWord::Ignored => (OutcomeKind::Ignored, Verdict::Neither),
+        OutcomeWord::Success => (OutcomeKind::Success, LoadSignal::Accept),
+        OutcomeWord::Failure => (OutcomeKind::Failure, LoadSignal::Accept),
+        OutcomeWord::Ignored => (OutcomeKind::Ignored, LoadSignal::Neither),
     };
-    let throttle = if overloaded == Some(true) { Verdict::Reject } else { throttle };
+    let throttle = if overloaded == Some(true) { LoadSignal::Reject } else { throttle };
     Ok(Said::Outcome { kind, retry_after, throttle })
 }
 

@@ -211,7 +211,7 @@ async fn payloads_and_bodies_have_limits() {
 async fn a_tenant_submits_at_its_rate() {
     let site = Site::start().await;
     let change = json!({ "ingest_rate": { "per_second": 0.01, "burst": 3 } });
-    site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(change)).await.expect(200);
+    site.request(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(change)).await.expect(200);
     let event = |tenant: &str| json!({ "tenant": tenant, "type": "a", "payload": 1 });
     for _ in 0..2 {
         site.post("/v1/events", &site.admin, event("acme")).await.expect(202);

@@ -178,17 +178,18 @@ async fn no_operation_changes_what_is_written() {
     let mut operations = operations();
     operations.sort_by_key(|(method, ..)| *method == Method::DELETE);
     for (method, path, _) in operations {
-        let said = site.ask(method.clone(), &things.fill(&path), &site.admin, body_for(&method, &path)).await;
+        let said =
+            site.request(method.clone(), &things.fill(&path), &site.admin, body_for(&method, &path)).await;
         tried += u32::from(method != Method::GET && said.status.is_success());
     }
     assert!(tried > 15, "{tried} of them did something");
     let endpoints = site.get("/v1/endpoints?tenant=acme", &site.admin).await.expect(200).json();
     for endpoint in endpoints["items"].as_array().unwrap() {
         let path = format!("/v1/endpoints/{}", endpoint["id"].as_str().unwrap());
-        site.ask(Method::DELETE, &path, &site.admin, None).await.expect(200);
+        site.request(Method::DELETE, &path, &site.admin, None).await.expect(200);
     }
     site.records.cancel_orphans(1_000).await.unwrap();
-    site.ask(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
+    site.request(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
     site.records
         .append_history(changes.iter().cloned().map(altered).map(Heard::from).collect())
         .await

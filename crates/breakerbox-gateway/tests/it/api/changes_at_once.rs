@@ -50,7 +50,7 @@ async fn changes_that_come_at_once_are_all_merged() {
     let site = Site::start().await;
     for (path, change) in places(&site).await {
         let before = revision(&site.get(&path, &site.admin).await.expect(200));
-        let asked = (0..MANY).map(|n| site.ask(Method::PATCH, &path, &site.admin, Some(change(n))));
+        let asked = (0..MANY).map(|n| site.request(Method::PATCH, &path, &site.admin, Some(change(n))));
         let said = join_all(asked).await;
         let refused: Vec<_> = said.iter().filter(|said| said.status != 200).map(Said::json).collect();
         assert!(refused.is_empty(), "{path}: {} of {MANY}: {:?}", refused.len(), refused.first());

@@ -53,7 +53,7 @@ async fn every_route_is_in_the_document_and_the_reverse() {
     for (path, item) in document()["paths"].as_object().unwrap() {
         for method in ["get", "post", "put", "patch", "delete"] {
             let filled = path.replace(['{', '}'], "");
-            let said = site.ask(method.to_uppercase().parse().unwrap(), &filled, "", None).await;
+            let said = site.request(method.to_uppercase().parse().unwrap(), &filled, "", None).await;
             let is_there = said.status != 405;
             assert_eq!(is_there, !item[method].is_null(), "{method} {path}: {}", said.status);
         }

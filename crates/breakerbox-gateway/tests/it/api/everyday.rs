@@ -28,7 +28,7 @@ async fn a_tenant_from_beginning_to_end() {
 
     site.post("/v1/tenants", admin, json!({ "id": "shop" })).await.expect(409);
     let change = json!({ "name": "A shop", "policy": null, "enabled": false });
-    let changed = site.ask(Method::PATCH, "/v1/tenants/shop", admin, Some(change)).await.expect(200);
+    let changed = site.request(Method::PATCH, "/v1/tenants/shop", admin, Some(change)).await.expect(200);
     assert_eq!(changed.header("etag"), "\"2\"");
     let changed = changed.json();
     assert_eq!((&changed["name"], &changed["policy"]), (&json!("A shop"), &Value::Null));
@@ -63,10 +63,10 @@ async fn a_tenant_from_beginning_to_end() {
         site.get(&format!("/v1/tenants?limit=3&cursor={}", first["next"].as_str().unwrap()), admin).await;
     assert_eq!(ids(rest.expect(200).json()), ["shop"]);
 
-    site.ask(Method::DELETE, "/v1/tenants/shop", admin, None).await.expect(204);
+    site.request(Method::DELETE, "/v1/tenants/shop", admin, None).await.expect(204);
     assert_eq!(site.get("/v1/tenants/shop", admin).await.expect(404).code(), "not_found");
     let endpoint = site.endpoint("acme").await;
-    let in_use = site.ask(Method::DELETE, "/v1/tenants/acme", admin, None).await.expect(409);
+    let in_use = site.request(Method::DELETE, "/v1/tenants/acme", admin, None).await.expect(409);
     assert_eq!(in_use.code(), "wrong_state", "it has {endpoint}");
 }
 
@@ -93,7 +93,7 @@ async fn an_endpoint_from_beginning_to_end() {
     assert_eq!(shown["circuit"]["state"], "closed");
 
     let change = json!({ "url": "https://new.example.com/", "rate": null, "types": [] });
-    let changed = site.ask(Method::PATCH, &path, admin, Some(change)).await.expect(200).json();
+    let changed = site.request(Method::PATCH, &path, admin, Some(change)).await.expect(200).json();
     assert_eq!(changed["circuit"]["key"], "acme https://new.example.com");
     assert_eq!(
         (&changed["rate"], &changed["timeout"], &changed["types"]),
@@ -104,7 +104,7 @@ async fn an_endpoint_from_beginning_to_end() {
     assert_eq!(secrets.header("cache-control"), "no-store");
     assert_eq!(secrets.json()["secrets"][0]["secret"], created["secret"]);
     let rotated =
-        site.ask(Method::POST, &format!("{path}/secrets/rotate"), admin, None).await.expect(200).json();
+        site.request(Method::POST, &format!("{path}/secrets/rotate"), admin, None).await.expect(200).json();
     assert_eq!(rotated["secrets"].as_array().unwrap().len(), 2);
     assert_eq!(rotated["secrets"][1]["secret"], created["secret"]);
     let own = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -122,7 +122,8 @@ async fn an_endpoint_from_beginning_to_end() {
     assert_eq!(tested["response"], format!("I am {id}"));
     assert_eq!(site.stand_in.tested.lock().unwrap()[0].payload, "[1]");
 
-    let disabled = site.ask(Method::POST, &format!("{path}/disable"), admin, None).await.expect(200).json();
+    let disabled =
+        site.request(Method::POST, &format!("{path}/disable"), admin, None).await.expect(200).json();
     assert_eq!((&disabled["enabled"], &disabled["disabled_because"]), (&json!(false), &json!("owner")));
     site.event("acme").await;
     let parked = site.get(&format!("/v1/deliveries?endpoint={id}"), admin).await.expect(200).json();
@@ -130,13 +131,13 @@ async fn an_endpoint_from_beginning_to_end() {
         (&parked["items"][0]["state"], &parked["items"][0]["parked"]),
         (&json!("pending"), &json!(true))
     );
-    let enabled = site.ask(Method::POST, &format!("{path}/enable"), admin, None).await.expect(200).json();
+    let enabled = site.request(Method::POST, &format!("{path}/enable"), admin, None).await.expect(200).json();
     assert_eq!((&enabled["enabled"], &enabled["disabled_because"]), (&json!(true), &Value::Null));
 
     let listed = site.get("/v1/endpoints?tenant=acme", admin).await.expect(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert_eq!(site.get("/v1/endpoints?tenant=other", admin).await.expect(200).json()["items"], json!([]));
-    let deleted = site.ask(Method::DELETE, &path, admin, None).await.expect(200).json();
+    let deleted = site.request(Method::DELETE, &path, admin, None).await.expect(200).json();
     assert_eq!(deleted["cancelled"], 1);
     site.get(&path, admin).await.expect(404);
 }
@@ -182,13 +183,14 @@ async fn deliveries_are_found_cancelled_and_resent() {
     assert_eq!(site.get(&path, admin).await.expect(200).json(), delivery);
     assert_eq!(site.get(&format!("{path}/attempts"), admin).await.expect(200).json()["items"], json!([]));
 
-    let early = site.ask(Method::POST, &format!("{path}/resend"), admin, None).await.expect(409);
+    let early = site.request(Method::POST, &format!("{path}/resend"), admin, None).await.expect(409);
     assert_eq!(early.code(), "wrong_state");
-    let cancelled = site.ask(Method::POST, &format!("{path}/cancel"), admin, None).await.expect(200).json();
+    let cancelled =
+        site.request(Method::POST, &format!("{path}/cancel"), admin, None).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
     assert!(cancelled["finished_at"].is_string());
-    site.ask(Method::POST, &format!("{path}/cancel"), admin, None).await.expect(409);
-    let again = site.ask(Method::POST, &format!("{path}/resend"), admin, None).await.expect(200).json();
+    site.request(Method::POST, &format!("{path}/cancel"), admin, None).await.expect(409);
+    let again = site.request(Method::POST, &format!("{path}/resend"), admin, None).await.expect(200).json();
     assert_eq!((&again["state"], &again["finished_at"]), (&json!("pending"), &Value::Null));
 
     let shown = site.get(&format!("/v1/events/{}", events[0]), admin).await.expect(200).json();
@@ -200,7 +202,7 @@ async fn cancelled_delivery(site: &Site, tenant: &str) -> String {
     let event = site.event(tenant).await;
     let listed = site.get(&format!("/v1/deliveries?event={event}"), &site.admin).await.expect(200).json();
     let id = listed["items"][0]["id"].as_str().unwrap().to_owned();
-    site.ask(Method::POST, &format!("/v1/deliveries/{id}/cancel"), &site.admin, None).await.expect(200);
+    site.request(Method::POST, &format!("/v1/deliveries/{id}/cancel"), &site.admin, None).await.expect(200);
     id
 }
 
@@ -255,7 +257,7 @@ async fn a_resend_by_filter_is_a_job() {
 
     let another = site.post("/v1/resends", &manager, body).await.expect(201).json();
     let path = format!("/v1/resends/{}/cancel", another["id"].as_str().unwrap());
-    let cancelled = site.ask(Method::POST, &path, &manager, None).await.expect(200).json();
+    let cancelled = site.request(Method::POST, &path, &manager, None).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
 }
 
@@ -305,7 +307,7 @@ async fn keys_are_shown_once_and_revoked_at_once() {
 
     let event = json!({ "type": "a", "payload": 1 });
     site.post("/v1/events", key, event.clone()).await.expect(202);
-    site.ask(Method::POST, &format!("{path}/revoke"), admin, None).await.expect(200);
+    site.request(Method::POST, &format!("{path}/revoke"), admin, None).await.expect(200);
     assert_eq!(site.post("/v1/events", key, event).await.expect(401).code(), "unauthenticated");
 
     let past = json!({ "name": "x", "scopes": ["read"], "expires_at": "2020-01-01T00:00:00Z" });

@@ -26,7 +26,7 @@ async fn every_command_works() {
     let site = Site::start().await;
     let things = Things::of(&site, "default").await;
     // The guide makes it itself.
-    site.ask(http::Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
+    site.request(http::Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
     let commands = commands(&guide());
     assert!(commands.len() > 30, "{}", commands.len());
     let mut statuses = Vec::new();

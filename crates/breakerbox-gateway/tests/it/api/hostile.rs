@@ -396,7 +396,7 @@ async fn paths_methods_queries_and_ids() {
         (Method::GET, "/v1/deliveries?state=lost", 400, "invalid_query", "pending"),
     ];
     for (method, path, status, code, word) in table {
-        let said = site.ask(method.clone(), path, &site.admin, None).await;
+        let said = site.request(method.clone(), path, &site.admin, None).await;
         assert_eq!((said.status.as_u16(), said.code().as_str()), (status, code), "{method} {path}: {said:?}");
         check_problem(&said);
         assert!(said.json()["detail"].as_str().unwrap().contains(word), "{method} {path}: {}", said.json());

@@ -21,7 +21,7 @@ async fn connected(site: &Site) -> (SendRequest<Full<Bytes>>, JoinHandle<hyper::
     (sender, tokio::spawn(connection))
 }
 
-async fn ask(
+async fn send_request(
     sender: &SendRequest<Full<Bytes>>,
     site: &Site,
     (method, path): (Method, &str),
@@ -56,11 +56,12 @@ async fn many_requests_at_once_share_one_connection() {
     let submit = |number: usize| {
         let body =
             json!({ "tenant": "acme", "type": "invoice.paid", "payload": { "n": number } }).to_string();
-        ask(&sender, &site, (Method::POST, "/v1/events"), &site.admin, Some(body.into_bytes()))
+        send_request(&sender, &site, (Method::POST, "/v1/events"), &site.admin, Some(body.into_bytes()))
     };
     let answers = join_all((0..200).map(submit)).await;
     assert!(answers.iter().all(|(status, said)| *status == 202 && said["deliveries"] == 1), "{answers:?}");
-    let listed = ask(&sender, &site, (Method::GET, "/v1/deliveries?limit=500"), &site.admin, None).await;
+    let listed =
+        send_request(&sender, &site, (Method::GET, "/v1/deliveries?limit=500"), &site.admin, None).await;
     assert_eq!(listed.1["items"].as_array().unwrap().len(), 200, "each once");
 
     // What is wrong is said on its own stream, and the connection goes on.
@@ -72,10 +73,11 @@ async fn many_requests_at_once_share_one_connection() {
         ((Method::POST, "/v1/events"), &site.admin, Some(huge), 413, "body_too_large"),
         ((Method::DELETE, "/v1/events"), &site.admin, None, 405, "method_not_allowed"),
     ] {
-        let (found, said) = ask(&sender, &site, what.clone(), key, body).await;
+        let (found, said) = send_request(&sender, &site, what.clone(), key, body).await;
         assert_eq!((found.as_u16(), &said["code"]), (status, &json!(code)), "{what:?}");
     }
-    let (status, tenant) = ask(&sender, &site, (Method::GET, "/v1/tenants/acme"), &site.admin, None).await;
+    let (status, tenant) =
+        send_request(&sender, &site, (Method::GET, "/v1/tenants/acme"), &site.admin, None).await;
     assert_eq!((status.as_u16(), &tenant["id"]), (200, &json!("acme")));
 
     // A stop ends the connection from the gateway's side.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::site::Site;
 
 async fn patch(site: &Site, key: &str, notices: Value) -> super::site::Said {
-    site.ask(Method::PATCH, "/v1/tenants/acme", key, Some(json!({ "notices": notices }))).await
+    site.request(Method::PATCH, "/v1/tenants/acme", key, Some(json!({ "notices": notices }))).await
 }
 
 #[tokio::test]
@@ -144,7 +144,9 @@ async fn what_was_told_is_listed_and_a_tenant_sees_its_own() {
     let site = Site::start().await;
     for tenant in ["acme", "other"] {
         let body = json!({ "notices": [{ "kind": "slack", "url": format!("https://{tenant}.example/") }] });
-        site.ask(Method::PATCH, &format!("/v1/tenants/{tenant}"), &site.admin, Some(body)).await.expect(200);
+        site.request(Method::PATCH, &format!("/v1/tenants/{tenant}"), &site.admin, Some(body))
+            .await
+            .expect(200);
     }
     let now = site.services.clock.as_ref()();
     let tenant = |name: &str| name.parse::<TenantId>().unwrap();

@@ -64,7 +64,7 @@ async fn an_endpoint_shows_that_its_circuit_is_disabled_and_enabling_clears_it()
         assert_eq!(listed["circuit"]["state"], "disabled");
     }
     let enabled =
-        site.ask(Method::POST, &format!("{path}/enable"), &site.admin, None).await.expect(200).json();
+        site.request(Method::POST, &format!("{path}/enable"), &site.admin, None).await.expect(200).json();
     assert_eq!((&enabled["enabled"], &enabled["disabled_because"]), (&json!(true), &Value::Null));
     assert_ne!(enabled["circuit"]["state"], "disabled");
     let after = site.get(&circuit, &site.admin).await.expect(200).json();
@@ -83,7 +83,7 @@ async fn circuits_are_listed_by_state_and_tenant() {
         site.post(&path, &site.admin, json!({ "reason": "test" })).await.expect(200);
     }
     let by_tenant = "/v1/tenants/acme";
-    site.ask(Method::PATCH, by_tenant, &site.admin, Some(json!({ "circuit_by": "tenant" })))
+    site.request(Method::PATCH, by_tenant, &site.admin, Some(json!({ "circuit_by": "tenant" })))
         .await
         .expect(200);
     // The circuit of the whole tenant: its key is the tenant's name. `cir_` and base 64 of `acme`.

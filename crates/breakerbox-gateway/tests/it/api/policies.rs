@@ -10,7 +10,7 @@ use super::site::{Said, Site};
 const TENANT: &str = "/v1/tenants/acme/policy";
 
 async fn patch(site: &Site, path: &str, change: Value) -> Said {
-    site.ask(Method::PATCH, path, &site.admin, Some(change)).await
+    site.request(Method::PATCH, path, &site.admin, Some(change)).await
 }
 
 /// Value, default and origin of a name.
@@ -50,7 +50,9 @@ async fn every_value_is_shown_with_its_default_and_origin() {
     assert_eq!(of(&own, "cool_off"), (&json!("5m"), &json!("5m"), "tenant"));
     assert_eq!((&own["decided_by"], &own["endpoint"]), (&json!(endpoint), &json!(endpoint)));
     let timed = json!({ "timeout": "3s" });
-    site.ask(Method::PATCH, &format!("/v1/endpoints/{endpoint}"), &site.admin, Some(timed)).await.expect(200);
+    site.request(Method::PATCH, &format!("/v1/endpoints/{endpoint}"), &site.admin, Some(timed))
+        .await
+        .expect(200);
     let timed = site.get(&path, &site.admin).await.expect(200).json();
     assert_eq!(of(&timed, "probe_timeout"), (&json!("5s"), &json!("5s"), "timeout"));
 
@@ -141,7 +143,8 @@ async fn numbers_beyond_their_bounds_are_refused() {
             patch(&site, path, json!({ "slow_call": null, *name: null })).await.expect(200);
         }
         let policy = json!({ "policy": { *name: bounds.end() + 1 } });
-        let said = site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(policy)).await.expect(422);
+        let said =
+            site.request(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(policy)).await.expect(422);
         assert_eq!(said.json()["field"], format!("policy.{name}"));
     }
 }
@@ -155,9 +158,9 @@ async fn managers_look_and_admins_change() {
     for path in [TENANT.to_owned(), format!("/v1/endpoints/{endpoint}/policy")] {
         site.get(&path, &manager).await.expect(200);
         let change = || Some(json!({ "probes": 2 }));
-        let said = site.ask(Method::PATCH, &path, &manager, change()).await.expect(403);
+        let said = site.request(Method::PATCH, &path, &manager, change()).await.expect(403);
         assert_eq!(said.code(), "scope_missing");
-        site.ask(Method::PATCH, &path, &admin, change()).await.expect(200);
+        site.request(Method::PATCH, &path, &admin, change()).await.expect(200);
     }
     site.get("/v1/tenants/other/policy", &manager).await.expect(404);
 }
@@ -183,14 +186,14 @@ async fn where_a_circuit_is_shared_one_decides_and_it_is_said_which() {
     }
     for by in ["host", "tenant"] {
         let change = Some(json!({ "circuit_by": by }));
-        site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, change).await.expect(200);
+        site.request(Method::PATCH, "/v1/tenants/acme", &site.admin, change).await.expect(200);
         for path in &paths {
             assert_eq!(decided(path).await, (Value::Null, json!("off")), "{by}: the tenant's holds");
         }
     }
     let change = Some(json!({ "circuit_by": "endpoint" }));
-    site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, change).await.expect(200);
-    site.ask(Method::DELETE, &format!("/v1/endpoints/{older}"), &site.admin, None).await.expect(200);
+    site.request(Method::PATCH, "/v1/tenants/acme", &site.admin, change).await.expect(200);
+    site.request(Method::DELETE, &format!("/v1/endpoints/{older}"), &site.admin, None).await.expect(200);
     assert_eq!(decided(&paths[1]).await, (json!(newer), json!(9)), "and then the next");
 }
 

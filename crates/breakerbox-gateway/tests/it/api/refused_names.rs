@@ -36,7 +36,7 @@ async fn an_address_that_is_never_called_is_refused_wherever_a_url_is_given() {
         (Method::POST, "/v1/tenants", json!({ "id": "new", "notices": targets }), "notices[0].url"),
         (Method::PATCH, "/v1/tenants/acme", json!({ "notices": targets }), "notices[0].url"),
     ] {
-        let said = site.ask(method, path, &site.admin, Some(body)).await.expect(422);
+        let said = site.request(method, path, &site.admin, Some(body)).await.expect(422);
         is_refused(&said.json(), field);
     }
     // What the operator allows, and a name, whatever it may lead to.
@@ -54,6 +54,6 @@ async fn a_tenant_can_not_have_a_name_of_dots() {
     }
     for id in [".a", "a.", "-", "a..b"] {
         site.post("/v1/tenants", &site.admin, json!({ "id": id })).await.expect(201);
-        site.ask(Method::DELETE, &format!("/v1/tenants/{id}"), &site.admin, None).await.expect(204);
+        site.request(Method::DELETE, &format!("/v1/tenants/{id}"), &site.admin, None).await.expect(204);
     }
 }

@@ -24,11 +24,11 @@ fn path_of(reminder: &Value) -> String {
 }
 
 async fn patch(site: &Site, path: &str, body: Value) -> Said {
-    site.ask(Method::PATCH, path, &site.admin, Some(body)).await
+    site.request(Method::PATCH, path, &site.admin, Some(body)).await
 }
 
 async fn act(site: &Site, path: &str, verb: &str) -> Said {
-    site.ask(Method::POST, &format!("{path}/{verb}"), &site.admin, None).await
+    site.request(Method::POST, &format!("{path}/{verb}"), &site.admin, None).await
 }
 
 #[tokio::test]
@@ -253,7 +253,8 @@ async fn pause_resume_run_now_and_cancel() {
     assert_eq!((page["items"].as_array().unwrap().len(), page["next"].is_string()), (1, true));
 
     let sender = site.key(&[Scope::Send], Some("acme")).await;
-    let cancelled = site.ask(Method::POST, &format!("{path}/cancel"), &sender, None).await.expect(200).json();
+    let cancelled =
+        site.request(Method::POST, &format!("{path}/cancel"), &sender, None).await.expect(200).json();
     assert_eq!((&cancelled["state"], &cancelled["upcoming"]), (&json!("cancelled"), &json!([])));
     act(&site, &path, "cancel").await.expect(200);
     for verb in ["pause", "resume", "run"] {
@@ -386,9 +387,9 @@ async fn a_run_behind_a_circuit_is_parked_and_can_be_resent() {
     let runs = site.get(&format!("{}/runs", path_of(&created)), &site.admin).await.expect(200).json();
     assert_eq!((&runs["items"][0]["state"], &runs["items"][0]["parked"]), (&json!("pending"), &json!(true)));
     let delivery = format!("/v1/deliveries/{}", shown["open_run"].as_str().unwrap());
-    site.ask(Method::POST, &format!("{delivery}/cancel"), &site.admin, None).await.expect(200);
+    site.request(Method::POST, &format!("{delivery}/cancel"), &site.admin, None).await.expect(200);
     let resent =
-        site.ask(Method::POST, &format!("{delivery}/resend"), &site.admin, None).await.expect(200).json();
+        site.request(Method::POST, &format!("{delivery}/resend"), &site.admin, None).await.expect(200).json();
     assert_eq!(
         (&resent["parked"], &resent["run"]),
         (&json!(true), &json!(1)),

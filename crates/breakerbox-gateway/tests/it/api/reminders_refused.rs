@@ -152,7 +152,7 @@ async fn changes_that_will_not_do() {
         (json!({ "state": "paused" }), "unknown_field", "state", "there are"),
     ]);
     for (change, code, field, words) in refused {
-        let said = site.ask(Method::PATCH, &path, &site.admin, Some(change.clone())).await.expect(422);
+        let said = site.request(Method::PATCH, &path, &site.admin, Some(change.clone())).await.expect(422);
         check(&said, &change, code, field, words);
     }
     let after = site.get(&path, &site.admin).await.expect(200);
@@ -242,7 +242,7 @@ async fn rules_of_a_tenant_that_will_not_do() {
     ];
     for (rules, code, field, words) in table {
         let body = json!({ "reminders": rules });
-        let said = site.ask(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(body.clone())).await;
+        let said = site.request(Method::PATCH, "/v1/tenants/acme", &site.admin, Some(body.clone())).await;
         check(&said.expect(422), &body, code, field, words);
     }
 }

@@ -19,12 +19,12 @@ fn failure() -> Outcome {
 
 /// Deletes a tenant with all that is its own.
 async fn delete(site: &Site, things: &Things, tenant: &str) {
-    let ask =
-        async |method: Method, path: &str| site.ask(method, &things.fill(path), &site.admin, None).await;
-    ask(Method::DELETE, "/v1/endpoints/{endpoint}").await.expect(200);
+    let request =
+        async |method: Method, path: &str| site.request(method, &things.fill(path), &site.admin, None).await;
+    request(Method::DELETE, "/v1/endpoints/{endpoint}").await.expect(200);
     site.records.cancel_orphans(100).await.unwrap();
-    ask(Method::POST, "/v1/reminders/{reminder}/cancel").await.expect(200);
-    ask(Method::DELETE, &format!("/v1/tenants/{tenant}")).await.expect(204);
+    request(Method::POST, "/v1/reminders/{reminder}/cancel").await.expect(200);
+    request(Method::DELETE, &format!("/v1/tenants/{tenant}")).await.expect(204);
 }
 
 async fn create(site: &Site, tenant: &str) -> String {
@@ -52,7 +52,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
         if !path.contains('{') || path.contains("{tenant}") || of_circuit {
             continue;
         }
-        let said = site.ask(method.clone(), &old.fill(&path), &new, body_for(&method, &path)).await;
+        let said = site.request(method.clone(), &old.fill(&path), &new, body_for(&method, &path)).await;
         assert_eq!(
             (said.status.as_u16(), said.code().as_str()),
             (404, "not_found"),
@@ -79,7 +79,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
     assert!(!shown.to_string().contains("maintenance"), "{shown}");
     let history = site.get(&format!("/v1/circuits/{key}/history"), &new).await.expect(200).json();
     assert_eq!(history["items"], json!([]));
-    assert!(site.circuits.circuit(&text).unwrap().ask().is_ok(), "and lets calls through");
+    assert!(site.circuits.circuit(&text).unwrap().try_acquire().is_ok(), "and lets calls through");
 
     // The operator may still look at what is kept.
     for path in [
@@ -101,10 +101,10 @@ async fn what_a_deleted_tenants_worker_counted_does_not_count_for_another_of_its
     let circuit = site.circuits.circuit(key).unwrap();
     let acquire = json!({ "tenant": "acme", "url": "https://hooks.acme.example/in" });
     let permit = site.post("/v1/circuits/acquire", &site.admin, acquire).await.expect(200).json();
-    let late = circuit.ask_owned().unwrap();
-    circuit.ask().unwrap().settle(failure());
+    let late = circuit.try_acquire_owned().unwrap();
+    circuit.try_acquire().unwrap().settle(failure());
     assert_eq!(circuit.totals().failures, 1);
-    site.ask(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
+    site.request(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
     let new = create(&site, "acme").await;
     late.settle(failure());
     assert_eq!(site.circuits.circuit(key).unwrap().totals().failures, 0, "neither before nor late");

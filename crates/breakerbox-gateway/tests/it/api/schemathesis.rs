@@ -30,7 +30,7 @@ async fn everything_is_as_the_document_says() {
     let status = tokio::task::spawn_blocking(move || run.status()).await.unwrap().unwrap();
     assert!(status.success(), "{status}");
     // It is still there.
-    site.ask(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
+    site.request(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
 }
 
 /// Names of things that are there, or it would mostly hear that nothing is. What it deletes it must make itself. A cursor or

@@ -100,7 +100,8 @@ async fn a_body_of_many_small_pieces_is_read_whole() {
 async fn a_tenants_own_admin_key_does_not_change_its_limits() {
     let site = Site::start().await;
     let own = site.key(&[Scope::Admin], Some("acme")).await;
-    let patch = async |key: &str, body| site.ask(Method::PATCH, "/v1/tenants/acme", key, Some(body)).await;
+    let patch =
+        async |key: &str, body| site.request(Method::PATCH, "/v1/tenants/acme", key, Some(body)).await;
     let limit = json!({ "count": 9, "bytes": 9 });
     for (field, body) in [
         ("backlog", json!({ "backlog": limit })),

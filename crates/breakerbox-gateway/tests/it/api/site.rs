@@ -243,15 +243,15 @@ impl Site {
     }
 
     pub(super) async fn get(&self, path: &str, key: &str) -> Said {
-        self.ask(Method::GET, path, key, None).await
+        self.request(Method::GET, path, key, None).await
     }
 
     pub(super) async fn post(&self, path: &str, key: &str, body: Value) -> Said {
-        self.ask(Method::POST, path, key, Some(body)).await
+        self.request(Method::POST, path, key, Some(body)).await
     }
 
     /// A request with a key, and a body of JSON if there is one.
-    pub(super) async fn ask(&self, method: Method, path: &str, key: &str, body: Option<Value>) -> Said {
+    pub(super) async fn request(&self, method: Method, path: &str, key: &str, body: Option<Value>) -> Said {
         let mut request = Request::builder().method(method).header("authorization", format!("Bearer {key}"));
         if body.is_some() {
             request = request.header("content-type", "application/json");

@@ -45,19 +45,19 @@ async fn each_route_needs_the_scope_that_the_document_says() {
             Scope::ALL.into_iter().filter(|one| scopes.iter().any(|name| one.name() == name)).collect();
         assert_eq!(wanted.len(), scopes.len(), "{method} {path}: {scopes:?}");
         let filled = things.fill(&path);
-        let unknown = site.ask(method.clone(), &filled, "", body_for(&method, &path)).await;
+        let unknown = site.request(method.clone(), &filled, "", body_for(&method, &path)).await;
         assert!([401, 429].contains(&unknown.status.as_u16()), "{method} {path}: {unknown:?}");
         for given in Scope::ALL {
             let key = site.key(&[given], None).await;
             if wanted.iter().any(|wanted| Scopes::of(&[given]).allow(*wanted)) {
                 // What there are two ways to, both ways lead to.
                 if wanted.len() > 1 {
-                    let said = site.ask(method.clone(), &filled, &key, body_for(&method, &path)).await;
+                    let said = site.request(method.clone(), &filled, &key, body_for(&method, &path)).await;
                     assert_ne!(said.code(), "scope_missing", "{method} {path} with {}", given.name());
                 }
                 continue;
             }
-            let said = site.ask(method.clone(), &filled, &key, body_for(&method, &path)).await;
+            let said = site.request(method.clone(), &filled, &key, body_for(&method, &path)).await;
             assert_eq!(said.status, 403, "{method} {path} with {}: {said:?}", given.name());
             assert_eq!(said.code(), "scope_missing");
             let detail = said.json()["detail"].as_str().unwrap().to_owned();
@@ -92,7 +92,7 @@ async fn another_tenants_things_are_not_there() {
         let mut answers = Vec::new();
         for things in [&theirs, &never] {
             let filled = things.fill(&path);
-            let said = site.ask(method.clone(), &filled, &ours, body_for(&method, &path)).await;
+            let said = site.request(method.clone(), &filled, &ours, body_for(&method, &path)).await;
             assert_eq!(
                 (said.status.as_u16(), said.code().as_str()),
                 (404, "not_found"),
@@ -189,7 +189,7 @@ async fn only_admins_change_policy_circuit_by_limits_and_rulings() {
     let manager = site.key(&[Scope::Manage], Some("acme")).await;
     let change = json!({ "name": "Acme", "enabled": true, "retry": ["1s"], "expires_after": "1h",
         "reminders": { "retry": ["1s"], "when_failed": "next_run", "catch_up": "latest", "timeout": "3s", "max_in_flight": 3 } });
-    site.ask(Method::PATCH, "/v1/tenants/acme", &manager, Some(change)).await.expect(200);
+    site.request(Method::PATCH, "/v1/tenants/acme", &manager, Some(change)).await.expect(200);
     for (field, value) in [
         ("policy", json!({ "failures": 3 })),
         ("policy", Value::Null),
@@ -203,7 +203,8 @@ async fn only_admins_change_policy_circuit_by_limits_and_rulings() {
         ("reminders", json!({ "rulings": {} })),
         ("reminders", json!({ "limit": null })),
     ] {
-        let said = site.ask(Method::PATCH, "/v1/tenants/acme", &manager, Some(json!({ field: value }))).await;
+        let said =
+            site.request(Method::PATCH, "/v1/tenants/acme", &manager, Some(json!({ field: value }))).await;
         let said = said.expect(403);
         assert_eq!(said.code(), "scope_missing");
         assert!(said.json()["detail"].as_str().unwrap().contains(field));
@@ -213,6 +214,6 @@ async fn only_admins_change_policy_circuit_by_limits_and_rulings() {
     let created =
         site.post("/v1/endpoints", &manager, json!({ "url": "https://a.example" })).await.expect(201).json();
     let path = format!("/v1/endpoints/{}", created["id"].as_str().unwrap());
-    site.ask(Method::PATCH, &path, &manager, Some(json!({ "policy": null }))).await.expect(403);
-    site.ask(Method::PATCH, &path, &manager, Some(json!({ "timeout": "9s" }))).await.expect(200);
+    site.request(Method::PATCH, &path, &manager, Some(json!({ "policy": null }))).await.expect(403);
+    site.request(Method::PATCH, &path, &manager, Some(json!({ "timeout": "9s" }))).await.expect(200);
 }

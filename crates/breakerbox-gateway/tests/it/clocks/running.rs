@@ -71,11 +71,11 @@ fn a_key_expires_by_the_clock_of_the_moment() {
     let site = Site::start(-2 * HOUR);
     let body = json!({ "name": "short", "scopes": ["read"], "expires_at": text_of(-HOUR) });
     let key = site.api().post("/v1/keys", &body).unwrap()["key"].as_str().unwrap().to_owned();
-    let status = || site.api().with_key(&key).ask(&Method::GET, "/v1/endpoints", None).unwrap().0;
+    let status = || site.api().with_key(&key).request(&Method::GET, "/v1/endpoints", None).unwrap().0;
     assert_eq!(status(), 200, "by this clock it has an hour left");
     site.set(0);
     assert_eq!(status(), 401, "it expired an hour ago");
-    let refused = site.api().ask(&Method::POST, "/v1/keys", Some(&body)).unwrap();
+    let refused = site.api().request(&Method::POST, "/v1/keys", Some(&body)).unwrap();
     assert_eq!(refused.0, 422, "{refused:?}");
 }
 

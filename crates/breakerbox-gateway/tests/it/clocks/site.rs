@@ -209,7 +209,7 @@ impl Site {
     /// Waits until health says this about the clock.
     #[track_caller]
     pub(super) fn until_degraded(&self, text: &str) {
-        let report = || self.api().ask(&Method::GET, "/readyz", None).unwrap();
+        let report = || self.api().request(&Method::GET, "/readyz", None).unwrap();
         let says = |report: &(u16, Value)| report.0 == 200 && report.1.to_string().contains(text);
         self.until(&format!("degraded: {text}; {:?}", report()), || says(&report()));
     }

@@ -149,7 +149,7 @@ impl Site {
         store.delay(MILLISECOND / 2);
         let breakers = change(Breakerbox::builder().policy(policy).clock(Virtual(started)))
             .store(store)
-            .alone()
+            .exclusive_store()
             .observer(move |change| {
                 if let Some(dispatch) = hears.get().and_then(std::sync::Weak::upgrade) {
                     dispatch.circuit_changed(change);

@@ -60,7 +60,7 @@ fn a_deleted_folder_is_not_ready_and_nothing_is_accepted_into_it() {
     let event = json!({ "type": "a.b", "payload": {} });
     site.api().post("/v1/events", &event).unwrap();
     std::fs::remove_dir_all(&site.config.data).unwrap();
-    let (status, body) = site.api().ask(&http::Method::POST, "/v1/events", Some(&event)).unwrap();
+    let (status, body) = site.api().request(&http::Method::POST, "/v1/events", Some(&event)).unwrap();
     assert_eq!((status, &body["code"]), (503, &json!("unavailable")), "what is written now would be lost");
     site.until("not ready", || !site.is_ready());
     let (_, body) = site.plain("/readyz");

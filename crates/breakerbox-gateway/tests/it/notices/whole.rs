@@ -233,7 +233,7 @@ fn a_loop_of_test_notices_mails_nobody_again_and_again() {
     });
     let test = || {
         let path = "/v1/tenants/default/notices/test";
-        site.api().ask(&http::Method::POST, path, Some(&json!({}))).unwrap()
+        site.api().request(&http::Method::POST, path, Some(&json!({}))).unwrap()
     };
     let mut sent = 0;
     for victim in 0..12 {

@@ -69,7 +69,7 @@ async fn the_latest_success_never_goes_back() {
     let rig = Rig::start(json!({})).await;
     let order = async |permit: &Value, order: &str| {
         let path = format!("/v1/circuits/{}/{order}", permit["circuit"].as_str().unwrap());
-        rig.ask(Method::POST, &path, json!({ "reason": "maintenance" })).await
+        rig.request(Method::POST, &path, json!({ "reason": "maintenance" })).await
     };
     // One that never succeeded has none, whatever happens to it.
     rig.trip(URL).await;
@@ -136,17 +136,17 @@ async fn operators_and_owners_have_their_say() {
     let circuit = permit["circuit"].as_str().unwrap();
     for (order, reason) in [("force_open", "forced_open"), ("disable", "disabled")] {
         let path = format!("/v1/circuits/{circuit}/{order}");
-        rig.ask(Method::POST, &path, json!({ "reason": "maintenance" })).await;
+        rig.request(Method::POST, &path, json!({ "reason": "maintenance" })).await;
         let refusal = rig.refused(json!({ "url": URL })).await;
         assert_eq!((&refusal["reason"], &refusal["retry_at"]), (&json!(reason), &Value::Null));
     }
     // What was given before is late, whatever it says.
     assert_eq!(rig.settled(&permit, json!({ "outcome": "failure" })).await, "late");
-    rig.ask(Method::POST, &format!("/v1/circuits/{circuit}/reset"), json!({ "reason": "done" })).await;
+    rig.request(Method::POST, &format!("/v1/circuits/{circuit}/reset"), json!({ "reason": "done" })).await;
     rig.permit(URL).await;
-    rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "enabled": false })).await;
+    rig.request(Method::PATCH, "/v1/tenants/default", json!({ "enabled": false })).await;
     assert_eq!(rig.refused(json!({ "url": URL })).await["reason"], "tenant_disabled");
-    rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "enabled": true })).await;
+    rig.request(Method::PATCH, "/v1/tenants/default", json!({ "enabled": true })).await;
     rig.permit(URL).await;
 }
 
@@ -157,7 +157,7 @@ async fn deliveries_and_workers_share_a_circuit() {
     let body = json!({ "url": "HTTPS://Hooks.Example.com:443/in/?n=1" });
     assert_eq!(rig.refused(body).await["reason"], "open", "one destination, however it is written");
     let host = json!({ "circuit_by": "host" });
-    rig.ask(Method::PATCH, "/v1/tenants/default", host).await;
+    rig.request(Method::PATCH, "/v1/tenants/default", host).await;
     let permit = rig.permit(URL).await;
     assert_eq!(rig.circuit(&permit).await["key"], "default hooks.example.com");
 }
@@ -209,7 +209,7 @@ async fn no_more_permits_are_out_than_may_be() {
     let first = rig.permit(URL).await;
     rig.permit("https://other.example.com/in").await;
     let body = json!({ "url": URL });
-    let (status, problem) = rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
+    let (status, problem) = rig.request_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
     assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
     assert_eq!(rig.metric("breakerbox_permits_out").await, 2.0);
     rig.settle(&first, json!({ "outcome": "success" })).await;
@@ -219,18 +219,18 @@ async fn no_more_permits_are_out_than_may_be() {
 #[tokio::test]
 async fn a_tenant_with_too_many_keys_is_refused_and_no_other() {
     let rig = Rig::with(json!({}), |config| config.circuits.tenant_max = Some(3)).await;
-    rig.ask(Method::POST, "/v1/tenants", json!({ "id": "other", "name": "Other" })).await;
-    let ask = async |body: Value| {
-        let (status, answer) = rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
+    rig.request(Method::POST, "/v1/tenants", json!({ "id": "other", "name": "Other" })).await;
+    let acquire = async |body: Value| {
+        let (status, answer) = rig.request_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
         (status, answer["code"].as_str().unwrap_or_default().to_owned())
     };
     for number in 0..3 {
-        assert_eq!(ask(json!({ "key": format!("k{number}") })).await.0, 200);
+        assert_eq!(acquire(json!({ "key": format!("k{number}") })).await.0, 200);
     }
-    assert_eq!(ask(json!({ "key": "k3" })).await, (429, "circuits_full".to_owned()));
-    assert_eq!(ask(json!({ "key": "k1" })).await.0, 200, "those that it has go on");
+    assert_eq!(acquire(json!({ "key": "k3" })).await, (429, "circuits_full".to_owned()));
+    assert_eq!(acquire(json!({ "key": "k1" })).await.0, 200, "those that it has go on");
     for number in 0..3 {
-        assert_eq!(ask(json!({ "tenant": "other", "key": format!("k{number}") })).await.0, 200);
+        assert_eq!(acquire(json!({ "tenant": "other", "key": format!("k{number}") })).await.0, 200);
     }
 }
 
@@ -238,11 +238,11 @@ async fn a_tenant_with_too_many_keys_is_refused_and_no_other() {
 async fn a_tenant_leaves_permits_for_others() {
     let rig = Rig::with(json!({}), |config| config.permits.max = 8).await;
     for tenant in ["hoarder", "other"] {
-        rig.ask(Method::POST, "/v1/tenants", json!({ "id": tenant })).await;
+        rig.request(Method::POST, "/v1/tenants", json!({ "id": tenant })).await;
     }
     let acquire = async |tenant: &str| {
         let body = json!({ "tenant": tenant, "url": URL, "timeout": "1h" });
-        rig.ask_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await
+        rig.request_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await
     };
     for _ in 0..6 {
         assert_eq!(acquire("hoarder").await.0, 200, "alone it may have more than its share");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::MemoryStore;
-use breakerbox::throttle::Verdict;
+use breakerbox::throttle::LoadSignal;
 use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, OutcomeKind, Policy};
 use breakerbox_gateway::permits::{Acquired, Answered, Given, PermitParts, Permits, Report, Said, Wanted};
 use breakerbox_gateway::telemetry::Metrics;
@@ -93,7 +93,7 @@ impl World {
 
     async fn settled_by(&self, office: usize, given: &Given, kind: OutcomeKind) -> Answered {
         let permits = &self.offices[office].permits;
-        let said = Said::Outcome { kind, retry_after: None, throttle: Verdict::Neither };
+        let said = Said::Outcome { kind, retry_after: None, throttle: LoadSignal::Neither };
         let token = permits.open(&given.token).unwrap();
         permits.settle(token, Report { said, latency: None }, &Rulings::default()).await.unwrap()
     }

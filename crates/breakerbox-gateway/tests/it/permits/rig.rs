@@ -46,7 +46,7 @@ impl Rig {
             "cool_off": "100ms", "cool_off_factor": 1, "ramp_cap": "off",
         });
         whole.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
-        rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "policy": whole })).await;
+        rig.request(Method::PATCH, "/v1/tenants/default", json!({ "policy": whole })).await;
         rig
     }
 
@@ -62,13 +62,19 @@ impl Rig {
     }
 
     /// Asks with the admin key, and expects that it is done.
-    pub(super) async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
-        let (status, answer) = self.ask_with(&self.key, method, path, &body).await;
+    pub(super) async fn request(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, answer) = self.request_with(&self.key, method, path, &body).await;
         assert!((200..300).contains(&status), "{path} {body}: {status} {answer}");
         answer
     }
 
-    pub(super) async fn ask_with(&self, key: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
+    pub(super) async fn request_with(
+        &self,
+        key: &str,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url()))
@@ -85,7 +91,7 @@ impl Rig {
     }
 
     pub(super) async fn acquire(&self, body: Value) -> Value {
-        self.ask(Method::POST, "/v1/circuits/acquire", body).await
+        self.request(Method::POST, "/v1/circuits/acquire", body).await
     }
 
     /// A permit for a call to this URL.
@@ -106,7 +112,7 @@ impl Rig {
     pub(super) async fn settle(&self, permit: &Value, report: Value) -> Value {
         let mut body = report;
         body["id"] = permit["id"].clone();
-        self.ask(Method::POST, "/v1/permits/settle", body).await
+        self.request(Method::POST, "/v1/permits/settle", body).await
     }
 
     /// The word alone.
@@ -141,7 +147,7 @@ impl Rig {
 
     pub(super) async fn circuit(&self, permit: &Value) -> Value {
         let id = permit["circuit"].as_str().unwrap();
-        self.ask(Method::GET, &format!("/v1/circuits/{id}"), Value::Null).await
+        self.request(Method::GET, &format!("/v1/circuits/{id}"), Value::Null).await
     }
 
     /// Waits until the circuit is as it should be.

@@ -9,7 +9,7 @@ use super::rig::{Rig, URL};
 async fn what_a_status_or_a_fault_means_is_said_by_the_rulings() {
     let rig = Rig::start(json!({ "consecutive_failures": "off", "failures": 1_000 })).await;
     let rulings = json!({ "404": { "circuit": "success" }, "dns": { "circuit": "ignored" } });
-    rig.ask(Method::PATCH, "/v1/tenants/default", json!({ "rulings": rulings })).await;
+    rig.request(Method::PATCH, "/v1/tenants/default", json!({ "rulings": rulings })).await;
     let table = [
         (json!({ "status": 204 }), "counted", (1, 0), Value::Null),
         (json!({ "status": 404 }), "counted", (1, 0), Value::Null),
@@ -48,7 +48,7 @@ async fn eight_reports_at_once_and_after_a_restart_count_once_and_hear_the_same(
     let uncounted = rig.permit(URL).await;
     let late = rig.acquire(json!({ "key": "late" })).await["permit"].clone();
     let path = format!("/v1/circuits/{}/reset", late["circuit"].as_str().unwrap());
-    rig.ask(Method::POST, &path.replace("reset", "force_open"), json!({ "reason": "x" })).await;
+    rig.request(Method::POST, &path.replace("reset", "force_open"), json!({ "reason": "x" })).await;
     for (permit, report, word) in [
         (&permit, json!({ "outcome": "failure" }), "counted"),
         (&uncounted, json!({ "outcome": "ignored" }), "uncounted"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::rig::{Rig, URL};
 
 async fn problem(rig: &Rig, path: &str, body: &Value) -> (u16, String, String) {
-    let (status, problem) = rig.ask_with(&rig.key, Method::POST, path, body).await;
+    let (status, problem) = rig.request_with(&rig.key, Method::POST, path, body).await;
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     (status, text("code"), text("field"))
 }
@@ -104,7 +104,7 @@ async fn forged_changed_and_foreign_ids_settle_nothing() {
     }
     for id in ids {
         let body = json!({ "id": id, "outcome": "failure" });
-        let (status, problem) = rig.ask_with(&rig.key, Method::POST, "/v1/permits/settle", &body).await;
+        let (status, problem) = rig.request_with(&rig.key, Method::POST, "/v1/permits/settle", &body).await;
         assert_eq!((status, &problem["field"]), (404, &json!("id")), "{id}");
     }
     assert_eq!(rig.circuit(&permit).await["window"]["calls"], 0);
@@ -113,19 +113,20 @@ async fn forged_changed_and_foreign_ids_settle_nothing() {
 
 async fn key_of(rig: &Rig, tenant: &str, scopes: &[&str]) -> String {
     let body = json!({ "name": "worker", "scopes": scopes, "tenant": tenant });
-    rig.ask(Method::POST, "/v1/keys", body).await["key"].as_str().unwrap().to_owned()
+    rig.request(Method::POST, "/v1/keys", body).await["key"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn a_tenants_key_is_for_its_own_permits() {
     let rig = Rig::start(json!({})).await;
     for tenant in ["acme", "other"] {
-        rig.ask(Method::POST, "/v1/tenants", json!({ "id": tenant })).await;
+        rig.request(Method::POST, "/v1/tenants", json!({ "id": tenant })).await;
     }
     let acme = key_of(&rig, "acme", &["send"]).await;
     let other = key_of(&rig, "other", &["send"]).await;
     let reader = key_of(&rig, "acme", &["read"]).await;
-    let post = async |key: &str, path: &str, body: Value| rig.ask_with(key, Method::POST, path, &body).await;
+    let post =
+        async |key: &str, path: &str, body: Value| rig.request_with(key, Method::POST, path, &body).await;
 
     let (status, answer) = post(&acme, "/v1/circuits/acquire", json!({ "url": URL })).await;
     assert_eq!(status, 200, "{answer}");
@@ -160,7 +161,7 @@ async fn each_item_of_a_batch_is_answered_at_its_place() {
         { "key": "a" }, { "url": URL }, { "priority": "low" }, 7, { "key": "b", "tenant": "nobody" },
         { "key": "b", "timeout": "soon" }, { "key": "b" },
     ]);
-    let answer = rig.ask(Method::POST, "/v1/circuits/acquire/batch", json!({ "items": items })).await;
+    let answer = rig.request(Method::POST, "/v1/circuits/acquire/batch", json!({ "items": items })).await;
     let answers = answer["items"].as_array().unwrap();
     assert_eq!(answers.len(), 7);
     assert!(answers[0]["permit"]["id"].is_string() && answers[6]["permit"]["id"].is_string(), "{answer}");
@@ -176,7 +177,7 @@ async fn each_item_of_a_batch_is_answered_at_its_place() {
         { "id": a, "status": 200 }, { "id": b, "fault": "timeout" }, { "id": a, "status": 500 },
         { "id": "per_x", "status": 200 }, { "id": b },
     ]);
-    let answer = rig.ask(Method::POST, "/v1/permits/settle/batch", json!({ "items": items })).await;
+    let answer = rig.request(Method::POST, "/v1/permits/settle/batch", json!({ "items": items })).await;
     let answers = answer["items"].as_array().unwrap();
     assert_eq!(answers[1]["settled"], "counted");
     assert_eq!([&answers[0]["settled"], &answers[2]["settled"]], ["counted", "counted"]);

@@ -230,7 +230,7 @@ impl Reminders for SqliteRecords {
     }
 
     async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
-        self.database.ask(Prune { before, limit }, Urgency::Urgent).await
+        self.database.request(Prune { before, limit }, Urgency::Urgent).await
     }
 }
 

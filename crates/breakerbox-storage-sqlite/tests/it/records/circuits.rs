@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{ListQuery, Store, Swap, Swapped};
-use breakerbox::{Breakerbox, Clock, Consistency, Judgement, ManualClock, Refusal, Settlement, Status};
+use breakerbox::{Breakerbox, Classification, Clock, Consistency, ManualClock, Refusal, Settlement, Status};
 use breakerbox_core::{Attribution, Command, Mode, PolicyBuilder, Record, State, Timestamp, Version};
 use breakerbox_storage::QueueError;
 use breakerbox_storage_sqlite::{Database, JobError, Options, SqliteCircuits};
@@ -83,8 +83,8 @@ impl Site {
 
     async fn fail(&self, key: &str) {
         let circuit = self.circuit(key);
-        let permit = circuit.ask_store().await.unwrap();
-        permit.settle_store(Judgement::FAILURE).await;
+        let permit = circuit.acquire().await.unwrap();
+        permit.settle_and_confirm(Classification::FAILURE).await;
     }
 
     async fn record(&self, key: &str) -> Option<Record> {
@@ -92,7 +92,7 @@ impl Site {
     }
 
     async fn refused(&self, key: &str) -> Option<Refusal> {
-        self.circuit(key).ask_store().await.map(drop).err()
+        self.circuit(key).acquire().await.map(drop).err()
     }
 }
 
@@ -113,9 +113,9 @@ async fn what_is_open_stays_open_until_its_time_and_remembers_its_trips() {
     site.clock.advance(Duration::from_secs(1));
     site.restart().await;
     let circuit = site.circuit(KEY);
-    let probe = circuit.ask_store().await.unwrap();
+    let probe = circuit.acquire().await.unwrap();
     assert!(probe.is_probe());
-    assert_eq!(probe.settle_store(Judgement::FAILURE).await, Settlement::Counted);
+    assert_eq!(probe.settle_and_confirm(Classification::FAILURE).await, Settlement::Counted);
     site.restart().await;
     let again = site.record(KEY).await.unwrap();
     assert_eq!((again.status(), again.trips), (Status::Open, 2), "the second trip is the second");
@@ -132,7 +132,7 @@ async fn orders_of_operators_survive() {
         ("c", Command::Disable, Mode::Disabled(by.clone())),
     ];
     for (key, command, _) in &orders {
-        site.circuit(key).obey_store(*command, &by).await.unwrap();
+        site.circuit(key).apply_override(*command, &by).await.unwrap();
     }
     site.clock.advance(Duration::from_secs(86_400 * 365));
     site.restart().await;
@@ -153,7 +153,7 @@ async fn a_lease_of_the_start_before_ends_when_it_would_have_ended() {
     site.fail(KEY).await;
     site.clock.advance(Duration::from_secs(60));
     let circuit = site.circuit(KEY);
-    let probe = circuit.ask_store().await.unwrap();
+    let probe = circuit.acquire().await.unwrap();
     let lease = site.record(KEY).await.unwrap().lease.unwrap();
     assert_eq!(lease.expires_at.since(site.clock.now()), Duration::from_secs(12), "probe_timeout and 2 s");
     // The process is killed: its probe is never settled.
@@ -167,9 +167,9 @@ async fn a_lease_of_the_start_before_ends_when_it_would_have_ended() {
     );
     site.clock.advance(Duration::from_secs(7));
     let circuit = site.circuit(KEY);
-    let next = circuit.ask_store().await.unwrap();
+    let next = circuit.acquire().await.unwrap();
     assert!(next.is_probe(), "not after another cool-off");
-    assert_eq!(next.settle_store(Judgement::SUCCESS).await, Settlement::Counted);
+    assert_eq!(next.settle_and_confirm(Classification::SUCCESS).await, Settlement::Counted);
     site.restart().await;
     assert_eq!(site.record(KEY).await.unwrap().status(), Status::Closed);
 }

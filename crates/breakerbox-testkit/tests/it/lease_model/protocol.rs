@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{Consistency, LeaseAnswer, Member, MemberAnswer, Moment, Proposal, Tell, Waits};
 use breakerbox_core::{
-    Cause, Draw, Outcome, OutcomeKind, Policy, Record, Settlement, State as Of, Timestamp,
+    Cause, Outcome, OutcomeKind, Policy, RandomBits, Record, Settlement, State as Of, Timestamp,
 };
 use stateright::{Model, Property};
 
@@ -63,14 +63,14 @@ impl Protocol {
     }
 
     fn moment(&self, state: &State, now: Timestamp) -> Moment<'_> {
-        Moment { policy: &self.policy, draw: Draw(state.token()), now, waits: WAITS }
+        Moment { policy: &self.policy, draw: RandomBits(state.token()), now, waits: WAITS }
     }
 
     /// A circuit that was opened, and whose cool-off is over.
     fn open(&self) -> Record {
-        let record = Record::new(None, Draw(1), BEGIN);
+        let record = Record::new(None, RandomBits(1), BEGIN);
         let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
-        let step = record.judge(&totals, None, &self.policy, Draw(2), BEGIN);
+        let step = record.judge(&totals, None, &self.policy, RandomBits(2), BEGIN);
         step.expect("one failure is enough").record
     }
 
@@ -88,7 +88,7 @@ impl Protocol {
         if worker.asks != Asks::Nothing || worker.probe.is_some() {
             return false;
         }
-        let answer = worker.member.clone().ask(&self.policy, Draw(0), state.now);
+        let answer = worker.member.clone().try_acquire(&self.policy, RandomBits(0), state.now);
         matches!(answer, MemberAnswer::LeaseDue | MemberAnswer::Unknown)
     }
 
@@ -211,7 +211,7 @@ impl Protocol {
             state.workers[n].member.clone().leased(&probe.proposal, &self.policy, probe.leased_at);
         let Some(permit) = permit else { return };
         let outcome = Outcome { kind, ..Outcome::success(Duration::ZERO) };
-        let draw = Draw(state.token());
+        let draw = RandomBits(state.token());
         let now = state.now;
         let reported = state.workers[n].member.settle(permit, &outcome, &self.policy, draw, now);
         state.seen.refused_as_late |= reported.settled.settlement == Settlement::Late;

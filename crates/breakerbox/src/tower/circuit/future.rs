@@ -81,7 +81,7 @@ impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
     /// The store has to be asked first.
     pub(super) fn of_ask(circuit: Circuit, key: Key, classify: Arc<C>, inner: S, request: R) -> Self {
         let asking = Box::pin(async move {
-            let permit = circuit.ask_store().await?;
+            let permit = circuit.acquire().await?;
             Ok(OwnedPermit::new(circuit.clone(), permit))
         });
         Self { state: State::Asking { asking, key, inner, request }, classify }

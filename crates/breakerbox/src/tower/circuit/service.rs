@@ -46,8 +46,9 @@ where
             }
         };
         let circuit = self.breakers.circuit_of(&key);
-        let said =
-            circuit.ask_at_once().map(|said| said.map(|permit| OwnedPermit::new(circuit.clone(), permit)));
+        let said = circuit
+            .acquire_at_once()
+            .map(|said| said.map(|permit| OwnedPermit::new(circuit.clone(), permit)));
         match said {
             Ok(Ok(permit)) => {
                 let future = ResponseFuture::of_permit(permit, key, classify, || self.inner.call(request));

@@ -40,7 +40,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        match self.choice.ask(&request, self.priority.priority(&request), self.default_priority) {
+        match self.choice.try_acquire(&request, self.priority.priority(&request), self.default_priority) {
             Ok(pass) => ResponseFuture::of_call(self.inner.call(request), pass, Arc::clone(&self.classify)),
             Err(why) => {
                 // What is ready may hold a place that others wait for, and nobody knows when the next call comes.

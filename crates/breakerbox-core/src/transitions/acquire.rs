@@ -7,7 +7,7 @@ use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{Lease, Mode, Record, State};
 use crate::time::Timestamp;
-use crate::token::Draw;
+use crate::token::RandomBits;
 
 use super::LEASE_MARGIN;
 
@@ -25,7 +25,7 @@ pub enum Answer {
 impl Record {
     /// Answers an ask.
     #[must_use]
-    pub fn ask(&self, policy: &Policy, draw: Draw, now: Timestamp) -> Answer {
+    pub fn try_acquire(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         match self.mode {
             Mode::ForcedClosed(_) => return Answer::Admit,
             Mode::ForcedOpen(_) => return Answer::Refuse(Refusal::ForcedOpen),
@@ -49,12 +49,12 @@ impl Record {
     }
 
     /// The circuit turned half-open, with or without a probe under way.
-    pub(super) fn half_opened(&self, lease: Option<Lease>, draw: Draw, now: Timestamp) -> Step {
+    pub(super) fn half_opened(&self, lease: Option<Lease>, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self { state: State::HalfOpen, retry_at: None, lease, probe_successes: 0, ..self.clone() };
         Step::transition(self, next, Cause::CoolOffOver, draw, now)
     }
 }
 
-fn lease(policy: &Policy, draw: Draw, now: Timestamp) -> Lease {
+fn lease(policy: &Policy, draw: RandomBits, now: Timestamp) -> Lease {
     Lease { nonce: draw.nonce(), expires_at: now + policy.probe_timeout() + LEASE_MARGIN }
 }
