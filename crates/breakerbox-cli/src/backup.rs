@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use breakerbox_gateway::config::Config;
-use breakerbox_storage_sqlite::{CopyError, CopyProgress, DatabaseCopy};
+use breakerbox_storage_sqlite::{self as sqlite, CopyError, CopyProgress, DatabaseCopy};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -60,9 +60,7 @@ pub(super) fn backup(arguments: &Backup, output: Output) -> Result<(), Failure> 
     let Shared { data, overwrite } = &arguments.shared;
     let key = master_key(data)?;
     let watched = Watched::new(output);
-    let copied = breakerbox_storage_sqlite::backup(data, &arguments.file, *overwrite, &|progress| {
-        watched.show(progress)
-    });
+    let copied = sqlite::backup(data, &arguments.file, *overwrite, &|progress| watched.show(progress));
     let copy = copied.map_err(failed)?;
     show(&copy, &watched, &key, output)?;
     output.hint(&match &key {
@@ -81,9 +79,7 @@ pub(super) fn restore(arguments: &Restore, output: Output) -> Result<(), Failure
     let Shared { data, overwrite } = &arguments.shared;
     let key = master_key(data)?;
     let watched = Watched::new(output);
-    let copied = breakerbox_storage_sqlite::restore(&arguments.file, data, *overwrite, &|progress| {
-        watched.show(progress)
-    });
+    let copied = sqlite::restore(&arguments.file, data, *overwrite, &|progress| watched.show(progress));
     let copy = copied.map_err(failed)?;
     show(&copy, &watched, &key, output)?;
     if let MasterKey::File(path) = &key
