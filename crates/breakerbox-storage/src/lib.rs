@@ -115,7 +115,7 @@ pub trait Queue: Send + Sync + 'static {
     /// If the database fails; nothing was written.
     async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError>;
 
-    /// Gives up waiting deliveries whose time is over: failed, [`FailReason::Expired`].
+    /// Gives up waiting deliveries whose time is over: failed, [`FailReason::Expired`](breakerbox_model::objects::FailReason::Expired).
     ///
     /// # Errors
     /// If the database fails.

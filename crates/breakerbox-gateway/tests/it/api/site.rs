@@ -153,8 +153,7 @@ impl Site {
 
     pub(super) async fn with(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.reserve = 0;
+        let options = Options { reserve: 0, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();
         let keyring = Keyring::new(&MasterKey::random());
         let records = SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.unwrap();

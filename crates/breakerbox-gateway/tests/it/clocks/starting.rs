@@ -29,8 +29,7 @@ impl Clock for Still {
 /// Prunes all that is old enough at this time, and answers how many rows of these tables are left.
 fn pruned(site: &Site, now: Timestamp, tables: &[&str]) -> Vec<i64> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut options = Options::default();
-    (options.clock, options.reserve) = (Arc::new(Still(now)), 0);
+    let options = Options { clock: Arc::new(Still(now)), reserve: 0, ..Options::default() };
     runtime.block_on(async {
         let database = Database::open(&site.data(), options).unwrap();
         let directory = Arc::new(Directory::new(Defaults::default()));

@@ -191,8 +191,7 @@ async fn open(
     clock: &ManualClock,
     defaults: &Defaults,
 ) -> (Database, SqliteRecords) {
-    let mut options = Options::default();
-    (options.clock, options.reserve) = (Arc::new(clock.clone()), 0);
+    let options = Options { clock: Arc::new(clock.clone()), reserve: 0, ..Options::default() };
     let database = Database::open(folder.path(), options).unwrap();
     let records = SqliteRecords::open(database.clone(), Keyring::new(key), defaults.clone()).await.unwrap();
     (database, records)

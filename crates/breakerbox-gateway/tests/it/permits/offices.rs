@@ -39,8 +39,7 @@ impl World {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
         let folder = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        (options.clock, options.reserve) = (Arc::new(clock.clone()), 0);
+        let options = Options { clock: Arc::new(clock.clone()), reserve: 0, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();
         let keyring = Keyring::new(&MasterKey::random());
         let records = SqliteRecords::open(database, keyring, Defaults::default()).await.unwrap();

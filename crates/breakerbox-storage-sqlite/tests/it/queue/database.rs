@@ -12,7 +12,7 @@ use breakerbox_storage::records::{NewReminder, NewTenant, Reminders, Tenants};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage::{AcceptError, Defaults, HandOver, Queue, QueueError, Settled};
 use breakerbox_storage_sqlite::{
-    Database, JobError, NEWEST, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
+    Database, JobError, NEWEST, OnCommit, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
 };
 use tokio::task::JoinSet;
 
@@ -319,9 +319,7 @@ async fn what_waits_when_it_is_closed_is_done_and_what_comes_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
-    options.waiting_jobs = 4;
-    options.reserve = 0;
+    let options = Options { waiting_jobs: 4, reserve: 0, ..Options::default() };
     let database = Database::open(folder.path(), options).unwrap();
     let registry = Arc::new(super::rig::Registry::default());
     let taker: Arc<dyn HandOver> = Arc::new(Taker::default());
@@ -354,9 +352,9 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
 async fn reminders_that_are_created_together_share_a_commit_and_a_change_of_memory_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let commits = Arc::new(Mutex::new(Vec::new()));
-    let mut options = Options::default();
     let seen = Arc::clone(&commits);
-    options.on_commit = Some(Arc::new(move |jobs, _| seen.lock().unwrap().push(jobs)));
+    let on_commit: OnCommit = Arc::new(move |jobs, _| seen.lock().unwrap().push(jobs));
+    let options = Options { on_commit: Some(on_commit), ..Options::default() };
     let database = Database::open(folder.path(), options).unwrap();
     let keyring = Keyring::new(&MasterKey::random());
     let records = SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.unwrap();

@@ -93,11 +93,10 @@ impl SqliteRig {
         free: Arc<AtomicU64>,
         taker: Arc<Taker>,
     ) -> Self {
-        let mut options = Options::default();
-        options.clock = Arc::new(clock.clone());
         let asked = Arc::clone(&free);
         // Asked anew each time: what is remembered is remembered by real time, which tests don't wait for.
-        options.free_space = Some(FreeSpace::by(move || Ok(asked.load(Ordering::SeqCst))));
+        let free_space = Some(FreeSpace::by(move || Ok(asked.load(Ordering::SeqCst))));
+        let options = Options { clock: Arc::new(clock.clone()), free_space, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();
         let routes: Arc<dyn Routes> = Arc::<Registry>::clone(&registry);
         let hand_over = Arc::<Taker>::clone(&taker);

@@ -46,8 +46,7 @@ impl Site {
     }
 
     async fn start(&mut self) {
-        let mut options = Options::default();
-        options.clock = Arc::new(self.clock.clone());
+        let options = Options { clock: Arc::new(self.clock.clone()), ..Options::default() };
         let database = database(&self.folder, options);
         let store = SqliteCircuits::open(database.clone()).await.unwrap();
         let policy = PolicyBuilder::default()

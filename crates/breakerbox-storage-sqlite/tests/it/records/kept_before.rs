@@ -17,8 +17,7 @@ async fn a_policy_from_before_reminders_still_governs_deliveries() {
     let key = MasterKey::random();
     let id: TenantId = "acme".parse().unwrap();
     let open = async || {
-        let mut options = Options::default();
-        options.reserve = 0;
+        let options = Options { reserve: 0, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();
         let records =
             SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();

@@ -13,8 +13,7 @@ use breakerbox_storage_sqlite::{Database, JobError, LoadError, Options, Resealed
 use tempfile::TempDir;
 
 fn database(folder: &TempDir) -> Database {
-    let mut options = Options::default();
-    options.reserve = 0;
+    let options = Options { reserve: 0, ..Options::default() };
     Database::open(folder.path(), options).unwrap()
 }
 
