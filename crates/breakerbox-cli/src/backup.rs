@@ -1,7 +1,8 @@
-//! `breakerbox backup` and `breakerbox restore`: the database of a gateway, copied while it runs, and put back while it does not.
+//! `breakerbox backup` copies the database of a running gateway; `breakerbox restore` puts a copy back while it is
+//! stopped.
 //!
-//! Both work on the data folder and need no API key: whoever can read the folder has the database anyway. The master key is not
-//! copied: a backup with its key would be as good as no sealing at all.
+//! Both work on the data folder and need no API key: a user who can read the folder has the database anyway. The master
+//! key is not copied: a backup that contains its key would make sealing pointless.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -112,13 +113,13 @@ fn show(copy: &DatabaseCopy, watched: &Watched, key: &MasterKey, output: Output)
     output.name(&item, "/file")
 }
 
-/// Where the key is that opens what is sealed in the database.
+/// The location of the key that opens the sealed values of the database.
 enum MasterKey {
     File(PathBuf),
     Variable,
 }
 
-/// As a gateway that is started here without flags would look for it.
+/// Returns the location where a gateway that is started here without flags would look for the key.
 fn master_key(data: &Path) -> Result<MasterKey, Failure> {
     let config = Config { data: data.into(), ..serve::settings()? };
     Ok(match config.secrets.master_key {
@@ -135,7 +136,7 @@ fn failed(error: CopyError) -> Failure {
     }
 }
 
-/// A bar on standard error, for a person who watches.
+/// A progress bar on standard error, for a terminal.
 struct Watched {
     bar: ProgressBar,
     began: Instant,

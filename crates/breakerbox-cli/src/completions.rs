@@ -1,4 +1,4 @@
-//! `breakerbox completions`: so that a shell knows the commands and flags.
+//! `breakerbox completions`: completions of commands and flags for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

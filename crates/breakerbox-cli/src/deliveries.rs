@@ -131,11 +131,11 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Starts a job that resends what this filter finds.
+/// Builds the request that starts a job to resend the deliveries of this filter.
 pub(super) fn resend(filter: &Filter) -> Result<Ask, Failure> {
     let given = filter.parts().map(|(name, value)| (name, value.map(|value| json!(value))));
     let filter: Value = body(given, []);
-    // Everything that ever failed is seldom meant.
+    // A resend of everything that ever failed is rarely intended.
     if filter.as_object().is_some_and(serde_json::Map::is_empty) {
         let message = "say which: --tenant, --endpoint, --event, --type, --state, --from or --until";
         return Err(Failure::Input(message.into()));

@@ -124,7 +124,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A test that the endpoint did not answer with 2xx is a failure, so that scripts notice it.
+/// Fails unless the endpoint answered the test with 2xx, so that scripts notice it.
 fn tested(answer: &Value) -> Result<(), Failure> {
     if answer.get("ok") != Some(&Value::Bool(false)) {
         return Ok(());

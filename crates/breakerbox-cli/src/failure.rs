@@ -1,4 +1,4 @@
-//! Why a command failed, and with which exit code it says so. The codes are in `docs/guide/cli.md`, and keep their meaning.
+//! Failures of commands, and their exit codes. The codes are in `docs/guide/cli.md`, and keep their meaning.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 
 use super::client::Refusal;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The input or the arguments are wrong.
+    /// The input or the arguments are invalid.
     Input(String),
-    /// Several things are wrong, each with a line of its own.
+    /// Several inputs are invalid, each with a line of its own.
     Inputs(Vec<String>),
-    /// Something around us failed.
+    /// The environment failed, such as a file or the network.
     Environment(String),
     /// The gateway can't be reached.
     Unreachable(String),
-    /// The gateway answered, and did not do it.
+    /// The gateway refused the request.
     Refused(Box<Refusal>),
-    /// Whoever read our output went away, as `head` does. Nothing is wrong.
+    /// The reader of the output closed it, as `head` does. This is not an error.
     OutputClosed,
 }
 
 impl Failure {
-    /// Says what went wrong, on standard error.
+    /// Reports the failure on standard error, and returns the exit code.
     pub(super) fn report(&self, as_json: bool) -> ExitCode {
         let code = self.code();
         if as_json && let Some(problem) = self.as_json() {
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// For programs: a problem as the gateway says it, or one of the same shape.
+    /// Returns the failure as JSON: the gateway's problem, or one of the same shape.
     fn as_json(&self) -> Option<Value> {
         let own = |code: &str, lines: &[String]| json!({ "code": code, "detail": lines.join("; ") });
         let lines = self.lines();
@@ -73,13 +73,13 @@ impl Failure {
     }
 }
 
-/// An error with all its sources, in one line.
+/// Formats an error with all its sources, in one line.
 pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
         let said = inner.to_string();
-        // Some errors repeat what their source says.
+        // Some errors repeat the text of their source.
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
@@ -88,12 +88,12 @@ pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Prints to standard error. If nobody can hear us, that is no reason to fail.
+/// Prints to standard error. A closed standard error is ignored.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A message that can't disturb a terminal and is not longer than anybody reads, whatever input it quotes.
+/// Formats a message for a terminal: no control characters, limited length, whatever input it quotes.
 pub(super) fn one_line(message: &str) -> String {
     const LONGEST: usize = 600;
     let mut line = printable(message.chars().take(LONGEST));
@@ -103,13 +103,13 @@ pub(super) fn one_line(message: &str) -> String {
     line
 }
 
-/// A text of others without what moves a cursor or changes colours.
+/// Removes characters that move the cursor or change colours from an untrusted text.
 pub(super) fn printable(text: impl Iterator<Item = char>) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.map(escaped).collect()
 }
 
-/// What it means that standard output can't be written to.
+/// Maps an error of writing to standard output.
 pub(super) fn output_failed(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::OutputClosed,

@@ -1,10 +1,10 @@
-//! `FIELD=VALUE` on the command line, as JSON for the API. The names are the API's, so that whatever it takes can be said.
+//! `FIELD=VALUE` arguments, as JSON for the API. The names are the API's, so that every field of the API can be set.
 
 use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-/// One field of a body.
+/// One field of a request body.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Field {
     name: String,
@@ -19,7 +19,7 @@ impl FromStr for Field {
         if name.is_empty() {
             return Err("must be FIELD=VALUE, such as enabled=false".into());
         }
-        // What looks like JSON is meant as JSON; a slip in it must not become a text.
+        // A value that looks like JSON is meant as JSON; a typo in it must not turn it into text.
         let looks_like_json = value.starts_with(['{', '[', '"']);
         let value = match serde_json::from_str(value) {
             Ok(value) => value,
@@ -30,7 +30,7 @@ impl FromStr for Field {
     }
 }
 
-/// A body of these fields, over those that were given otherwise.
+/// Builds a body of these fields, which override those from other arguments.
 pub(super) fn body<'f>(
     given: impl IntoIterator<Item = (&'static str, Option<Value>)>,
     fields: impl IntoIterator<Item = &'f Field>,

@@ -1,4 +1,5 @@
-//! A flag for each setting, made from the list of settings. So a new setting has its flag at once.
+//! The flags of `serve`, one for each setting, generated from the list of settings. So a new setting has its flag at
+//! once.
 
 use breakerbox_core::POLICY_KEYS;
 use breakerbox_gateway::config::{SETTINGS, Sources};
@@ -15,12 +16,12 @@ impl Flags {
     }
 }
 
-/// The name under which clap keeps a flag.
+/// Returns the id of a flag in clap.
 fn id(flag: &str) -> &str {
     flag.trim_start_matches('-')
 }
 
-/// Each flag: its name, what it means, its table, whether it may stand without a value.
+/// Returns all flags: the name, the help, the table, and whether the value is optional.
 fn all() -> Vec<(String, String, String, bool)> {
     let settings = SETTINGS.iter().filter_map(|setting| {
         let table = setting.key.split_once('.').map_or("settings", |(table, _)| table);
@@ -44,7 +45,7 @@ fn argument(flag: &str, what: &str, table: &str, switch: bool) -> Arg {
         .allow_hyphen_values(true)
         .help(StyledStr::from(what.trim_end_matches('.').to_owned()))
         .help_heading(Resettable::Value(heading.into()));
-    // Two dozen numbers that few change would hide the rest.
+    // These two dozen numbers are rarely changed, and would hide the rest.
     let argument = argument.hide_short_help(table == "policy");
     if switch {
         argument.num_args(0..=1).require_equals(true).default_missing_value("true")

@@ -1,22 +1,23 @@
-//! The command line. Each command reads its arguments, does its work, and says what went wrong in one line.
+//! The command line. Each command parses its arguments, does its work, and reports an error in one line.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | `serve`, `flags` | the gateway, and a flag for each of its settings |
 //! | `listen` | a local receiver, for trying things out |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `keys` | what the API can do |
-//! | `policies` | the numbers that govern circuits, of a tenant or an endpoint |
-//! | `payload` | what a command is given to send on |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands of the API |
+//! | `circuits`, `notices`, `keys` | commands of the API |
+//! | `policies` | the policy of a tenant's or an endpoint's circuits |
+//! | `payload` | reads payloads from an argument, a file or standard input |
 //! | `client` | the API's client |
 //! | `migrate` | the schema of a gateway's database |
-//! | `backup` | copies a gateway's database, and puts a copy back |
-//! | `replay`, `policy`, `report_file` | past traffic in virtual time |
-//! | `output`, `failure` | what is printed, and exit codes |
+//! | `backup` | backs up and restores a gateway's database |
+//! | `replay`, `policy`, `report_file` | runs past traffic in virtual time |
+//! | `output`, `failure` | output formats, and exit codes |
 //! | `limit` | `--limit` of listings |
-//! | `usage` | arguments that are wrong |
+//! | `usage` | errors in arguments |
 //!
-//! Exit codes: 0, all went well; 1, something around us failed; 2, the input or the arguments are wrong, and the message
-//! says what to change; 3, the gateway can't be reached; 4, it refused.
+//! Exit codes: 0, success; 1, the environment failed; 2, the input or the arguments are invalid, and the message states
+//! what to change; 3, the gateway can't be reached; 4, the gateway refused.
 
 mod backup;
 mod circuits;
@@ -94,7 +95,7 @@ pub fn run() -> ExitCode {
     run_with(&Clocks::system())
 }
 
-/// As [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a gateway that runs.
+/// Like [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a running gateway.
 #[must_use]
 pub fn run_with(clocks: &Clocks) -> ExitCode {
     let Arguments { command, output } = match Arguments::try_parse() {

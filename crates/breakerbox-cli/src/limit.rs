@@ -1,4 +1,5 @@
-//! `--limit` of a listing: how many results a command prints. The client fetches them in pages of what the API allows.
+//! `--limit` of a listing: the number of results that a command prints. The client fetches them in pages of the API's
+//! size.
 
 use clap::Args;
 

@@ -1,5 +1,5 @@
-//! `breakerbox migrate`: the schema of a gateway's database. A gateway that starts migrates by itself; this is for those who
-//! want to see or do it beforehand.
+//! `breakerbox migrate`: the schema of a gateway's database. A gateway migrates when it starts; this command is for
+//! operators who want to inspect or migrate it beforehand.
 
 use std::path::PathBuf;
 

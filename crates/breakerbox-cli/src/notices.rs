@@ -1,4 +1,4 @@
-//! `breakerbox notices`: what people were told, and whether a tenant's targets take it.
+//! `breakerbox notices`: lists notifications, and tests a tenant's targets.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;

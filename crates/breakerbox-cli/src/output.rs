@@ -1,6 +1,6 @@
-//! What a command prints: aligned tables for people, JSON for programs, or only names for shells.
+//! The output of commands: aligned tables for people, JSON for programs, or only names for shells.
 //!
-//! Colours are for terminals. What the gateway kept for others (names, URLs, answers) is never printed raw: it could move
+//! Colours are for terminals. Values from other parties (names, URLs, responses) are never printed raw: they could move
 //! the cursor.
 
 use std::fmt::Write as _;
@@ -24,11 +24,11 @@ pub(super) struct Output {
     pub(super) quiet: bool,
 }
 
-/// A column of a table: its title, and where its value is in an item (a JSON pointer).
+/// A column of a table: its title, and the JSON pointer to its value in an item.
 pub(super) type Column = (&'static str, &'static str);
 
 impl Output {
-    /// Prints a listing. `more` says that there would be more.
+    /// Prints a listing. `more` states whether the gateway has more results.
     pub(super) fn list(self, columns: &[Column], items: &[Value], more: bool) -> Result<(), Failure> {
         if self.json {
             return print(&format!("{}\n", pretty(&Value::from(items))));
@@ -46,7 +46,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints one thing, all of it.
+    /// Prints one item with all its fields.
     pub(super) fn show(self, item: &Value) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => print(&format!("{}\n", pretty(item))),
@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// Prints one thing: for shells only what stands at this place.
+    /// Prints one item; in quiet mode, only the value at this pointer.
     pub(super) fn name(self, item: &Value, pointer: &str) -> Result<(), Failure> {
         if self.quiet && !self.json {
             return match item.pointer(pointer) {
@@ -66,7 +66,7 @@ impl Output {
         self.show(item)
     }
 
-    /// Says something to a person who watches.
+    /// Prints a hint, unless the output is for a program.
     pub(super) fn hint(self, text: &str) {
         if !self.quiet && !self.json {
             say(text);
@@ -74,7 +74,7 @@ impl Output {
     }
 }
 
-/// Whether a person sees it, who can see colours.
+/// Returns whether the output goes to a terminal with colours.
 pub(super) fn colourful() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -84,12 +84,12 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| output_failed(&error))
 }
 
-/// JSON for people and programs.
+/// Formats JSON with indentation.
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A value in one line.
+/// Formats a value in one line.
 fn cell(item: &Value, pointer: &str) -> String {
     item.pointer(pointer).map_or_else(|| "-".into(), flat)
 }
@@ -109,7 +109,7 @@ fn flat(value: &Value) -> String {
     }
 }
 
-/// What the eye should find: trouble in red, what is on its way in yellow.
+/// Returns the colour of a state: red for trouble, yellow for what is in progress.
 fn colour_of(word: &str) -> Option<&'static str> {
     match word {
         "open" | "forced_open" | "disabled" | "failed" | "stopped" => Some("31"),
@@ -152,11 +152,11 @@ fn table(columns: &[Column], items: &[Value], colour: bool) -> String {
     text
 }
 
-/// One thing, a line for each of its values.
+/// Formats one item, one line per value.
 fn record(item: &Value) -> String {
     let mut lines = vec![];
     collect("", item, &mut lines);
-    // Its name first; the rest by the alphabet, as it comes.
+    // The id comes first; the rest stays in alphabetical order.
     lines.sort_by_key(|(name, _)| name != "id");
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     lines.into_iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()

@@ -1,4 +1,4 @@
-//! What a command is given to send on: as an argument, from a file, or from standard input.
+//! Reads the payload of a command: from an argument, a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::failure::{Failure, say};
 
-/// The bytes that an argument means: itself, `@FILE`, or `-` for standard input.
+/// Returns the bytes of a payload argument: the argument itself, `@FILE`, or `-` for standard input.
 pub(super) fn read(argument: &str) -> Result<Vec<u8>, Failure> {
     match (argument, argument.strip_prefix('@')) {
         ("-", _) => {
@@ -21,7 +21,7 @@ pub(super) fn read(argument: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The bytes of a file.
+/// Returns the bytes of a file.
 pub(super) fn file(path: &str) -> Result<Vec<u8>, Failure> {
     from(path, File::open(path).map_err(|error| unreadable(path, &error))?)
 }
@@ -36,7 +36,7 @@ fn unreadable(name: &str, error: &io::Error) -> Failure {
     Failure::Environment(format!("can't read the payload from {name}: {error}"))
 }
 
-/// The same as JSON, byte for byte.
+/// Returns the payload as JSON, byte for byte.
 pub(super) fn json(payload: &[u8]) -> Result<&RawValue, Failure> {
     serde_json::from_slice(payload).map_err(|error| {
         Failure::Input(format!(

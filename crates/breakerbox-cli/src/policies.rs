@@ -1,5 +1,5 @@
-//! `breakerbox tenants policy` and `breakerbox endpoints policy`: which numbers hold, where each is from, and changes of single
-//! ones.
+//! `breakerbox tenants policy` and `breakerbox endpoints policy`: show the values in force with the origin of each, and
+//! change single ones.
 
 use breakerbox_core::POLICY_KEYS;
 use clap::Args;
@@ -24,7 +24,7 @@ pub(super) struct Changes {
     unset: Vec<String>,
 }
 
-/// Changes the policy at this path, if there is anything to change, and shows it.
+/// Changes the policy at this path, if there are changes, and shows it.
 pub(super) fn run(
     gateway: &Gateway,
     path: &[&str],
@@ -56,7 +56,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// A row for each name, in the order of the policy file.
+/// Returns a row for each value, in the order of the policy file.
 fn rows(answer: &Value) -> Vec<Value> {
     let row = |name: &&str| {
         let found = answer["policy"].get(name)?;

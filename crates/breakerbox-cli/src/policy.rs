@@ -1,4 +1,4 @@
-//! Reading a policy file, with the line of whatever is wrong in it.
+//! Reads a policy file, and reports errors with their line.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use breakerbox_core::{PolicyBuilder, PolicyError, Preset};
 
 use super::Failure;
 
-/// A policy as it was given: in a file, by a preset, or not at all.
+/// A policy from a file, from a preset, or the default.
 pub(super) struct GivenPolicy {
     builder: PolicyBuilder,
     /// The file's name and text, for messages.
@@ -16,7 +16,7 @@ pub(super) struct GivenPolicy {
 }
 
 impl GivenPolicy {
-    /// Reads the file, TOML or, if its name ends so, JSON.
+    /// Reads the file: JSON if its name ends in `.json`, otherwise TOML.
     pub(super) fn from_file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let text = read(path, &name)?;
@@ -42,12 +42,12 @@ impl GivenPolicy {
         }
     }
 
-    /// The policy that somebody gave without a file.
+    /// Takes a policy that is not from a file.
     pub(super) const fn without_file(builder: PolicyBuilder) -> Self {
         Self { builder, file: None }
     }
 
-    /// Starts from a preset that was given beside the file; one of them must decide.
+    /// Starts from the preset of the command line. A file must not name a preset as well.
     pub(super) fn with_preset(self, preset: Option<Preset>) -> Result<Self, Failure> {
         let Some(preset) = preset else { return Ok(self) };
         if let Some(in_file) = self.builder.given_preset() {
@@ -62,7 +62,7 @@ impl GivenPolicy {
         &self.builder
     }
 
-    /// What is wrong with the policy, with the line of the field at fault.
+    /// Returns the error of an invalid policy, with the line of the invalid field.
     pub(super) fn refused(&self, error: &PolicyError) -> Failure {
         Failure::Input(match &self.file {
             Some((name, text)) => match line_of_key(text, error.field()) {
@@ -74,7 +74,7 @@ impl GivenPolicy {
     }
 }
 
-/// The text of a policy file, which is small.
+/// Reads the text of a policy file, with a limit on its size.
 fn read(path: &Path, name: &str) -> Result<String, Failure> {
     const LARGEST: u64 = 1024 * 1024;
     let mut bytes = Vec::new();
@@ -95,7 +95,7 @@ fn line_of(text: &[u8], offset: usize) -> usize {
     text.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The line on which a key of the policy stands: at its beginning in TOML, in quotes anywhere in JSON.
+/// Returns the line of a key in the policy file: at the beginning of a line in TOML, in quotes anywhere in JSON.
 fn line_of_key(text: &str, key: &str) -> Option<usize> {
     let quoted = format!("\"{key}\"");
     let is_followed_by = |rest: &str, sign| rest.trim_start().starts_with(sign);

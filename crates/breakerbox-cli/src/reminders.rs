@@ -137,7 +137,7 @@ impl Sent {
     }
 }
 
-/// A body whose payload goes on byte for byte.
+/// A request body whose payload is sent byte for byte.
 #[derive(Serialize)]
 struct Body<'a> {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! `breakerbox replay`: tune a policy on past traffic before trusting it.
+//! `breakerbox replay`: tests a policy on past traffic.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
@@ -84,7 +84,7 @@ impl From<FormatName> for Format {
 
 pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
     let given = given_policy(arguments)?;
-    // Whatever the traffic turns out to be, a policy that is wrong for calls is wrong. Say so before reading.
+    // A policy that is invalid for calls is invalid for any traffic. Report it before reading.
     given.builder().build().map_err(|error| given.refused(&error))?;
     let summary_file = arguments.summary_json.as_deref().map(ReportFile::at).transpose()?;
     let page_file = arguments.html.as_deref().map(ReportFile::at).transpose()?;
@@ -105,13 +105,13 @@ pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
             Ok(())
         }
     };
-    // One report that can't be written is no reason to lose the other.
+    // If one report can't be written, the other is written all the same.
     let page = page_file
         .map_or(Ok(()), |file| file.write(|output| page::write(&mut finished, &policy, &name, output)));
     summary.and(page)
 }
 
-/// A report must not be written over the traffic, nor over the other report.
+/// Checks that a report overwrites neither the traffic nor the other report.
 fn keep_files_apart(
     arguments: &Arguments,
     summary: Option<&ReportFile>,
@@ -140,7 +140,7 @@ fn given_policy(arguments: &Arguments) -> Result<GivenPolicy, Failure> {
     }
 }
 
-/// Runs all of the traffic. Returns what came of it, and the policy that it took.
+/// Replays all of the traffic. Returns the results, and the policy that was used.
 fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<(Finished, Policy), Failure> {
     let refused = |error: ReadError| match error {
         ReadError::Input(error) => Failure::Input(format!("{}: {error}", source.name)),
@@ -148,12 +148,12 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     };
     let format = arguments.format.map(Format::from).or(source.format);
     let limits = Limits { keys: arguments.max_keys, ..Limits::default() };
-    // Whoever closes our output early, as `head` does, has seen enough of it; but reports may still be wanted.
+    // A reader that closes the output early, as `head` does, has seen enough of it; but reports may still be wanted.
     let wanted = arguments.summary_json.is_some() || arguments.html.is_some();
     let report = Report::new(standard_output(), arguments.decisions).outlives_output(wanted);
     let mut reader = Reader::new(BufReader::with_capacity(1 << 20, source.input), format).map_err(refused)?;
 
-    // The first line tells whether the traffic is calls or samples, and with it which rules have input.
+    // The first line decides whether the traffic is calls or samples, and so which rules have input.
     let mut line = reader.next_line().map_err(refused)?;
     let built = match line {
         Some(Line::Tick(_)) => given.builder().build_for_sampling(),
@@ -180,7 +180,7 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     Ok((finished, policy))
 }
 
-/// Standard output: line by line for a person, in larger pieces for anything else.
+/// Returns standard output: line-buffered for a terminal, otherwise with a larger buffer.
 fn standard_output() -> Box<dyn Write> {
     let output = io::stdout();
     if output.is_terminal() { Box::new(output) } else { Box::new(BufWriter::with_capacity(1 << 16, output)) }
@@ -193,11 +193,11 @@ fn stopped(error: &EngineError, source: &str, line: u64) -> Failure {
     }
 }
 
-/// Where the traffic comes from.
+/// The source of the traffic.
 struct Source {
     name: String,
     input: Box<dyn Read>,
-    /// The format that the file's name tells.
+    /// The format by the file's name.
     format: Option<Format>,
     progress: ProgressBar,
 }
@@ -230,7 +230,7 @@ impl Source {
     }
 }
 
-/// A bar on standard error where a person watches it: a terminal that transitions do not scroll.
+/// Returns a progress bar on standard error, if that is a terminal which transitions do not scroll.
 fn progress(length: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();

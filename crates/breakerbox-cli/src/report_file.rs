@@ -1,5 +1,5 @@
-//! Files that a command writes at its end. Nothing is written until there is something whole to write, and a path that
-//! can't be written to is found before the work and not after it.
+//! Report files, which a command writes at its end. A file is written only once the report is complete, and a path that
+//! can't be written to is reported before the work, not after it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 
-/// Where a report goes: a file, or standard output.
+/// The destination of a report: a file, or standard output.
 #[derive(Debug)]
 pub(super) enum ReportFile {
     StandardOutput,
@@ -15,9 +15,9 @@ pub(super) enum ReportFile {
 }
 
 impl ReportFile {
-    /// Takes a path, or "-" for standard output, and tries whether it can be written to.
+    /// Takes a path, or "-" for standard output, and checks that it can be written to.
     pub(super) fn at(path: &Path) -> Result<Self, Failure> {
-        // Opened by that name, a redirected output would be written over from its beginning.
+        // Opened by its name, a redirected output would be overwritten from its beginning.
         if path == Path::new("-") || path == Path::new("/dev/stdout") {
             return Ok(Self::StandardOutput);
         }
@@ -25,7 +25,7 @@ impl ReportFile {
         Ok(Self::File(path.into()))
     }
 
-    /// Whether both are one file.
+    /// Returns whether both are the same file.
     pub(super) fn is_same_as(&self, path: &Path) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
         matches!(self, Self::File(own) if real(own) == real(path))
@@ -43,7 +43,7 @@ impl ReportFile {
     }
 }
 
-/// Leaves everything as it was.
+/// Checks that a path can be written to, and leaves everything as it was.
 fn try_writing(path: &Path) -> io::Result<()> {
     match File::options().write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

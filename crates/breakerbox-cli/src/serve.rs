@@ -1,4 +1,4 @@
-//! `breakerbox serve`: the gateway. Here its settings are put together; what it does is elsewhere.
+//! `breakerbox serve`: loads the settings and runs the gateway, which is in `breakerbox-gateway`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
 
-/// How long a start that was interrupted has to come to its end.
+/// The time limit for an interrupted start to end.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
@@ -65,14 +65,14 @@ pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Resu
     start(&loaded, &clocks)
 }
 
-/// The settings of a gateway that would be started here without flags.
+/// Returns the settings of a gateway that is started here without flags.
 pub(super) fn settings() -> Result<Config, Failure> {
     let file = std::env::var_os("BREAKERBOX_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
     load(file, Flags::default()).map(|loaded| loaded.config)
 }
 
 fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
-    // What is not UTF-8 can't be a setting's value; the variable's name says whether it should have been one.
+    // A value that is not UTF-8 can't be valid; the variable's name decides whether it is a setting.
     let variables = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let sources = Sources::default().variables(variables);
@@ -83,7 +83,7 @@ fn load(file: Option<PathBuf>, flags: Flags) -> Result<Loaded, Failure> {
     flags.over(sources).load().map_err(|errors| Failure::Inputs(errors.lines()))
 }
 
-/// Runs the gateway until it is told to stop.
+/// Runs the gateway until a stop signal.
 fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
     let config = &loaded.config;
     telemetry::log::start(&config.log);
@@ -96,13 +96,13 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
     let ended = runtime.block_on(serve(config, clocks));
-    // A start that was interrupted may still wait for a file. What it has not committed is rolled back at the next start.
+    // An interrupted start may still wait for a file. What it has not committed is rolled back at the next start.
     runtime.shutdown_timeout(INTERRUPTED);
     ended
 }
 
 async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
-    // Before anything else: a signal during the start must not kill the process.
+    // Installed first: a signal during the start must not kill the process.
     let mut signals =
         StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
     let printed = config.secrets.print_admin_key;
@@ -128,7 +128,7 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// SIGTERM, or SIGINT from a terminal.
+/// The stop signals: SIGTERM, or SIGINT from a terminal.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -147,7 +147,8 @@ impl StopSignals {
     }
 }
 
-/// Prints the admin key of a first start, if stdout is a terminal or the owner asked for it. Elsewhere it would end up in a log.
+/// Prints the admin key of a first start, if standard output is a terminal or the owner requested it. Elsewhere it
+/// would end up in a log.
 fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     let mut output = io::stdout().lock();
     if !printed.unwrap_or_else(|| output.is_terminal()) {
@@ -162,7 +163,7 @@ fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     Ok(Show::Seen)
 }
 
-/// What a start says: where it listens, and at the very first one how to go on.
+/// Returns the message of a start: the address and, at the first start, the next steps.
 fn welcome(gateway: &Gateway, config: &Config) -> String {
     let url = format!("http://{}", gateway.address());
     let data = config.data.display();

@@ -1,4 +1,4 @@
-//! Arguments that are wrong: reported by clap as text, or with `--json` as a problem like every other error.
+//! Invalid arguments: reported by clap as text, or with `--json` as a problem like every other error.
 //!
 //! Arguments that can't be parsed don't say whether `--json` is among them, so the raw arguments are searched for it.
 
@@ -16,17 +16,17 @@ pub(super) fn report(error: &Error) -> ExitCode {
     if is_error && asks_for_json(std::env::args_os().skip(1)) {
         return Failure::Input(detail(error)).report(true);
     }
-    // If standard output or error is closed, nobody reads this.
+    // If standard output or error is closed, there is no reader.
     let _ = error.print();
     if is_error { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
-/// Whether `--json` is an option here. What follows `--` is no option.
+/// Returns whether `--json` is among the options. Arguments after `--` are not options.
 fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
-/// The error in one line: what is wrong and clap's tips, without the usage.
+/// Formats the error in one line: what is wrong and clap's tips, without the usage.
 fn detail(error: &Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a command is missing; --help lists them".to_owned();

@@ -1,11 +1,11 @@
-//! Delays that grow with each failure, up to a maximum, spread by jitter.
+//! Delays that grow with each failure, up to a maximum, with jitter.
 
 use core::time::Duration;
 
 use crate::token::RandomBits;
 
-/// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then spread by `jitter_percent` either way and
-/// still at most `max`.
+/// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then varied by `jitter_percent` in both directions
+/// and still at most `max`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -15,17 +15,17 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after the `n`-th failure in a row; `n` counts from 1.
+    /// Returns the delay after the `n`-th failure in a row; `n` counts from 1.
     pub(crate) fn delay(&self, n: u32, draw: RandomBits) -> Duration {
         let max = self.max.as_secs_f64();
         let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
-        // In this order nothing can round below zero, which a Duration would not take.
+        // In this order the result cannot round below zero, which a Duration would not accept.
         let delay = grown * (1.0 + f64::from(self.jitter_percent) / 100.0 * draw.signed_unit());
         if delay >= max { self.max } else { Duration::from_secs_f64(delay) }
     }
 }
 
-/// `base^exponent` by squaring; infinity where it overflows.
+/// Returns `base^exponent` by squaring; infinity on overflow.
 fn power(mut base: f64, mut exponent: u32) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {

@@ -1,4 +1,4 @@
-//! Changes: what observers of a circuit receive, as values.
+//! Changes: the values that observers of a circuit receive.
 
 use alloc::sync::Arc;
 
@@ -10,36 +10,37 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::window::Totals;
 
-/// One transition of one circuit. Each new epoch is one change, and each change one new epoch.
+/// One transition of one circuit. Each change begins one new epoch, and each new epoch begins with one change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// The state before.
     pub from: Status,
     /// The state now.
     pub to: Status,
-    /// When.
+    /// The time of the transition.
     pub at: Timestamp,
-    /// The epoch that began.
+    /// The epoch that began with this change.
     pub epoch: Epoch,
-    /// Why.
+    /// The reason for the transition.
     pub cause: Cause,
-    /// While open: from when on an ask may probe.
+    /// While open: the time from which an acquire may probe.
     pub retry_at: Option<Timestamp>,
-    /// Trips so far.
+    /// The number of trips so far.
     pub trips: u32,
-    /// The latest success; none until there was one.
+    /// The latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after it.
+    /// The first counted failure after the latest success; `None` if there is none.
     pub failing_since: Option<Timestamp>,
-    /// What the window held when a rule tripped the circuit; none if none did since it last closed.
+    /// The counts of the window when a rule tripped the circuit; `None` if no rule did since the circuit last closed.
     pub evidence: Option<Arc<Totals>>,
-    /// The mode now, with who set it and why.
+    /// The mode now, with the operator who set it and the reason.
     pub mode: Mode,
 }
 
 impl Change {
-    /// The change that led to this record from this state; none if it is the first of its circuit. Whoever has the record
-    /// and not the state before it asks the record's cause ([`Cause::leaves`]).
+    /// Returns the change that led from the state `from` to this record; `None` if the record is the first of its
+    /// circuit. A caller that does not know the previous state can take it from the record's cause
+    /// ([`Cause::leaves`]).
     #[must_use]
     pub fn to(record: &Record, from: Status) -> Option<Self> {
         Some(Self {
@@ -58,7 +59,7 @@ impl Change {
     }
 }
 
-/// Why a circuit changed.
+/// The reason for a transition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -67,29 +68,29 @@ pub enum Cause {
     Rule(TripRule),
     /// A probe failed.
     ProbeFailed,
-    /// The cool-off was over and somebody asked.
+    /// The cool-off was over, and a caller acquired a probe.
     CoolOffOver,
     /// Enough probes succeeded.
     ProbesSucceeded,
-    /// In sampling mode: the successes since half-open reached `recovery_rate`.
+    /// In sampling mode: the success rate since half-open reached `recovery_rate`.
     RecoveryRateMet,
-    /// In sampling mode: they did not.
+    /// In sampling mode: the success rate since half-open did not reach `recovery_rate`.
     RecoveryRateMissed,
-    /// The process held a state that the fleet gave up long ago: the store no longer has a record, and a closed one is not
-    /// kept for ever. Only observers hear this; no record has it.
+    /// The store no longer has a record, because records of closed circuits expire, but this process still held an
+    /// older state. Only observers of this process receive this cause; it is in no record.
     Expired,
-    /// An operator said so.
+    /// An operator overrode the circuit.
     Command {
-        /// What was said.
+        /// The override.
         command: Command,
-        /// By whom, and why.
+        /// The operator, and the reason given.
         by: Attribution,
     },
 }
 
 impl Cause {
-    /// The state that a circuit leaves for this cause; none for a command, which is obeyed in any state, and for a record that
-    /// expired.
+    /// Returns the state that a circuit leaves for this cause; `None` for a command, which applies in any state, and
+    /// for an expired record.
     #[must_use]
     pub const fn leaves(&self) -> Option<Status> {
         match self {
@@ -103,7 +104,7 @@ impl Cause {
     }
 }
 
-/// What an operator can say to a circuit.
+/// An operator's command to a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -112,27 +113,28 @@ pub enum Command {
     ForceOpen,
     /// Admit every call.
     ForceClosed,
-    /// Switch off until somebody enables it.
+    /// Refuse every call until an operator enables the circuit.
     Disable,
-    /// End an override and probe; trips are remembered.
+    /// End an override and probe. The number of trips stays.
     Release,
-    /// End an override and probe; trips are forgotten.
+    /// End an override and probe. The number of trips is set to zero.
     Enable,
-    /// Start anew: closed, without trips.
+    /// Start anew: closed, with zero trips.
     Reset,
 }
 
-/// A record to swap in, and the change that observers hear if the swap wins.
+/// A record to write to the store by compare-and-swap, and the change to publish if the swap succeeds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
     /// The next record.
     pub record: Record,
-    /// What observers hear. None for a write within an epoch: a lease taken or given back, a probe counted.
+    /// The change to publish to observers. `None` for a write within an epoch: a lease taken or released, a probe
+    /// counted.
     pub change: Option<Change>,
 }
 
 impl Step {
-    /// A step to a new epoch: `next` with its epoch, version, time and change filled in.
+    /// Creates a step to a new epoch: `next`, with its epoch, version, time and change filled in.
     pub(crate) fn transition(
         from: &Record,
         mut next: Record,
@@ -148,7 +150,7 @@ impl Step {
         Self { record: next, change }
     }
 
-    /// The same step where calls were refused since `since` already: that time is part of the cool-off.
+    /// Shortens the cool-off by the time since `since`, from which on calls were refused already.
     pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
         let times =
             [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];
@@ -158,7 +160,7 @@ impl Step {
         self
     }
 
-    /// A step within the same epoch.
+    /// Creates a step within the same epoch.
     pub(crate) fn within_epoch(mut record: Record, draw: RandomBits) -> Self {
         record.version = draw.version();
         Self { record, change: None }

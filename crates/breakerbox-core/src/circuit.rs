@@ -1,8 +1,8 @@
-//! One circuit, whole: its record, its window and its ramp, in one process.
+//! A complete circuit in one process: its record, its window and its ramp.
 //!
-//! The record's transitions are decided by [`Record`]; here they are put together with the
-//! counts of a window and a process's own ramp. A circuit takes its policy with each step, so that a policy can change
-//! at any time: state and counts stay, no deadline moves, and the new numbers apply from the next outcome on.
+//! [`Record`] decides the transitions; this module combines them with the counts of a window and the ramp of the
+//! process. A circuit takes its policy with each step, so that a policy can change at any time: state and counts
+//! stay, no deadline moves, and the new numbers apply from the next outcome on.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -19,7 +19,7 @@ use crate::token::{Epoch, RandomBits};
 use crate::transitions::{Answer, MissingLatencySum, Sample};
 use crate::window::{Totals, Window};
 
-/// A circuit breaker, as a value. Time and random samples are arguments; nothing is shared and nothing waits.
+/// A circuit breaker, as a value. Time and random bits are arguments; a circuit shares nothing and never blocks.
 ///
 /// ```
 /// use breakerbox_core::{Circuit, Decision, RandomBits, Outcome, Policy, Refusal, Status, Timestamp};
@@ -51,45 +51,45 @@ pub struct Circuit {
     ramp: Option<Box<Ramp>>,
 }
 
-/// Most circuits never trip: they need no record.
+/// The state of a circuit besides window and ramp. Most circuits never trip, and need no record.
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
-    /// Nothing has ever happened to the circuit.
+    /// The circuit has never made a transition.
     Pristine { born_at: Timestamp, latest: LatestOutcomes },
-    /// All else.
+    /// The circuit has a record.
     Lived(Box<Record>),
 }
 
-/// What came of an ask.
+/// The result of [`Circuit::try_acquire`].
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
 pub struct Asked {
-    /// The answer.
+    /// A permit or a refusal.
     pub decision: Decision,
-    /// What observers hear.
+    /// The change to publish to observers; `None` if there was no transition.
     pub change: Option<Change>,
 }
 
-/// What came of settling a permit.
+/// The result of settling a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settled {
-    /// How the outcome was taken.
+    /// Whether the outcome counted.
     pub settlement: Settlement,
-    /// What observers hear.
+    /// The change to publish to observers; `None` if there was no transition.
     pub change: Option<Change>,
 }
 
-/// How an outcome was taken.
+/// Whether an outcome counted, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Settlement {
-    /// It counted.
+    /// The outcome counted.
     Counted,
-    /// It said nothing about the destination, or nobody wanted to know: it was ignored or cancelled, the circuit is
-    /// overridden, or dry-run let the call through.
+    /// The outcome does not count: it was ignored or cancelled, an operator overrides the circuit, or dry-run
+    /// admitted the call.
     Uncounted,
-    /// It belongs to an epoch or a lease that is over: nothing changed.
+    /// The outcome belongs to an epoch or a lease that is over. It changes nothing.
     Late,
-    /// It went to a store that did not answer. It may have counted or not.
+    /// The store did not respond to the report of the outcome, so it may have counted or not.
     Unconfirmed,
 }
 
@@ -99,25 +99,26 @@ impl Settled {
     pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }
 
-/// By how much an estimate of the store's time may be wrong.
+/// The possible error of an estimate of the store's time.
 const SKEW: Duration = Duration::from_secs(1);
 
 impl Circuit {
-    /// A circuit that nothing has happened to: closed.
+    /// Creates a closed circuit without history.
     #[must_use]
     pub fn new(policy: &Policy, now: Timestamp) -> Self {
         let memory = Memory::Pristine { born_at: now, latest: LatestOutcomes::default() };
         Self { memory, window: Window::new(policy), ramp: None }
     }
 
-    /// The same circuit where this process knows of a later success.
+    /// Returns this circuit with `known` as its latest success, if that is later than the one in its record.
     pub(crate) fn with_success_at(mut self, known: Option<Timestamp>) -> Self {
         let latest = self.record().with_success_at(known).latest_outcomes();
         self.set_latest_outcomes(latest);
         self
     }
 
-    /// A circuit that is known from elsewhere. If it closed less than a window ago, this process ramps up too.
+    /// Creates a circuit from a record of another process. If the circuit closed less than a window ago, this process
+    /// ramps up too.
     #[must_use]
     pub fn from_record(record: Record, policy: &Policy, now: Timestamp) -> Self {
         let ramp = if record.closed_recently(policy, now) { Ramp::begin(policy, now) } else { None };
@@ -125,7 +126,8 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
     }
 
-    /// The same circuit for a process that joins its fleet. A ramp that takes longer than a window may still be under way.
+    /// Starts a ramp if the fleet may still ramp, for a process that joins the fleet: a ramp can last longer than a
+    /// window.
     pub(crate) fn joining_ramp(mut self, policy: &Policy, now: Timestamp) -> Self {
         if let Memory::Lived(record) = &self.memory
             && self.ramp.is_none()
@@ -136,19 +138,19 @@ impl Circuit {
         self
     }
 
-    /// The ramp is over.
+    /// Ends the ramp.
     pub(crate) fn end_ramp(&mut self) {
         self.ramp = None;
     }
 
-    /// A call was refused by the fleet's ramp.
+    /// Notes that the fleet's ramp refused a call.
     pub(crate) fn note_ramp_refusal(&mut self, now: Timestamp) {
         if let Some(ramp) = &mut self.ramp {
             ramp.note_refusal(now);
         }
     }
 
-    /// The record as it is; made up, with a version of zero, if nothing has happened that would be worth one.
+    /// Returns the record. A circuit that never made a transition returns a fresh one, with version zero.
     #[must_use]
     pub fn record(&self) -> Record {
         match &self.memory {
@@ -159,7 +161,7 @@ impl Circuit {
         }
     }
 
-    /// Whether nothing would be lost with this circuit once its window is empty.
+    /// Whether this circuit can be dropped without loss, once its window is empty.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
@@ -168,8 +170,8 @@ impl Circuit {
         }
     }
 
-    /// Whether a store may have let go of this circuit's record: nothing would be lost with it, and it was kept as long as it
-    /// had to be. An answer from before it was written must not be taken for that.
+    /// Whether the store may have expired this circuit's record: the record can be dropped without loss, and was kept
+    /// as long as it had to be. A response from before the record was written must not be mistaken for an expiry.
     pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
@@ -184,12 +186,12 @@ impl Circuit {
         }
     }
 
-    /// Whether nothing has ever happened to it.
+    /// Whether the circuit has never made a transition.
     pub(crate) const fn is_pristine(&self) -> bool {
         matches!(self.memory, Memory::Pristine { .. })
     }
 
-    /// The epoch that permits of now belong to.
+    /// Returns the current epoch: new permits belong to it.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         match &self.memory {
@@ -198,7 +200,7 @@ impl Circuit {
         }
     }
 
-    /// The state as it is reported.
+    /// Returns the state as it is reported.
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.memory {
@@ -207,7 +209,7 @@ impl Circuit {
         }
     }
 
-    /// While open: from when on an ask may probe.
+    /// While open: the time from which an acquire may probe.
     #[must_use]
     pub fn retry_at(&self) -> Option<Timestamp> {
         match &self.memory {
@@ -216,32 +218,33 @@ impl Circuit {
         }
     }
 
-    /// What the window holds.
+    /// Returns the counts of the window.
     #[must_use]
     pub fn totals(&self, now: Timestamp) -> Totals {
         self.window.totals(now)
     }
 
-    /// The ramp, while there is one.
+    /// Returns the ramp; `None` if the circuit is not ramping up.
     #[must_use]
     pub fn ramp(&self) -> Option<&Ramp> {
         self.ramp.as_deref()
     }
 
-    /// Whether quick successes may be counted aside and handed in later, all at once: the circuit admits everything, and
-    /// no success below the policy's [harmless latency](Policy::harmless_latency) could change it. Holds until the next
-    /// step of this circuit, or the end of the [current bucket](Self::bucket_ends_at).
+    /// Whether a caller may count quick successes by itself and [add](Self::count_aside) them later, all at once: the
+    /// circuit admits every call, and no success below the policy's [harmless latency](Policy::harmless_latency)
+    /// could change it. Holds until the next step of this circuit, or the end of the [current
+    /// bucket](Self::bucket_ends_at).
     #[must_use]
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
         self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
     }
 
-    /// Whether nothing is refused: the circuit is closed, by itself, and has no ramp.
+    /// Whether the circuit admits every call: it is closed, not overridden, and has no ramp.
     pub(crate) fn admits_all(&self) -> bool {
         self.counts_calls() && self.ramp.is_none()
     }
 
-    /// Whether outcomes of ordinary calls count: the circuit is closed, and nobody overrides it.
+    /// Whether outcomes of ordinary calls count: the circuit is closed, and no operator overrides it.
     #[must_use]
     pub fn counts_calls(&self) -> bool {
         match &self.memory {
@@ -250,13 +253,14 @@ impl Circuit {
         }
     }
 
-    /// When the window's current bucket ends.
+    /// Returns the end of the window's current bucket.
     #[must_use]
     pub fn bucket_ends_at(&self, now: Timestamp) -> Timestamp {
         self.window.bucket_ends_at(now)
     }
 
-    /// Counts successes that were counted aside while the circuit was [at ease](Self::is_at_ease), in this epoch.
+    /// Adds successes that the caller counted by itself while the circuit was [at ease](Self::is_at_ease), in this
+    /// epoch.
     pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         if successes > 0 {
             self.note_outcome(false, now);
@@ -265,7 +269,7 @@ impl Circuit {
         }
     }
 
-    /// Asks for a permit.
+    /// Acquires a permit. The decision is a permit, or the reason for the refusal.
     pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Asked {
         let Memory::Lived(record) = &mut self.memory else {
             return Asked { decision: self.admit(policy, now), change: None };
@@ -286,7 +290,7 @@ impl Circuit {
         }
     }
 
-    /// Settles a permit with what the call turned out to be.
+    /// Settles a permit with the outcome of its call.
     pub fn settle(
         &mut self,
         permit: Permit,
@@ -319,7 +323,7 @@ impl Circuit {
         }
     }
 
-    /// Settles a permit whose holder went away without saying how the call went.
+    /// Settles a permit that its holder dropped without reporting an outcome.
     pub fn settle_dropped(
         &mut self,
         permit: Permit,
@@ -331,7 +335,7 @@ impl Circuit {
         self.settle(permit, &outcome, policy, draw, now)
     }
 
-    /// Does what an operator says. None if there was nothing to do.
+    /// Applies an operator's override. Returns `None` if it changes nothing.
     pub fn apply_override(
         &mut self,
         command: Command,
@@ -363,7 +367,7 @@ impl Circuit {
         Ok(self.apply(step, policy, now))
     }
 
-    /// Admits an ordinary call, unless the ramp has no place for it.
+    /// Admits an ordinary call, unless the ramp has no free slot.
     pub(crate) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Decision {
         let kind = match self.ramp.as_mut().map(|ramp| ramp.try_acquire(policy, now)) {
             Some(RampAnswer::Refuse { in_flight, limit }) => {
@@ -379,7 +383,7 @@ impl Circuit {
         Decision::Admitted(Permit::new(self.epoch(), kind, now))
     }
 
-    /// Frees the place that a call held in the ramp.
+    /// Releases the slot of a call in the ramp.
     pub(crate) fn settle_on_ramp(
         &mut self,
         generation: u32,
@@ -393,19 +397,19 @@ impl Circuit {
         }
     }
 
-    /// Puts an outcome into the window, and judges nothing.
+    /// Adds an outcome to the window, without evaluating the trip rules.
     pub(crate) fn put_in_window(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) {
         self.note_outcome(outcome.kind == OutcomeKind::Failure, now);
         self.window.fit(policy, now);
         self.window.record(outcome, policy.slow_call(), now);
     }
 
-    /// The clock says `after` where it said `before`: what was counted is as old as it was.
+    /// Adjusts the window to a clock that was set from `before` to `after`, so that counted outcomes keep their age.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         self.window.clock_moved(before, after);
     }
 
-    /// The same for what was decided by that clock.
+    /// Adjusts the times of the record in the same way.
     pub(crate) fn record_moved(&mut self, before: Timestamp, after: Timestamp) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = latest.moved(before, after),
@@ -413,7 +417,7 @@ impl Circuit {
         }
     }
 
-    /// Counts the outcome of an ordinary call, and trips if a rule now holds.
+    /// Counts the outcome of an ordinary call, and trips the circuit if a rule now holds.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: RandomBits, now: Timestamp) -> Settled {
         if outcome.kind == OutcomeKind::Ignored {
             return Settled::UNCOUNTED;
@@ -428,8 +432,8 @@ impl Circuit {
         Settled { settlement: Settlement::Counted, change }
     }
 
-    /// Makes a step's record this circuit's own. A new epoch begins with an empty window. Of a success that others had not
-    /// heard of when they wrote the record, this process goes on to know.
+    /// Makes a step's record the record of this circuit. A new epoch begins with an empty window. A success that only
+    /// this process knows of is kept, even if the writer of the record did not know it.
     pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
         let record = step.record.with_success_at(self.latest_outcomes().until(now).last_success);
         self.memory = Memory::Lived(Box::new(record));
@@ -448,7 +452,7 @@ impl Circuit {
         }
     }
 
-    /// When it last succeeded, and since when it fails.
+    /// Returns the time of the latest success, and since when calls fail.
     pub(crate) fn latest_outcomes(&self) -> LatestOutcomes {
         match &self.memory {
             Memory::Pristine { latest, .. } => *latest,
@@ -456,7 +460,7 @@ impl Circuit {
         }
     }
 
-    /// Not a write: the version stays.
+    /// Updates the latest outcomes. This is not a write of the record: the version stays.
     fn set_latest_outcomes(&mut self, new: LatestOutcomes) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = new,
@@ -467,7 +471,7 @@ impl Circuit {
         }
     }
 
-    /// Takes note of a counted outcome.
+    /// Notes the time of a counted outcome.
     fn note_outcome(&mut self, failed: bool, now: Timestamp) {
         let mut latest = self.latest_outcomes();
         if failed {

@@ -1,26 +1,27 @@
-//! Faults that were mended, and that tests put back to see that they are found.
+//! Faults that were fixed, and that tests put back to verify that they are found.
 //!
-//! Each is asked about at the one place where its repair decides. Without the feature `sabotage` none can be put back, and the
-//! question costs nothing.
+//! Each is checked at the one place where its fix decides. Without the feature `sabotage` none can be put back, and
+//! the check costs nothing.
 
-/// A fault of a circuit in a fleet, as it once was.
+/// A fault of a circuit in a fleet that was fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "exported with the feature"))]
 pub enum Fault {
-    /// A process whose probe failed asks for the next one as early as any other process.
+    /// A process whose probe failed acquires the next one as early as any other process.
     NoStandBack,
-    /// A process has no circuit of its own beside the shared one.
+    /// A process has no process-local circuit beside the shared one.
     NoOwnCircuit,
-    /// A process that comes back to the store takes the record that it left for its own, and drops what it decided since.
+    /// A process that reconnects to the store takes the record that it last saw there, and drops its decisions since.
     DropsProposals,
-    /// A process publishes any state to a store that has none, though others may have closed the circuit since, and the record
-    /// of that may have expired.
+    /// A process publishes any state to a store that has no record, though other processes may have closed the
+    /// circuit since, and that record may have expired.
     PublishesExpired,
-    /// A process that decided before it heard the store's time publishes times of its own clock.
+    /// A process that decided before it knew the store's time publishes times of its own clock.
     KeepsOwnTimes,
-    /// A leader judges a sampled circuit by its whole window alone, so that a healthy past hides a dead destination.
+    /// A leader evaluates a sampled circuit by its whole window alone, so that a healthy past hides a dead
+    /// destination.
     NoRecentTicks,
-    /// A half-open sampled circuit gives out one lease after the other until the next tick, however many.
+    /// A half-open sampled circuit gives one lease after the other until the next tick, without a limit.
     NoProbeLimit,
 }

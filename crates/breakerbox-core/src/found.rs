@@ -1,4 +1,4 @@
-//! What a file held, kept so that an error can say what was found in place of the right thing.
+//! The values of a file, kept so that an error can state which value was found instead of a valid one.
 
 use alloc::string::String;
 use core::fmt;
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Found {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A whole number.
     Integer(i128),
@@ -21,7 +21,7 @@ pub enum Found {
     List,
     /// A table.
     Table,
-    /// Nothing (JSON's null).
+    /// JSON's null.
     Null,
 }
 
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Found {
     }
 }
 
-/// The text, or its beginning: no right value is longer than this, and an error must not repeat megabytes.
+/// Returns the text, or its beginning: no valid value is longer than this, and an error must not repeat megabytes.
 pub(crate) fn shortened(text: &str) -> String {
     const LONGEST: usize = 64;
     if text.chars().nth(LONGEST).is_none() {

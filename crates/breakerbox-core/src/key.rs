@@ -1,12 +1,12 @@
-//! Who shares a circuit: keys, and the identity of an endpoint.
+//! Keys: which calls share a circuit, and the identity of an endpoint.
 //!
-//! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another's circuit. A key's text
-//! is what people see and what look-ups in a process use. Its id, the first 128 bits of the text's SHA-256, is for stores,
-//! and computed when it is asked for, since most keys are looked up and forgotten.
+//! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another tenant's circuit. The
+//! text of a key is for people and for lookups within a process. Its id, the first 128 bits of the text's SHA-256, is
+//! for stores. It is computed on demand, since most keys are looked up and dropped.
 //!
-//! URLs that reach the same place share a circuit: case of scheme and host, default port, a trailing slash, query and
-//! fragment make no difference. The path's case does. Otherwise a path is what the URL standard makes of it, as any client
-//! sends it: `..` is resolved, and what must be percent-encoded is.
+//! URLs that reach the same destination share a circuit: case of scheme and host, default port, a trailing slash,
+//! query and fragment make no difference. The path's case does. Otherwise the path is normalised by the URL standard,
+//! as HTTP clients send it: `..` is resolved, and characters are percent-encoded where the standard requires it.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -16,26 +16,26 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-/// What a circuit stands for.
+/// The scope of a circuit: an endpoint, a host or a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum CircuitBy {
     /// One circuit for each normalised URL of a tenant.
     #[default]
     Endpoint,
-    /// One circuit for each host of a tenant, whatever its ports and paths.
+    /// One circuit for each host of a tenant, for all its ports and paths.
     Host,
-    /// One circuit for all that a tenant owns.
+    /// One circuit for all destinations of a tenant.
     Tenant,
 }
 
-/// The longest text of a key, in bytes.
+/// The maximum length of a key's text, in bytes.
 pub const MAX_KEY_LENGTH: usize = 1_024;
 
-/// The longest URL that is looked at, in bytes. Queries do not count for the key, so a URL may be longer than one.
+/// The maximum length of a URL, in bytes. The query is not part of the key, so a URL may be longer than a key.
 pub const MAX_URL_LENGTH: usize = 8_192;
 
-/// The name of a circuit.
+/// The identity of a circuit.
 ///
 /// ```
 /// use breakerbox_core::{CircuitBy, Key};
@@ -51,57 +51,57 @@ pub struct Key {
     text: Box<str>,
 }
 
-/// The first 128 bits of the SHA-256 of a key's text.
+/// The first 128 bits of the SHA-256 of a key's text. Stores identify circuits by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 16]);
 
-/// Why something is not a key. The text itself is never repeated: a URL may hold secrets.
+/// The reason why a text or URL is not a valid key. It never repeats the text: a URL may contain secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is no text.
+    /// The text is empty.
     #[error("key: must not be empty")]
     Empty,
-    /// The key is too long.
+    /// The text is longer than [`MAX_KEY_LENGTH`].
     #[error("key: must be at most {MAX_KEY_LENGTH} bytes, but is {length}")]
     TooLong {
-        /// Its length in bytes.
+        /// The length of the text, in bytes.
         length: usize,
     },
     /// The tenant's name is empty.
     #[error("tenant: must not be empty")]
     TenantEmpty,
-    /// A request says nothing about its tenant, and nobody said who it is then.
+    /// The request carries no tenant, and no default tenant is configured.
     #[error(
         "tenant: the request carries none; give it a `Tenant` as an extension, or name the tenant of all such requests \
          with `KeyFromUrl::or_tenant`"
     )]
     NoTenant,
-    /// A tenant with spaces could pass for another tenant's key.
+    /// The tenant contains white space or control characters: with spaces it could pass for another tenant's key.
     #[error("tenant: must not contain white space or control characters")]
     TenantCharacter,
-    /// The URL is too long to be looked at.
+    /// The URL is longer than [`MAX_URL_LENGTH`].
     #[error("url: must be at most {MAX_URL_LENGTH} bytes, but is {length}")]
     UrlTooLong {
-        /// Its length in bytes.
+        /// The length of the URL, in bytes.
         length: usize,
     },
-    /// The URL can't be read.
+    /// The URL cannot be parsed.
     #[error("url: {0}")]
     Url(url::ParseError),
-    /// The URL leads to no destination of ours.
+    /// The scheme is neither `http` nor `https`.
     #[error("url: must begin with http:// or https://")]
     Scheme,
     /// The URL has no host.
     #[error("url: has no host")]
     NoHost,
-    /// User names and passwords in URLs end up in logs.
+    /// The URL contains a user name or password, which would end up in logs.
     #[error("url: must not contain a user name or password; send credentials in a header")]
     Userinfo,
 }
 
 impl Key {
-    /// A key of the caller's own making.
+    /// Creates a key from a text of the caller's choice.
     ///
     /// # Errors
     /// If the text is empty or longer than [`MAX_KEY_LENGTH`].
@@ -115,10 +115,11 @@ impl Key {
         Ok(Self { text: text.into() })
     }
 
-    /// The key of a tenant's destination.
+    /// Creates the key of a tenant's destination.
     ///
     /// # Errors
-    /// If the tenant or the URL is not fit for a key. The URL is checked whatever the circuit is by.
+    /// If the tenant or the URL is not valid. The URL is checked with every `by`, even if the key does not contain
+    /// it.
     pub fn of(tenant: &str, url: &str, by: CircuitBy) -> Result<Self, KeyError> {
         let url = destination(url)?;
         match by {
@@ -128,28 +129,30 @@ impl Key {
         }
     }
 
-    /// The key of a whole tenant.
+    /// Creates the key of a whole tenant.
     ///
     /// # Errors
-    /// If the tenant is not fit for a key.
+    /// If the tenant is not valid in a key.
     pub fn of_tenant(tenant: &str) -> Result<Self, KeyError> {
         check_tenant(tenant)?;
         Self::new(tenant)
     }
 
-    /// What people see.
+    /// Returns the text, which reports and people use.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What stores use: short, and always as long. Computed anew each time, so keep it where it is needed often.
+    /// Returns the id, which stores use: short, and of fixed length. It is computed at every call, so keep it if you
+    /// need it often.
     #[must_use]
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.text)
     }
 
-    /// Neither a tenant, a normalised URL nor a host contains a space, so the first space ends the tenant.
+    /// Creates the key of a part of a tenant. Neither a tenant, a normalised URL nor a host contains a space, so the
+    /// first space ends the tenant.
     fn below(tenant: &str, rest: &str) -> Result<Self, KeyError> {
         check_tenant(tenant)?;
         Self::new(&format!("{tenant} {rest}"))
@@ -166,7 +169,7 @@ fn check_tenant(tenant: &str) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The URL, if it leads to a destination that can be called.
+/// Parses a URL, and checks that it is a destination that can be called.
 fn destination(text: &str) -> Result<Url, KeyError> {
     if text.len() > MAX_URL_LENGTH {
         return Err(KeyError::UrlTooLong { length: text.len() });
@@ -187,15 +190,15 @@ fn destination(text: &str) -> Result<Url, KeyError> {
     Ok(url)
 }
 
-/// Whether there is an `@` before the path, even one without a name: the parser would drop that silently.
+/// Whether there is an `@` before the path, even one without a name, which the parser would drop silently.
 fn has_userinfo(url: &str) -> bool {
     let after_scheme = url.split_once(':').map_or("", |(_, rest)| rest);
     let authority = after_scheme.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
     authority.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Scheme, host, port if it is not the default one, and path less one trailing slash. The parser has lower-cased
-/// scheme and host and has dropped a default port.
+/// Returns scheme, host, port if it is not the default one, and path without one trailing slash. The parser has
+/// lower-cased scheme and host, and has dropped a default port.
 fn normalised(url: &Url) -> Result<String, KeyError> {
     let scheme = url.scheme();
     let host = url.host_str().ok_or(KeyError::NoHost)?;
@@ -219,7 +222,7 @@ impl fmt::Display for Key {
 }
 
 impl KeyId {
-    /// The id of the key with this text.
+    /// Returns the id of the key with this text.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
@@ -347,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_key_is_its_text_and_no_more() {
-        // Every request through a layer makes a key. Nobody there asks for its id.
+        // Every request through a layer creates a key, and none of them needs its id.
         assert_eq!(size_of::<Key>(), size_of::<Box<str>>());
     }
 

@@ -1,24 +1,24 @@
-//! The decisions of Breakerbox, as pure functions of their arguments.
+//! The decision engine of Breakerbox, as pure functions of their arguments.
 //!
-//! There is no clock here, no IO, no async and no random source: time, random samples and nonces are arguments. This
-//! crate is the only place where decisions are made; stores count, compare and swap, loops move data.
+//! This crate has no clock, no IO, no async and no random source: time, random bits and nonces are arguments. It is
+//! the only place where decisions are made: stores count, compare and swap, and background loops move data.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Circuit`] | one circuit, whole: ask, settle, apply_override, sample |
-//! | [`Record`], [`Step`] | what is remembered of a circuit, and what comes next: the transition table |
-//! | [`Totals`], [`TripRule`] | what happened lately, and whether that is too much |
+//! | [`Circuit`] | one circuit of one process: acquire, settle, override, sample |
+//! | [`Record`], [`Step`] | the stored state of a circuit, and its next state: the transition table |
+//! | [`Totals`], [`TripRule`] | the counts of the window, and the rules that trip the circuit |
 //! | [`Ramp`] | the paced return of traffic |
-//! | [`Policy`], [`PolicyBuilder`], [`Preset`] | the numbers, the policy file, the breakers that people know |
-//! | [`Permit`], [`Refusal`], [`Outcome`] | what callers hold, hear and say |
-//! | [`Ticket`] | a permit as plain data, to be settled by another process |
-//! | [`Change`] | what observers hear |
-//! | [`Key`] | who shares a circuit |
-//! | [`throttle`] | what a drowning destination is spared |
+//! | [`Policy`], [`PolicyBuilder`], [`Preset`] | the numbers, the policy file, and the numbers of known breakers |
+//! | [`Permit`], [`Refusal`], [`Outcome`] | the right to call, the reason for a refusal, and the result of the call |
+//! | [`Ticket`] | a permit as plain data, which another process can settle |
+//! | [`Change`] | the item that observers receive for each transition |
+//! | [`Key`] | the identity of a circuit: calls with the same key share it |
+//! | [`throttle`] | limits for destinations that are up but overloaded |
 //!
-//! What is guaranteed: of two results for one lease at most one counts; a result of an old epoch or lease changes
-//! nothing; every transition is one change, one new epoch and one new version. What is not: fairness among askers. The
-//! first ask after the cool-off is the probe.
+//! Guarantees: of two results for one lease at most one counts; a result of an old epoch or lease changes nothing;
+//! every transition is one change, one new epoch and one new version. Fairness among callers is not guaranteed: the
+//! first acquire after the cool-off is the probe.
 
 #![no_std]
 

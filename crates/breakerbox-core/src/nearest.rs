@@ -1,15 +1,15 @@
-//! "Did you mean ...?": the nearest of the names that would have been right.
+//! Suggestions for misspelt names: "did you mean ...?".
 
 use alloc::vec::Vec;
 
-/// The candidate nearest to `word`, if any is near enough to be meant.
+/// Returns the candidate most similar to `word`; `None` if none is similar enough.
 ///
 /// ```
 /// assert_eq!(breakerbox_core::nearest("windw", ["window", "probes"]), Some("window"));
 /// assert_eq!(breakerbox_core::nearest("colour", ["window", "probes"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody misspells a name into this; and the distance costs length times length.
+    // A longer word is not a misspelling of a name, and the cost of the distance is quadratic in the length.
     const LONGEST: usize = 64;
     if word.len() > LONGEST {
         return None;
@@ -21,7 +21,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     (distance <= (best.len() / 3).max(1)).then_some(best)
 }
 
-/// The number of single-character edits between two words (Levenshtein), whatever their case.
+/// Returns the number of single-character edits between two words (Levenshtein), ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

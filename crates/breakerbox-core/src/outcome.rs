@@ -1,21 +1,22 @@
-//! What a call turned out to be.
+//! The outcome of a call.
 
 use core::time::Duration;
 
 use crate::policy::Policy;
 
-/// How a call ended.
+/// The kind of an outcome: how the circuit counts the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutcomeKind {
     /// The destination did its part.
     Success,
-    /// The destination failed, or was too late.
+    /// The destination failed, or responded too late.
     Failure,
-    /// Says nothing about the destination (a bad request of ours, a cancelled call): counted nowhere.
+    /// The result says nothing about the destination (a bad request of the caller, a cancelled call). It is not
+    /// counted.
     Ignored,
 }
 
-/// The outcome of one call: how it ended, how long it took, and when the destination asked us to come back.
+/// The outcome of one call: its kind, its latency, and the retry-after of the destination.
 ///
 /// ```
 /// use breakerbox_core::Outcome;
@@ -28,39 +29,40 @@ pub enum OutcomeKind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// How the call ended.
+    /// Success, failure or ignored.
     pub kind: OutcomeKind,
-    /// How long it took.
+    /// The duration of the call.
     pub latency: Duration,
-    /// The destination's own word on when to come back, if it gave one. Heard at a trip.
+    /// The time to wait before the next call, if the destination specified one. It is used only when the circuit
+    /// trips.
     pub retry_after: Option<Duration>,
 }
 
 impl Outcome {
-    /// A success that took `latency`.
+    /// Creates a success that took `latency`.
     #[must_use]
     pub const fn success(latency: Duration) -> Self {
         Self { kind: OutcomeKind::Success, latency, retry_after: None }
     }
 
-    /// A failure that took `latency`.
+    /// Creates a failure that took `latency`.
     #[must_use]
     pub const fn failure(latency: Duration) -> Self {
         Self { kind: OutcomeKind::Failure, latency, retry_after: None }
     }
 
-    /// An outcome that counts nowhere.
+    /// Creates an outcome that is not counted.
     #[must_use]
     pub const fn ignored() -> Self {
         Self { kind: OutcomeKind::Ignored, latency: Duration::ZERO, retry_after: None }
     }
 
-    /// Whether the call took too long, by this policy.
+    /// Whether the call took at least the policy's `slow_call`.
     pub(crate) fn is_slow(&self, policy: &Policy) -> bool {
         policy.slow_call().is_some_and(|limit| self.latency >= limit)
     }
 
-    /// The same outcome with the destination's word on when to come back.
+    /// Returns the same outcome with the destination's retry-after.
     #[must_use]
     pub const fn with_retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = Some(retry_after);

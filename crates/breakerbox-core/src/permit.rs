@@ -1,4 +1,4 @@
-//! Permits and refusals: the two answers to an ask.
+//! Permits and refusals: the two possible responses to an acquire.
 
 use core::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// The right to make one call. It is settled once, with an outcome or by being dropped: settling takes it.
+/// The right to make one call. It is settled once, with an outcome or by being dropped; settling consumes it.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub struct Permit {
     pub(crate) epoch: Epoch,
     pub(crate) kind: PermitKind,
     started_at: Timestamp,
-    /// Set if the call also probes this process's own circuit.
+    /// Set if the call also probes the process-local circuit.
     pub(crate) local_probe: Option<LocalProbe>,
 }
 
-/// Names the one probe of a process-local circuit.
+/// Identifies the probe of a process-local circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LocalProbe {
-    /// The local circuit's own epoch.
+    /// The epoch of the process-local circuit.
     pub(crate) epoch: Epoch,
     pub(crate) nonce: Nonce,
 }
@@ -30,13 +30,13 @@ pub(crate) struct LocalProbe {
 pub(crate) enum PermitKind {
     /// An ordinary call.
     Call,
-    /// An ordinary call that holds a place in the ramp.
+    /// An ordinary call that holds a slot in the ramp of this process.
     Ramped { generation: u32 },
-    /// An ordinary call that holds a place in the fleet's ramp.
+    /// An ordinary call that holds a slot in the fleet's ramp.
     Placed { place: Nonce },
     /// The one call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
-    /// A call that counts nowhere: dry-run admitted what the circuit refused.
+    /// A call that is not counted: dry-run admitted a call that the circuit refused.
     Uncounted,
 }
 
@@ -45,18 +45,18 @@ impl Permit {
         Self { epoch, kind, started_at, local_probe: None }
     }
 
-    /// A permit for an ordinary call, from a caller who knew by itself that the circuit [is at
+    /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [is at
     /// ease](crate::Circuit::is_at_ease) in this epoch.
     pub const fn at_ease(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
     }
 
-    /// A permit for an ordinary call that holds a place in the [fleet's ramp](crate::fleet::RampRequest).
+    /// Creates a permit for an ordinary call that holds a slot in the [fleet's ramp](crate::fleet::RampRequest).
     pub const fn on_ramp(epoch: Epoch, place: Nonce, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Placed { place }, started_at)
     }
 
-    /// The place in the fleet's ramp that this permit holds, and the epoch it belongs to.
+    /// Returns the slot in the fleet's ramp that this permit holds, and its epoch; `None` if it holds none.
     #[must_use]
     pub const fn place(&self) -> Option<(Epoch, Nonce)> {
         match self.kind {
@@ -65,7 +65,7 @@ impl Permit {
         }
     }
 
-    /// A permit for a call that counts nowhere.
+    /// Creates a permit for a call that is not counted.
     pub const fn uncounted(started_at: Timestamp) -> Self {
         Self::new(Epoch(0), PermitKind::Uncounted, started_at)
     }
@@ -76,13 +76,14 @@ impl Permit {
         matches!(self.kind, PermitKind::Probe { .. })
     }
 
-    /// When the permit was asked for.
+    /// Returns the time at which the permit was acquired.
     #[must_use]
     pub const fn started_at(&self) -> Timestamp {
         self.started_at
     }
 
-    /// A probe's deadline. A probe still running then has failed.
+    /// Returns the deadline of a probe; `None` for other calls. A probe that is still in flight at its deadline has
+    /// failed.
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
         match self.kind {
@@ -91,8 +92,8 @@ impl Permit {
         }
     }
 
-    /// The same permit by the caller's own clock, on which it was asked for at `started_at`. How long a call takes is told
-    /// by that clock, and not by one that somebody may set.
+    /// Returns the same permit in the time of the caller's own clock, by which it was acquired at `started_at`. The
+    /// latency of a call is measured by that clock, not by one that can be set.
     pub fn by_own_clock(self, started_at: Timestamp) -> Self {
         let kind = match self.kind {
             PermitKind::Probe { nonce, deadline } => {
@@ -103,16 +104,16 @@ impl Permit {
         Self { kind, started_at, ..self }
     }
 
-    /// Whether it is too late to start the call.
+    /// Whether the deadline has passed, so that it is too late to start the call.
     #[must_use]
     pub fn is_past_deadline(&self, now: Timestamp) -> bool {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// What it means that this permit was dropped at `now` without an outcome.
+    /// Returns the outcome of a permit that was dropped at `now` without an outcome.
     ///
-    /// Within `cancel_grace` of its start the caller changed its mind: nothing counts. Later it is a failure, since
-    /// callers put time limits around calls, and a hanging destination would otherwise never trip.
+    /// Within `cancel_grace` of its start the caller cancelled the call: nothing is counted. Later it is a failure,
+    /// since callers put timeouts around calls, and a hanging destination would otherwise never trip the circuit.
     #[must_use]
     pub fn outcome_of_drop(&self, policy: &Policy, now: Timestamp) -> Outcome {
         let age = now.since(self.started_at);
@@ -120,60 +121,62 @@ impl Permit {
     }
 }
 
-/// No permit. It says why, and when to ask again.
+/// The response when no permit is given. It states the reason, and when to acquire again.
 ///
-/// It is an answer, not a mistake; it can be an error's source all the same, so that whoever finds an error at the end of
-/// a chain can tell a call that was not made from one that failed.
+/// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of one: code that
+/// inspects an error chain can then distinguish a call that was not made from one that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The circuit is open and cools off.
+    /// The circuit is open, and its cool-off is not over.
     #[error("the circuit is open for another {} ms", .retry_in.as_millis())]
     Open {
-        /// From when on an ask may probe.
+        /// The time from which an acquire may probe.
         retry_at: Timestamp,
-        /// How long that is from now.
+        /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// The circuit is open in this process only: its own calls fail, and those of the other processes do not.
+    /// The circuit is open in this process only: the calls of this process fail, and those of the other processes do
+    /// not.
     #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
     OpenLocally {
-        /// From when on an ask may probe. While a probe of this process is under way: when it is given up at the latest.
+        /// The time from which an acquire may probe. While a probe of this process is in flight: its latest end.
         retry_at: Timestamp,
-        /// How long that is from now.
+        /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// Somebody else is probing. A transition, or the lease's release, may come earlier.
+    /// Another caller is probing. A transition, or the release of the lease, may come before `retry_at`.
     #[error("the circuit is half-open and somebody else is probing")]
     Probing {
-        /// When the lease ends at the latest.
+        /// The latest end of the lease.
         retry_at: Timestamp,
-        /// How long that is from now.
+        /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// As many calls are in flight as the ramp allows. It knows no time: another call must settle first.
+    /// As many calls are in flight as the ramp allows. There is no retry time: another call must settle first.
     #[error(
         "the circuit has just closed and lets {limit} calls at a time through, of which {in_flight} are in flight"
     )]
     Ramping {
-        /// How many are in flight.
+        /// The number of calls in flight.
         in_flight: u32,
-        /// How many may be.
+        /// The number of calls that may be in flight.
         limit: u32,
     },
-    /// A rule holds over what this process knows, and the fleet is being asked whether it holds over all.
+    /// A trip rule holds over the counts that this process knows, and the process is checking them against the
+    /// fleet's.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
-    /// Every ask goes to the store, and whoever asked can't wait for it.
+    /// Every acquire needs the store, and this caller cannot wait for it.
     #[error("circuits are shared strictly, and the store has to be asked: use acquire")]
     StoreRequired,
-    /// The store that shares the circuit is away, and nothing is to be admitted meanwhile.
+    /// The store that shares the circuit is unavailable, and the configuration says to refuse calls meanwhile.
     #[error("the store is away, and on_store_loss says to refuse")]
     StoreLost,
     /// An operator forced the circuit open.
     #[error("an operator forced the circuit open")]
     ForcedOpen,
-    /// The circuit is disabled until somebody enables it.
+    /// The circuit is disabled until an operator enables it.
     #[error("the circuit is disabled until somebody enables it")]
     Disabled,
 }
@@ -191,7 +194,7 @@ impl Refusal {
         Self::Probing { retry_at, retry_in: retry_at.since(now) }
     }
 
-    /// When to ask again, where that is known.
+    /// Returns the time to acquire again; `None` if it is not known.
     #[must_use]
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
@@ -207,19 +210,19 @@ impl Refusal {
         }
     }
 
-    /// How long that is from now.
+    /// Returns the time until [`retry_at`](Self::retry_at); `None` if it is not known.
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
             Self::Open { retry_in, .. }
             | Self::OpenLocally { retry_in, .. }
             | Self::Probing { retry_in, .. } => Some(*retry_in),
-            // As `retry_at`, which names them all.
+            // The other variants are listed in `retry_at`.
             _ => None,
         }
     }
 
-    /// The name that reports and APIs use.
+    /// Returns the name that reports and APIs use.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -236,7 +239,7 @@ impl Refusal {
     }
 }
 
-/// The answer to an ask.
+/// The result of an acquire.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub enum Decision {
@@ -247,8 +250,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Dry-run: every call is admitted. One that would have been refused gets a permit that counts nowhere, and the
-    /// refusal is handed out to be reported.
+    /// Applies dry-run: every call is admitted. A call that would have been refused gets a permit that is not
+    /// counted, and the refusal is returned so that it can be reported.
     pub fn observe_only(self, now: Timestamp) -> (Permit, Option<Refusal>) {
         match self {
             Self::Admitted(permit) => (permit, None),

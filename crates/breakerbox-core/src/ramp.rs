@@ -1,8 +1,9 @@
-//! The ramp: the paced return of traffic after a circuit closed.
+//! The ramp: the paced return of traffic after a circuit closes.
 //!
-//! One call in flight at first. Each full round of successes doubles the limit, a failure halves it. The ramp is over
-//! when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal. This is the
-//! ramp of one process: where a circuit is not shared, or the store is lost. Otherwise [the fleet](crate::fleet) has one.
+//! It starts with one call in flight. Each full round of successes doubles the limit, a failure halves it. The ramp
+//! is over when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal.
+//! This is the ramp of one process, for circuits that are not shared, or while the store is lost. Otherwise [the
+//! fleet](crate::fleet) has one ramp.
 
 use core::time::Duration;
 
@@ -21,27 +22,27 @@ pub struct Ramp {
     in_flight: u32,
     /// Successes since the limit last changed.
     round: u32,
-    /// The start, or the latest refusal.
+    /// The time of the latest refusal or, before the first, the start.
     refused_at: Timestamp,
-    /// When a call was last started or settled.
+    /// The time at which a call was last started or settled.
     moved_at: Timestamp,
-    /// Counts how often calls that never settled were written off.
+    /// The number of times that calls which never settled were written off.
     generation: u32,
 }
 
-/// What the ramp says to one ask.
+/// The ramp's response to an acquire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RampAnswer {
     /// The call may start, and counts as in flight in this generation.
     Start { generation: u32 },
-    /// As many as allowed are in flight.
+    /// The limit of calls in flight is reached.
     Refuse { in_flight: u32, limit: u32 },
-    /// Nothing is limited any more.
+    /// The ramp is over: there is no limit any more.
     Over,
 }
 
 impl Ramp {
-    /// A ramp that begins now, if the policy has one.
+    /// Begins a ramp; `None` if the policy has none.
     pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
         let ramp = Self {
             limit: FIRST_LIMIT,
@@ -54,19 +55,19 @@ impl Ramp {
         (!ramp.is_complete(policy)).then_some(ramp)
     }
 
-    /// How many calls are in flight.
+    /// Returns the number of calls in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// How many calls may be in flight.
+    /// Returns the number of calls that may be in flight.
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// A call was refused by the fleet's ramp.
+    /// Notes that the fleet's ramp refused a call.
     pub(crate) fn note_refusal(&mut self, now: Timestamp) {
         self.refused_at = self.refused_at.max(now);
     }
@@ -80,7 +81,8 @@ impl Ramp {
             if now.since(self.moved_at) < patience(policy) {
                 return RampAnswer::Refuse { in_flight: self.in_flight, limit: self.limit };
             }
-            // Calls that never end must not hold the circuit for ever: they are written off, and one more may try.
+            // Calls that never end must not block the circuit forever: they are written off, and one more call may
+            // start.
             self.in_flight = 0;
             self.generation = self.generation.wrapping_add(1);
         }
@@ -89,7 +91,7 @@ impl Ramp {
         RampAnswer::Start { generation: self.generation }
     }
 
-    /// Takes the outcome of a call that this ramp started. Returns whether the ramp goes on.
+    /// Settles a call that this ramp started. Returns whether the ramp goes on.
     pub(crate) fn settle(
         &mut self,
         generation: u32,
@@ -124,7 +126,7 @@ impl Ramp {
     }
 }
 
-/// How long a full ramp waits for any of its calls to settle: longer than a window, and than a probe may take.
+/// Returns how long a full ramp waits for any of its calls to settle: at least a window, and longer than a probe.
 fn patience(policy: &Policy) -> Duration {
     policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
 }

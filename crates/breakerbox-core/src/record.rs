@@ -1,8 +1,8 @@
-//! The record: all that is remembered of a circuit, apart from its window of counts.
+//! The record: the stored state of a circuit, without its window of counts.
 //!
-//! A record is plain data. Stores keep it and swap it whole, in the form that its `Serialize` gives it; its functions in
-//! `transitions/` decide what the next one is. A field that is added later must be optional: processes of the version before
-//! read and write the same records during an upgrade.
+//! A record is plain data. Stores keep it and swap it as a whole, in the form that its `Serialize` gives it; its
+//! methods in `transitions/` decide the next record. A field that is added later must be optional: during an upgrade,
+//! processes of the previous version read and write the same records.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -17,34 +17,34 @@ use crate::token::{Epoch, Nonce, RandomBits, Version};
 use crate::transitions::LEASE_MARGIN;
 use crate::window::Totals;
 
-/// The state of an automatic circuit.
+/// The state of a circuit that no operator overrides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Calls go through.
+    /// Calls are admitted.
     Closed,
     /// Calls are refused until the cool-off is over.
     Open,
-    /// One call at a time probes whether the destination is back.
+    /// One call at a time probes whether the destination has recovered.
     HalfOpen,
 }
 
-/// The state as it is reported: being disabled is a mode, and shows as a state.
+/// The state as it is reported. Disabled is a mode, and is reported as a state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Status {
-    /// Calls go through.
+    /// Calls are admitted.
     Closed,
     /// Calls are refused.
     Open,
     /// One call at a time probes.
     HalfOpen,
-    /// Calls are refused until somebody enables the circuit.
+    /// Calls are refused until an operator enables the circuit.
     Disabled,
 }
 
 impl Status {
-    /// The name that reports and APIs use.
+    /// Returns the name that reports and APIs use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,42 +62,42 @@ impl fmt::Display for Status {
     }
 }
 
-/// Who decides about a circuit.
+/// The authority that decides about a circuit: its outcomes, or an operator's override.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Its outcomes do.
+    /// The outcomes of calls decide.
     Automatic,
-    /// An operator: every call is refused.
+    /// An operator forced the circuit open: every call is refused.
     ForcedOpen(Attribution),
-    /// An operator: every call is admitted.
+    /// An operator forced the circuit closed: every call is admitted.
     ForcedClosed(Attribution),
-    /// Switched off, by an operator or after too many trips, until somebody enables it.
+    /// Disabled by an operator, or after too many trips: every call is refused until an operator enables the circuit.
     Disabled(Attribution),
 }
 
-/// Who changed a circuit's mode, and why.
+/// The actor who changed a circuit's mode, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attribution {
     actor: Arc<str>,
     reason: Arc<str>,
 }
 
-/// The longest actor and the longest reason, in bytes.
+/// The maximum length of an actor, and of a reason, in bytes.
 pub const MAX_ATTRIBUTION_LENGTH: usize = 1_024;
 
-/// An actor or a reason that is too long to be kept with a circuit.
+/// The error for an actor or a reason that is too long to be stored with a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: must be at most {MAX_ATTRIBUTION_LENGTH} bytes, but is {length}")]
 pub struct AttributionTooLong {
     /// `actor` or `reason`.
     pub field: &'static str,
-    /// Its length in bytes.
+    /// The length of the field, in bytes.
     pub length: usize,
 }
 
 impl Attribution {
-    /// Who did it, and why.
+    /// Creates an attribution. Either text may be empty.
     ///
     /// # Errors
     /// If either is longer than [`MAX_ATTRIBUTION_LENGTH`].
@@ -110,13 +110,13 @@ impl Attribution {
         Ok(Self { actor: actor.into(), reason: reason.into() })
     }
 
-    /// Who did it.
+    /// Returns the actor.
     #[must_use]
     pub fn actor(&self) -> &str {
         &self.actor
     }
 
-    /// Why.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -126,30 +126,30 @@ impl Attribution {
 /// The exclusive right to probe, for a limited time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lease {
-    /// Names the one probe that holds it.
+    /// Identifies the probe that holds the lease.
     pub nonce: Nonce,
-    /// From then on it is expired.
+    /// The time from which the lease is expired.
     pub expires_at: Timestamp,
 }
 
 impl Lease {
-    /// Whether the lease still holds.
+    /// Whether the lease has not expired.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 }
 
-/// All that is remembered of a circuit, apart from its window of counts, and the transition table: what comes next.
+/// The stored state of a circuit, without its window of counts. Its methods are the transition table:
 ///
 /// | row | from | when | to | in |
 /// | --- | --- | --- | --- | --- |
-/// | 0 | overridden | an ask | same | `ask` |
+/// | 0 | overridden | an acquire | same | `acquire` |
 /// | 1 | closed | a counted outcome makes a trip rule hold | open | `trip` |
-/// | 2 | open | an ask before `retry_at` | open | `ask` |
-/// | 3 | open | an ask from `retry_at` on | half-open, the asker has the lease | `ask` |
-/// | 4 | half-open | an ask while the lease is live | half-open | `ask` |
-/// | 5 | half-open | an ask while the lease is free or expired | half-open, the asker has the lease | `ask` |
+/// | 2 | open | an acquire before `retry_at` | open | `acquire` |
+/// | 3 | open | an acquire from `retry_at` on | half-open, caller holds the lease | `acquire` |
+/// | 4 | half-open | an acquire while the lease is live | half-open | `acquire` |
+/// | 5 | half-open | an acquire while the lease is free or expired | half-open, caller holds the lease | `acquire` |
 /// | 6 | half-open | the probe succeeded in time | half-open or closed | `probe` |
 /// | 7 | half-open | the probe failed in time | open | `probe` |
 /// | 8 | half-open | the probe was ignored or cancelled | half-open, the lease is free | `probe` |
@@ -162,42 +162,45 @@ impl Lease {
 /// The last column is the source file that decides.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The state, which counts while the mode is automatic.
+    /// The state. It applies while the mode is automatic.
     pub state: State,
-    /// This life of the circuit. Grows with every transition.
+    /// The number of the period since the latest transition. It grows with every transition.
     pub epoch: Epoch,
     /// The token of the latest write.
     pub version: Version,
-    /// When the circuit last tripped or was opened; none if it never was, or was reset.
+    /// The time at which the circuit last tripped or was opened; `None` if it never was, or was reset since.
     pub opened_at: Option<Timestamp>,
-    /// While open: from when on an ask may probe.
+    /// While open: the time from which an acquire may probe.
     pub retry_at: Option<Timestamp>,
-    /// Trips since the circuit was last forgiven.
+    /// The number of trips since the circuit's trips were last forgiven.
     pub trips: u32,
-    /// The latest success; none until there was one.
+    /// The latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after the latest success, also of an earlier epoch. A success, enable and reset clear it.
+    /// The first counted failure after the latest success, even of an earlier epoch. A success, enable and reset
+    /// clear it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
-    /// While half-open: the probe under way.
+    /// While half-open: the lease of the probe in flight.
     pub lease: Option<Lease>,
-    /// While half-open: how many probes have succeeded.
+    /// While half-open: the number of probes that succeeded; in sampling mode, of leases given since the latest tick.
     pub probe_successes: u32,
-    /// Who decides.
+    /// The authority that decides about the circuit.
     pub mode: Mode,
-    /// When the epoch began.
+    /// The time at which the epoch began.
     pub changed_at: Timestamp,
-    /// Why the epoch began, so that every process that sees the record can tell; none for a circuit's first.
+    /// The reason for which the epoch began, for every process that reads the record; `None` for the first of a
+    /// circuit.
     pub cause: Option<Cause>,
-    /// What the window held when a rule last tripped the circuit, so that people can be told; none once it has closed.
+    /// The counts of the window when a rule last tripped the circuit, for reports; `None` once the circuit has
+    /// closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Arc<Totals>>,
-    /// Whom the destination belongs to.
+    /// The tenant that the destination belongs to; `None` if the circuit has no tenant.
     pub tenant: Option<Arc<str>>,
 }
 
 impl Record {
-    /// A circuit that nothing has happened to: closed.
+    /// Creates the record of a closed circuit without history.
     #[must_use]
     pub fn new(tenant: Option<Arc<str>>, draw: RandomBits, now: Timestamp) -> Self {
         Self {
@@ -219,7 +222,7 @@ impl Record {
         }
     }
 
-    /// The state as it is reported.
+    /// Returns the state as it is reported.
     #[must_use]
     pub fn status(&self) -> Status {
         match (&self.mode, self.state) {
@@ -232,13 +235,13 @@ impl Record {
         }
     }
 
-    /// Whether outcomes, and nobody else, decide.
+    /// Whether the outcomes decide, and no override is in place.
     #[must_use]
     pub fn is_automatic(&self) -> bool {
         self.mode == Mode::Automatic
     }
 
-    /// Whether the circuit, having been open, closed less than a window ago: traffic comes back by the ramp.
+    /// Whether the circuit closed less than a window ago, after being open. Traffic then returns by the ramp.
     #[must_use]
     pub fn closed_recently(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -247,8 +250,8 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Whether the ramp that began when the circuit closed may still be under way in a fleet: a ramp of which each round takes
-    /// as long as a place may last is over by then.
+    /// Whether the fleet's ramp that began when the circuit closed may still be running. This is the upper limit: a
+    /// ramp in which each round takes as long as a slot can be held is over by then.
     pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
         let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
         let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
@@ -259,13 +262,13 @@ impl Record {
             && now.since(self.changed_at) < longest
     }
 
-    /// The epoch of a circuit that was first seen at `now`.
+    /// Returns the epoch of a circuit that was first seen at `now`.
     pub(crate) fn first_epoch(now: Timestamp) -> Epoch {
         Epoch::default().next(now)
     }
 
-    /// Whether nothing would be lost with this record: it is closed, nobody overrode it, no ramp can be under way, and
-    /// it remembers no trip that would still count. Such a record may be evicted when it is idle.
+    /// Whether this record can be dropped without loss: it is closed, no operator overrides it, no ramp can be
+    /// running, and it has no trip that would still count. Such a record may be evicted when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -274,8 +277,8 @@ impl Record {
             && (self.trips == 0 || self.is_forgiven(policy, now))
     }
 
-    /// For how long a store must keep this record when nothing more happens to it; none: for ever, since it is open,
-    /// half-open or overridden. Afterwards it is [forgettable](Self::is_forgettable).
+    /// Returns how long a store must keep this record after its latest write. `None` means forever, since the circuit
+    /// is open, half-open or overridden. Afterwards the record is [forgettable](Self::is_forgettable).
     #[must_use]
     pub fn keep_for(&self, policy: &Policy) -> Option<Duration> {
         if !self.is_automatic() || self.state != State::Closed {
@@ -284,39 +287,39 @@ impl Record {
         Some(Self::closed_kept_for(policy))
     }
 
-    /// For how long a store keeps a closed record at the least. Also one without trips, such as a reset leaves: a process that
-    /// missed it for less than that must not bring the state before it back.
+    /// Returns the minimum time that a store keeps a closed record. It applies also to a record without trips, such
+    /// as a reset writes: a process that missed the reset for less than that must not restore the state before it.
     pub(crate) fn closed_kept_for(policy: &Policy) -> Duration {
         policy.window().max(policy.forgive_after())
     }
 
-    /// Whether the circuit has been closed for long enough for its trips to be forgotten.
+    /// Whether the circuit has been closed long enough for its trips to be forgiven.
     pub(crate) fn is_forgiven(&self, policy: &Policy, now: Timestamp) -> bool {
         self.state == State::Closed && now.since(self.changed_at) >= policy.forgive_after()
     }
 }
 
-/// When a circuit last succeeded, and since when it fails: [`Record::last_success`] and [`Record::failing_since`].
+/// The time of the latest success, and since when calls fail: [`Record::last_success`] and [`Record::failing_since`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LatestOutcomes {
-    /// The latest success; none until there was one.
+    /// The latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after it.
+    /// The first counted failure after the latest success; `None` if there is none.
     pub failing_since: Option<Timestamp>,
 }
 
 impl LatestOutcomes {
-    /// A call succeeded.
+    /// Notes a success.
     pub(crate) const fn succeeded(&mut self, now: Timestamp) {
         *self = Self { last_success: Some(now), failing_since: None };
     }
 
-    /// A call failed.
+    /// Notes a failure.
     pub(crate) fn failed(&mut self, now: Timestamp) {
         self.failing_since.get_or_insert(now);
     }
 
-    /// What two processes know together: the latest success, and the first failure after it.
+    /// Merges the knowledge of two processes: the latest success, and the first failure after it.
     #[must_use]
     pub fn merged_with(self, other: Self) -> Self {
         let last_success = self.last_success.max(other.last_success);
@@ -324,13 +327,13 @@ impl LatestOutcomes {
         Self { last_success, failing_since: since.filter(|since| Some(*since) > last_success).min() }
     }
 
-    /// The same by a clock that says `after` where this one says `before`.
+    /// Converts the times to a clock that shows `after` when this one shows `before`.
     pub(crate) fn moved(self, before: Timestamp, after: Timestamp) -> Self {
         let moved = |time: Timestamp| time.moved(before, after);
         Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }
     }
 
-    /// Without times that are yet to come: the clock they were taken from was ahead.
+    /// Removes times later than `now`, which come from a clock that was ahead.
     pub(crate) fn until(self, now: Timestamp) -> Self {
         let is_past = |time: &Timestamp| *time <= now;
         Self {
@@ -341,8 +344,8 @@ impl LatestOutcomes {
 }
 
 impl Record {
-    /// Whether another record of the same epoch was written after this one: probes have succeeded since, or a later lease
-    /// was given.
+    /// Whether `other`, a record of the same epoch, was written after this one: more probes have succeeded, or a
+    /// later lease was given.
     pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
         let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
         other.probe_successes > self.probe_successes
@@ -350,20 +353,21 @@ impl Record {
                 && expiry(self).zip(expiry(other)).is_some_and(|(own, other)| own < other)
     }
 
-    /// When the circuit last succeeded, and since when it fails.
+    /// Returns the time of the latest success, and since when calls fail.
     #[must_use]
     pub const fn latest_outcomes(&self) -> LatestOutcomes {
         LatestOutcomes { last_success: self.last_success, failing_since: self.failing_since }
     }
 
-    /// The same record with other latest outcomes.
+    /// Returns the same record with these latest outcomes.
     #[must_use]
     pub fn with_latest_outcomes(self, latest: LatestOutcomes) -> Self {
         let LatestOutcomes { last_success, failing_since } = latest;
         Self { last_success, failing_since, ..self }
     }
 
-    /// The same record where this process knows of a later success than the process that wrote it.
+    /// Returns the same record with `known` as its latest success, if that is later than the success in the record:
+    /// this process may know of a success that the writer of the record did not.
     pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
         let latest = self.latest_outcomes();
         let known = LatestOutcomes { last_success: known, failing_since: None };

@@ -1,4 +1,4 @@
-//! The trip rules: when the totals of a window say that a destination is broken.
+//! The trip rules: the conditions on the totals of a window that trip a circuit.
 //!
 //! All comparisons include equality and are exact: no rounding, no floating point.
 
@@ -15,24 +15,24 @@ use crate::window::Totals;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TripRule {
-    /// Enough calls, and this share of them failed.
+    /// At least `min_calls` calls, of which at least this percentage failed.
     FailureRate,
-    /// This many failures.
+    /// At least this many failures.
     Failures,
-    /// The latest outcomes are all failures.
+    /// At least this many failures in a row, as the latest outcomes.
     ConsecutiveFailures,
-    /// Enough calls, and they took this long on average.
+    /// At least `min_calls` calls, with at least this mean latency.
     MeanLatency,
-    /// Enough calls, and this share of them was slow.
+    /// At least `min_calls` calls, of which at least this percentage was slow.
     SlowRate,
 }
 
 impl TripRule {
-    /// All rules, in the order in which they are looked at: the first that holds is the one that is named.
+    /// All rules, in the order of evaluation. The first rule that holds is reported as the cause.
     pub const ALL: [Self; 5] =
         [Self::FailureRate, Self::Failures, Self::ConsecutiveFailures, Self::MeanLatency, Self::SlowRate];
 
-    /// The name that policy files and reports use.
+    /// Returns the name that policy files and reports use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,14 +44,14 @@ impl TripRule {
         }
     }
 
-    /// The first rule of the policy that holds over these totals.
+    /// Returns the first rule of the policy that holds over these totals.
     #[must_use]
     pub fn first_broken(policy: &Policy, totals: &Totals) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
     }
 
-    /// Whether a rate or a mean is at its limit, however few calls there are. A sum of parts is at a limit only if one of
-    /// the parts is (the mediant inequality).
+    /// Whether a rate or a mean is at its limit, regardless of `min_calls`. A sum of parts is at a limit only if one
+    /// of the parts is (the mediant inequality).
     #[must_use]
     pub(crate) fn is_at_limit(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -62,9 +62,9 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether any number of further successes, each below the policy's [harmless
-    /// latency](Policy::harmless_latency), could make a rule hold: they can complete the evidence that the rates and the
-    /// mean wait for. If not, such successes may be counted later, all at once.
+    /// Whether any number of further successes, each below the policy's [harmless latency](Policy::harmless_latency),
+    /// could make a rule hold: they can add up to the `min_calls` that the rates and the mean need. If not, such
+    /// successes may be counted later, all at once.
     #[must_use]
     pub fn successes_could_break(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -77,7 +77,7 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether a rule holds that no report of another process can end: a plain sum of failures.
+    /// Whether a rule holds that no report of another process can make untrue: the plain number of failures.
     #[must_use]
     pub(crate) fn holds_for_good(policy: &Policy, totals: &Totals) -> bool {
         Self::Failures.holds(policy, totals)
@@ -108,7 +108,7 @@ impl fmt::Display for TripRule {
     }
 }
 
-/// Whether calls took as long on average as the policy allows, or longer. No calls took no time.
+/// Whether the mean latency is at least the policy's limit. Without calls it is not.
 fn mean_is_reached(policy: &Policy, totals: &Totals) -> bool {
     let calls = totals.calls();
     policy.mean_latency().is_some_and(|limit| {

@@ -1,9 +1,9 @@
-//! What whoever leads a sampled fleet makes of one circuit at one tick.
+//! The evaluation of one circuit at one tick by the leader of a sampled fleet.
 //!
-//! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so what happens in between
-//! is remembered here: the latest success of closed circuits, and since when they fail, which [`Policy::disable_min`] is
-//! about. Whoever takes over the lead remembers nothing and errs on the side of the destination: it may disable a circuit later
-//! than it could have, and never earlier.
+//! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so the leader
+//! remembers here what happens in between: the latest success of closed circuits, and since when they fail, which
+//! [`Policy::disable_min`] needs. A new leader starts without this memory and errs in favour of the destination: it
+//! may disable a circuit later than it could have, and never earlier.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -23,12 +23,13 @@ pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     outcomes: LatestOutcomes,
-    /// Afterwards they are too old to matter.
+    /// The time after which the outcomes are too old to matter.
     keep_until: Timestamp,
 }
 
 impl LatestSuccesses {
-    /// Judges one circuit by one sample: what to swap in for its record, if anything. No record: nothing has happened to it.
+    /// Evaluates one circuit by one sample. Returns the step to swap in, if there is one. `record` is `None` for a
+    /// circuit without a record.
     ///
     /// # Errors
     /// If the policy needs latencies and the sample has none.
@@ -50,7 +51,8 @@ impl LatestSuccesses {
         };
         let remembers = matters(policy) && base.is_automatic() && base.state == State::Closed;
         if remembers {
-            // A closed circuit does not fail as far as its record tells: what came since, only who leads has seen.
+            // The record of a closed circuit does not show failures: only the leader has seen those since it was
+            // written.
             let seen = self.0.get(key).map(|latest| latest.outcomes).unwrap_or_default();
             base.last_success = base.last_success.max(seen.last_success);
             base.failing_since = seen.failing_since;
@@ -63,17 +65,17 @@ impl LatestSuccesses {
             let outcomes = base.latest_outcomes_with(sample, now);
             self.0.insert(Arc::clone(key), Latest { outcomes, keep_until: now + keep_for });
         }
-        // No transition, but times that are right again.
+        // This is not a transition, but it corrects the times.
         Ok((is_rebased && base.state != State::Closed).then_some(Step { record: base, change: None }))
     }
 
-    /// Lets go of what is too old to matter, so that it does not grow with keys that come and go.
+    /// Removes entries that are too old to matter, so that memory does not grow with keys that come and go.
     pub fn forget(&mut self, now: Timestamp) {
         self.0.retain(|_, latest| now < latest.keep_until);
     }
 }
 
-/// Whether anything depends on since when a circuit fails.
+/// Whether the policy uses the time since which a circuit fails.
 fn matters(policy: &Policy) -> bool {
     policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
 }

@@ -1,7 +1,7 @@
-//! Tickets: permits as plain data, for whoever makes the call in another process, or settles it in another one.
+//! Tickets: permits as plain data, for calls that are made or settled in another process.
 //!
-//! A ticket says what a settlement is judged by, and no more: whose circuit, which epoch, which lease. It holds no place and
-//! no lock, it can be written down and copied, and whether it is still good is decided when it is settled.
+//! A ticket contains what a settlement needs, and no more: key, epoch and lease. It holds no slot and no lock, and
+//! can be stored and copied. Whether it is still valid is decided when it is settled.
 
 use alloc::sync::Arc;
 
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// A permit as plain data. Times are by the clock that records go by: the store's, where there is one.
+/// A permit as plain data. Its times are those of the clock of the records: the store's, if there is one.
 ///
-/// It counts each time that it is settled, unless it is a probe's: whoever gives tickets away sees to it that each is settled
-/// once.
+/// A ticket counts each time that it is settled, unless it is a probe's. The process that passes tickets on must make
+/// sure that each is settled once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ticket {
     /// The key of its circuit.
     pub key: Arc<str>,
-    /// The epoch in which it was given out, as the store knows it: zero where that has no record.
+    /// The epoch in which the permit was given, as the store knows it: zero if the store has no record.
     pub epoch: Epoch,
-    /// When the permit was asked for.
+    /// The time at which the permit was acquired.
     pub started_at: Timestamp,
-    /// What the call is.
+    /// The kind of the call.
     pub kind: TicketKind,
 }
 
-/// What the call of a ticket is.
+/// The kind of a ticket's call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,12 +35,12 @@ pub enum TicketKind {
     Call,
     /// The one call allowed while the circuit is half-open.
     Probe {
-        /// Names its lease.
+        /// Identifies the lease.
         nonce: Nonce,
-        /// A probe still running then has failed.
+        /// The deadline. A probe that is still in flight then has failed.
         deadline: Timestamp,
     },
-    /// A call that counts nowhere.
+    /// A call that is not counted.
     Uncounted,
 }
 
@@ -51,7 +51,7 @@ impl Ticket {
         matches!(self.kind, TicketKind::Probe { .. })
     }
 
-    /// A probe's deadline.
+    /// Returns the deadline of a probe; `None` for other calls.
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
         match self.kind {

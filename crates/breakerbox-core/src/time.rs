@@ -1,4 +1,4 @@
-//! Points in time, as the store's clock tells them.
+//! Points in time, by the store's clock.
 //!
 //! A [`Timestamp`] counts microseconds from an origin that the caller chooses (the Unix epoch for Redis and
 //! Postgres, any monotonic origin in memory). It is always an argument: nothing here reads a clock. Sums saturate, so
@@ -28,49 +28,49 @@ impl Timestamp {
     /// The origin itself.
     pub const ZERO: Self = Self(0);
 
-    /// The point this many microseconds after the origin.
+    /// Returns the point this many microseconds after the origin.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// The point this many milliseconds after the origin.
+    /// Returns the point this many milliseconds after the origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
     }
 
-    /// Microseconds since the origin.
+    /// Returns the microseconds since the origin.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds since the origin, rounded up, so that whoever waits until then does not come too early.
+    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits until then is not early.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// The point so long before this one; the origin, if there is none.
+    /// Returns the point this long before this one, at the earliest the origin.
     #[must_use]
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero if it is not in the past.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is not before it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// This point moved back by `by`, at most to the origin.
+    /// Returns this point moved back by `by`, at most to the origin.
     #[must_use]
     pub(crate) fn back_by(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
     }
 
-    /// This point by a clock that says `after` where this one says `before`.
+    /// Converts this point to a clock that shows `after` when this one shows `before`.
     #[must_use]
     pub(crate) const fn moved(self, before: Self, after: Self) -> Self {
         Self(match after.0.checked_sub(before.0) {
@@ -88,7 +88,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// A duration in whole microseconds, saturating.
+/// Returns a duration in whole microseconds, saturating.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! What tells one write, one lease and one life of a circuit from another.
+//! The tokens of writes and leases, and the epochs of circuits.
 //!
-//! The core draws no random numbers. A caller passes one [`RandomBits`] into every step that may write; versions, nonces
-//! and the jitter of a cool-off are made from it.
+//! The core generates no random numbers. A caller passes one [`RandomBits`] into every step that may write; versions,
+//! nonces and the jitter of a cool-off are derived from it.
 
 use core::fmt;
 
@@ -20,12 +20,12 @@ impl RandomBits {
         Version(self.0)
     }
 
-    /// The same bits as the version: what must be unique is each nonce among nonces.
+    /// Returns the same bits as the version: a nonce must be unique only among nonces.
     pub(crate) const fn nonce(self) -> Nonce {
         Nonce(self.0)
     }
 
-    /// A sample from [0, 1), for a choice by chance.
+    /// Returns a sample from [0, 1), for a random choice.
     pub(crate) fn unit(self) -> f64 {
         const BITS: u32 = 53;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // 53 bits fit both.
@@ -33,27 +33,29 @@ impl RandomBits {
         unit
     }
 
-    /// A sample from [-1, 1), for jitter.
+    /// Returns a sample from [-1, 1), for jitter.
     pub(crate) fn signed_unit(self) -> f64 {
         self.unit() * 2.0 - 1.0
     }
 }
 
-/// One life of a circuit, from a transition to the next. It only grows: an outcome of an older epoch is late.
+/// The number of the period between two transitions of a circuit. It only grows: an outcome of an older epoch is
+/// late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch after this one: at least one more, and at least the time, so that a store that lost its records
-    /// still hands out epochs that were never seen before.
+    /// Returns the epoch after this one: at least one more, and at least the time in microseconds, so that a store
+    /// that lost its records still assigns epochs that were never used before.
     #[must_use]
     pub(crate) fn next(self, now: Timestamp) -> Self {
         Self(self.0.saturating_add(1).max(now.as_micros()))
     }
 }
 
-/// The token of one write of a record. Random, so that a lost and re-made write is not taken for the old one.
+/// The token of one write of a record. It is random, so that a write that was lost and repeated is not mistaken for
+/// the old one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(#[serde(with = "hex")] pub u128);
 
@@ -61,7 +63,7 @@ pub struct Version(#[serde(with = "hex")] pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nonce(#[serde(with = "hex")] pub u128);
 
-/// Tokens are written as 32 hexadecimal digits: no format loses those, as some do numbers of 128 bits.
+/// Serializes tokens as 32 hexadecimal digits: some formats lose digits of 128-bit numbers.
 mod hex {
     use alloc::string::String;
 

@@ -1,8 +1,8 @@
-//! The rolling window: what happened to a circuit's calls lately.
+//! The rolling window: the counts of a circuit's latest calls.
 //!
 //! A ring of ten buckets by absolute index (time divided by a tenth of the window): the current one and the nine
-//! before. Nothing older than the window is ever in the totals, whether the window is written to or only read. A call
-//! costs the same whatever the traffic. It counts and never judges: `rule` does.
+//! before. The totals never contain anything older than the window, whether the window is written to or only read.
+//! The cost of a call does not depend on the traffic. The window only counts; `rule` evaluates the counts.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::time::{Timestamp, micros};
 
-/// How many buckets a window has.
+/// The number of buckets of a window.
 pub(crate) const BUCKETS: usize = 10;
 const SPAN: u64 = BUCKETS as u64;
 
@@ -26,16 +26,16 @@ pub struct Totals {
     pub successes: u64,
     /// Calls that failed.
     pub failures: u64,
-    /// Calls, whatever their outcome, that took at least `slow_call`, if the policy has one.
+    /// Calls, successful or failed, that took at least `slow_call`; zero if the policy has none.
     pub slow: u64,
-    /// The sum of all latencies, if the policy has a rule for them.
+    /// The sum of all latencies; zero if no rule of the policy needs it.
     pub latency_sum: Duration,
-    /// How many of the latest outcomes are failures, without a success between them.
+    /// The number of failures since the latest success.
     pub failure_run: u64,
 }
 
 impl Totals {
-    /// These, and more that came later.
+    /// Returns the sum of these totals and those of a later time.
     pub(crate) fn then(self, later: &Self) -> Self {
         let run_before = if later.successes > 0 { 0 } else { self.failure_run };
         Self {
@@ -47,28 +47,29 @@ impl Totals {
         }
     }
 
-    /// Outcomes that speak against the destination.
+    /// The number of failures and slow calls.
     pub(crate) const fn bad(&self) -> u64 {
         self.failures.saturating_add(self.slow)
     }
 
-    /// All counted calls.
+    /// The number of counted calls.
     #[must_use]
     pub const fn calls(&self) -> u64 {
         self.successes.saturating_add(self.failures)
     }
 }
 
-/// The outcomes of a tenth of the window. Small, because there are ten for each circuit, and of those a million.
+/// The outcomes of a tenth of the window. It is small, because each circuit has ten, and there may be a million
+/// circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Bucket {
     successes: u32,
     failures: u32,
-    /// Failures since this bucket's last success.
+    /// Failures since this bucket's latest success.
     trailing: u32,
 }
 
-/// The latencies of a tenth of the window; kept only for policies that look at them.
+/// The latencies of a tenth of the window. They are kept only if the policy needs them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Latencies {
     slow: u32,
@@ -115,18 +116,18 @@ pub(crate) struct Window {
     head: u64,
     /// The bucket with absolute index `i` is at `i % 10`.
     ring: [Bucket; BUCKETS],
-    /// The same for latencies.
+    /// The same for latencies; `None` if the policy does not need them.
     latencies: Option<Box<[Latencies; BUCKETS]>>,
 }
 
 impl Window {
-    /// An empty window of the policy's length, which is long enough to be divided by ten.
+    /// Creates an empty window of the policy's length, which is long enough to be divided by ten.
     pub(crate) fn new(policy: &Policy) -> Self {
         let latencies = policy.looks_at_latency().then(Box::default);
         Self { width: width(policy), head: 0, ring: [Bucket::default(); BUCKETS], latencies }
     }
 
-    /// Counts a call that settled at `now`. Ignored outcomes count nowhere.
+    /// Counts a call that settled at `now`. Ignored outcomes are not counted.
     pub(crate) fn record(&mut self, outcome: &Outcome, slow_call: Option<Duration>, now: Timestamp) {
         let failed = match outcome.kind {
             OutcomeKind::Success => false,
@@ -154,7 +155,7 @@ impl Window {
         }
     }
 
-    /// What the window holds at `now`.
+    /// Returns the counts of the window at `now`.
     pub(crate) fn totals(&self, now: Timestamp) -> Totals {
         let mut sum = Bucket::default();
         let mut latency = Latencies::default();
@@ -173,7 +174,7 @@ impl Window {
         }
     }
 
-    /// Takes everything out, oldest first, with how long ago it was, to be added to somebody else's counts.
+    /// Removes and returns all counts with their ages, oldest first, to be added to the counts of a store.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<BucketDelta> {
         let mut drained = Vec::new();
         for index in self.oldest(self.index(now))..=self.head {
@@ -182,7 +183,7 @@ impl Window {
                 continue;
             }
             let latencies = self.latencies.as_ref().map(|all| all[slot(index)]).unwrap_or_default();
-            // The middle of the bucket, so that clocks that differ a little put it into the same one.
+            // The age of the bucket's middle, so that processes whose clocks differ a little use the same bucket.
             let middle = index.saturating_mul(self.width).saturating_add(self.width / 2);
             drained.push(BucketDelta {
                 age: now.since(Timestamp::from_micros(middle)),
@@ -193,7 +194,7 @@ impl Window {
                 run: bucket.trailing.into(),
             });
         }
-        // Only what came after the latest success of all is the run.
+        // Only failures after the latest success of all buckets belong to the run.
         let mut before_a_success = false;
         for bucket in drained.iter_mut().rev() {
             if before_a_success {
@@ -205,13 +206,13 @@ impl Window {
         drained
     }
 
-    /// When the bucket that `now` belongs to ends.
+    /// Returns the end of the bucket that `now` belongs to.
     pub(crate) fn bucket_ends_at(&self, now: Timestamp) -> Timestamp {
         let next = self.index(now).max(self.head).saturating_add(1);
         Timestamp::from_micros(next.saturating_mul(self.width))
     }
 
-    /// Forgets everything.
+    /// Removes all counts.
     pub(crate) fn clear(&mut self) {
         self.ring = [Bucket::default(); BUCKETS];
         if let Some(latencies) = &mut self.latencies {
@@ -219,8 +220,8 @@ impl Window {
         }
     }
 
-    /// Follows a change of the policy and keeps the counts. Each old bucket goes where its beginning lies, so that
-    /// nothing stays longer than the new window; what is already too old for it goes at once.
+    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket goes where its start lies, so
+    /// that no count stays longer than the new window; counts that are too old for it are removed at once.
     pub(crate) fn fit(&mut self, policy: &Policy, now: Timestamp) {
         if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;
@@ -240,14 +241,15 @@ impl Window {
         *self = fitted;
     }
 
-    /// The clock says `after` where it said `before`: what is held stays as old as it is, to a bucket.
+    /// Adjusts the window to a clock that was set from `before` to `after`: counts keep their age, to within a
+    /// bucket.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         let (from, to) = (self.index(before).max(self.head), self.index(after));
         let (ring, latencies) = (self.ring, self.latencies.clone());
         let oldest = self.oldest(from);
         let age = from - self.head;
         self.clear();
-        // Early in a clock's life there is no time that old.
+        // Soon after the origin of the clock there is no time that old.
         self.head = to.saturating_sub(age);
         for index in oldest..=(from - age) {
             let target = slot(to.saturating_sub(from - index));
@@ -262,14 +264,14 @@ impl Window {
         now.as_micros() / self.width
     }
 
-    /// The oldest bucket that still counts when the newest is `newest` (or the head, if that is newer).
+    /// Returns the oldest bucket that still counts when the newest is `newest` (or the head, if that is newer).
     fn oldest(&self, newest: u64) -> u64 {
         newest.max(self.head).saturating_sub(SPAN - 1)
     }
 
-    /// Makes `now` the current bucket and empties those that it takes over.
+    /// Makes the bucket of `now` the current one, and empties the buckets that it reuses.
     ///
-    /// Times a little before the head count as the head: threads settle in any order. A clock that stepped back by
+    /// Times slightly before the head count as the head: threads settle in any order. A clock that stepped back by
     /// more than a window would freeze the counts until it has caught up, so they start anew.
     fn slide_to(&mut self, now: Timestamp) {
         let index = self.index(now);
@@ -288,7 +290,7 @@ impl Window {
     }
 }
 
-/// A bucket's width in microseconds.
+/// Returns a bucket's width in microseconds.
 fn width(policy: &Policy) -> u64 {
     micros(policy.window()) / SPAN
 }

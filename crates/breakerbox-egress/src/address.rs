@@ -1,10 +1,10 @@
-//! Which addresses may be called: public ones, and those that the operator allows.
+//! The address policy: public addresses may be called, and those that the operator allows.
 //!
-//! What is not public follows from IANA's registries of special-purpose addresses. Of IPv6 only what is handed out to
-//! networks (2000::/3) can be public at all, less what the registry takes out of it. An IPv6 address that stands for an IPv4
-//! address is judged by that one; a form of it that nobody uses any more is denied altogether.
+//! IANA's registries of special-purpose addresses define what is not public. In IPv6, only the range allocated to
+//! networks (2000::/3) can be public, less the registry's exceptions. An IPv6 address that stands for an IPv4 address
+//! is judged by the IPv4 address; obsolete forms of such addresses are always denied.
 //!
-//! It judges addresses, never names: a name is worth nothing until it is an address.
+//! The policy judges addresses, never names: a name proves nothing until it is resolved.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 const DENIED_BY_OPERATOR: &str = "an address that the operator denies";
 
-/// Which addresses may be called.
+/// The policy of addresses that may be called.
 ///
 /// ```
 /// use breakerbox_egress::AddressPolicy;
@@ -33,7 +33,7 @@ pub struct AddressPolicy {
     denied: Vec<IpNet>,
 }
 
-/// Why an address is not called.
+/// The reason why an address is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeniedAddress {
     kind: &'static str,
@@ -41,25 +41,25 @@ pub struct DeniedAddress {
 }
 
 impl AddressPolicy {
-    /// Public addresses, and these.
+    /// Allows public addresses, and these networks.
     #[must_use]
     pub fn allowing(allowed: impl IntoIterator<Item = IpNet>) -> Self {
         Self { allowed: allowed.into_iter().collect(), denied: Vec::new() }
     }
 
-    /// The same without these, whoever allows them: networks of the operator that have public addresses, or a translation
-    /// prefix of its own.
+    /// Denies these networks, even if they are public or allowed: networks of the operator with public addresses, or
+    /// its own translation prefix.
     #[must_use]
     pub fn denying(self, denied: impl IntoIterator<Item = IpNet>) -> Self {
         Self { denied: denied.into_iter().collect(), ..self }
     }
 
-    /// Whether an address may be called.
+    /// Checks whether an address may be called.
     ///
     /// # Errors
-    /// Says why not.
+    /// States why it is denied.
     pub fn check(&self, address: IpAddr) -> Result<(), DeniedAddress> {
-        // An IPv4 address in IPv6's clothes: the system would connect to the IPv4 address.
+        // An IPv4-mapped IPv6 address: the system would connect to the IPv4 address.
         let address = address.to_canonical();
         if let Some(net) = self.denied.iter().find(|net| net.contains(&address)) {
             return Err(DeniedAddress { kind: DENIED_BY_OPERATOR, net: *net });
@@ -78,7 +78,7 @@ impl AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Checks the address that a URL names. A URL with a host name passes: its addresses are checked when it is called.
+    /// Checks the address in a URL. A URL with a host name passes: its addresses are checked when it is called.
     ///
     /// ```
     /// use breakerbox_egress::AddressPolicy;
@@ -93,7 +93,7 @@ impl AddressPolicy {
     /// ```
     ///
     /// # Errors
-    /// Says why the address is not called, and what to do.
+    /// States why the address is denied, and what to do.
     pub fn check_url(&self, url: &Url) -> Result<(), DeniedUrl> {
         let address: IpAddr = match url.host() {
             Some(Host::Ipv4(address)) => address.into(),
@@ -105,7 +105,7 @@ impl AddressPolicy {
 }
 
 impl DeniedAddress {
-    /// What kind of address it is, without saying which network.
+    /// Returns the kind of address, without naming the network.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         self.kind
@@ -116,7 +116,7 @@ impl DeniedAddress {
     }
 }
 
-/// Why a URL that names an address is refused.
+/// The reason why a URL with an address is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeniedUrl {
     address: IpAddr,
@@ -127,7 +127,7 @@ impl fmt::Display for DeniedUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, denied } = self;
         if denied.is_denied_by_operator() {
-            // Which networks the operator denies is not for everybody who can create an endpoint.
+            // Not everyone who can create an endpoint may learn which networks the operator denies.
             return write!(f, "{address} is {DENIED_BY_OPERATOR} (egress.deny); use another address");
         }
         write!(
@@ -148,7 +148,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// With the first three groups; the others are zero.
+/// Builds a network from its first three groups; the others are zero.
 const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }
@@ -175,7 +175,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 19] = [
     (v4(240, 0, 0, 0, 4), "a reserved address"),
 ];
 
-/// Within what can be public.
+/// Special networks within 2000::/3, which is otherwise public.
 const SPECIAL_V6: [(Ipv6Net, &str); 5] = [
     (v6(0x2001, 0, 0, 23), "an address reserved for protocols"),
     (v6(0x2001, 0xdb8, 0, 32), "an address for documentation"),
@@ -184,7 +184,7 @@ const SPECIAL_V6: [(Ipv6Net, &str); 5] = [
     (v6(0x3ffe, 0, 0, 16), "a reserved address"),
 ];
 
-/// Outside of it, where people know a name for it.
+/// Networks outside 2000::/3 that have a well-known name.
 const NAMED_V6: [(Ipv6Net, &str); 10] = [
     (v6(0, 0, 0, 128), "an address of this machine"),
     (v6(0x64, 0xff9b, 1, 48), "an address of local translation"),
@@ -199,9 +199,9 @@ const NAMED_V6: [(Ipv6Net, &str); 10] = [
 ];
 
 const LOOPBACK_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128);
-/// What is handed out to networks.
+/// The range that is allocated to networks.
 const GLOBAL: Ipv6Net = v6(0x2000, 0, 0, 3);
-/// Translates to any IPv4 address (NAT64).
+/// The prefix that translates to IPv4 addresses (NAT64).
 const TRANSLATED: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
 fn special_v4(address: Ipv4Addr) -> Result<(), DeniedAddress> {
@@ -220,14 +220,14 @@ fn special_v6(address: Ipv6Addr) -> Result<(), DeniedAddress> {
     if let Some((net, kind)) = table.iter().find(|(net, _)| net.contains(&address)) {
         return denied(*net, kind);
     }
-    // A tunnel within a site (ISATAP) has its IPv4 address at the end, under any prefix.
+    // An ISATAP address, a tunnel within a site, ends with its IPv4 address, under any prefix.
     if let [_, _, _, _, 0 | 0x200, 0x5efe, ..] = address.segments() {
         return special_v4(last_four(address));
     }
     Ok(())
 }
 
-/// The IPv4 address that a packet for this one ends up at.
+/// Returns the IPv4 address that a packet for this address reaches, if it is translated.
 fn stands_for(address: Ipv6Addr) -> Option<Ipv4Addr> {
     TRANSLATED.contains(&address).then(|| last_four(address))
 }

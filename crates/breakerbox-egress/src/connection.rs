@@ -1,4 +1,4 @@
-//! One connection: plain or with TLS, counted for as long as it is open, and watched for whether an answer has begun.
+//! One connection: plain or TLS, counted while it is open, and watched for the first byte of a response.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Counts connections. Beyond its limit a new one is used once: it is not kept idle.
+/// Counts connections. Above the limit, a new connection is used once and not kept idle.
 #[derive(Debug)]
 pub(super) struct Connections {
     max_kept: usize,
@@ -31,7 +31,7 @@ impl Connections {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many addresses a connection was asked of, ever.
+    /// Returns the total number of addresses to which a connection was attempted.
     pub(super) fn dialed(&self) -> u64 {
         self.dialed.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ impl Connections {
     }
 }
 
-/// An open connection's place in the count.
+/// The slot of an open connection in the count.
 #[derive(Debug)]
 struct Place {
     connections: Arc<Connections>,
@@ -59,7 +59,7 @@ impl Drop for Place {
     }
 }
 
-/// What passed over a connection. Clones are of the same connection.
+/// The traffic of a connection. Clones refer to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Passed>);
 
@@ -76,29 +76,29 @@ impl Wire {
         Self(Arc::new(Passed { is_http2, is_used, is_answering }))
     }
 
-    /// Of the connection that a request was made over.
+    /// Returns the wire of the connection that a request used.
     pub(super) fn of(connected: &Connected) -> Option<Self> {
         let mut extensions = Extensions::new();
         connected.get_extras(&mut extensions);
         extensions.remove()
     }
 
-    /// Whether many requests share it.
+    /// Returns whether the connection is HTTP/2, so that many requests share it.
     pub(super) fn is_http2(&self) -> bool {
         self.0.is_http2
     }
 
-    /// A request was answered over it.
+    /// Records that a request was answered over this connection.
     pub(super) fn note_answer(&self) {
         self.0.is_used.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a request was answered over it before.
+    /// Returns whether a request was answered over this connection before.
     pub(super) fn is_used(&self) -> bool {
         self.0.is_used.load(Ordering::Relaxed)
     }
 
-    /// Whether anything came since something was last sent.
+    /// Returns whether any byte was received since the last byte was sent.
     pub(super) fn is_answering(&self) -> bool {
         self.0.is_answering.load(Ordering::Relaxed)
     }
@@ -108,14 +108,14 @@ impl Wire {
     }
 }
 
-/// A connection to an address that was checked, or to the proxy.
+/// A connection to a checked address, or to the proxy.
 #[derive(Debug)]
 pub(super) struct Stream<T> {
     io: TokioIo<T>,
     place: Place,
 }
 
-/// As it was dialed.
+/// A TCP connection as it was dialed, before TLS.
 pub(super) type Dialed = Stream<TcpStream>;
 
 impl Dialed {
@@ -128,7 +128,7 @@ impl Dialed {
         Stream { io: TokioIo::new(io), place: self.place }
     }
 
-    /// The same connection with what is done to it, such as TLS.
+    /// Returns the same connection after a handshake, such as TLS.
     pub(super) async fn secured<E>(
         self,
         secure: impl AsyncFnOnce(TcpStream) -> Result<TlsStream<TcpStream>, E>,
@@ -140,7 +140,7 @@ impl Dialed {
     }
 }
 
-/// Plain or with TLS, and what passed over it.
+/// The bytes of a connection, plain or TLS, and a watch on its traffic.
 #[derive(Debug)]
 pub(super) struct Io {
     kind: Kind,
@@ -187,7 +187,7 @@ impl<T: AsyncWrite + Unpin> Write for Stream<T> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 
-    // Headers and payload leave together, without being copied into one buffer.
+    // Headers and payload are sent together, without being copied into one buffer.
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
     }

@@ -1,4 +1,5 @@
-//! What the HTTP client connects with: dialing, an optional proxy, TLS. Each within one limit, however long a request has.
+//! The connector of the HTTP client: dialing, an optional proxy, TLS, all within one connect limit, whatever the
+//! request's own.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -57,7 +58,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let parts = Arc::clone(&self.0);
-        // A connection that is not needed any more comes about elsewhere, so what it belongs to is looked up here.
+        // The client may finish a connection in another task, where the progress is not set, so it is read here.
         let progress = Progress::current();
         async move { parts.connect(&uri, progress).await }.boxed()
     }
@@ -84,8 +85,8 @@ impl Parts {
             .map_err(|error| ConnectError::of_handshake(&error))
     }
 
-    /// A proxy finds the addresses of names, so it has to deny what they lead to. What is an address already is checked
-    /// here all the same.
+    /// Connects through the proxy. The proxy resolves names, so it has to deny what they lead to. Literal addresses are
+    /// checked here all the same.
     async fn through(
         &self,
         proxy: &Proxy,
@@ -118,13 +119,14 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
     if let Some(address) = literal(host) {
         return Ok(ServerName::IpAddress(address.into()));
     }
-    // A certificate names hosts without the dot that a full name may end with.
+    // Certificates name hosts without the trailing dot that a full name may have.
     let host = host.strip_suffix('.').unwrap_or(host).to_owned();
     ServerName::try_from(host)
         .map_err(|_| ConnectError::new(Fault::Tls, "no certificate can be for this host"))
 }
 
-/// Connects to the proxy itself, wherever that is: the operator named it. It has half of the time: the rest is the receiver's.
+/// Connects to the proxy itself, at any address, since the operator configured it. It gets half of the time; the other
+/// half is for the receiver.
 #[derive(Clone)]
 struct ToProxy {
     dialer: Dialer,

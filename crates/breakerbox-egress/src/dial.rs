@@ -1,7 +1,7 @@
-//! From a host to an open connection: finds its addresses, checks each, connects to one that passed.
+//! Dials a host: resolves it, checks each address, connects to one that passed.
 //!
-//! The address that was checked is the address that is called: the name is not looked up again in between, so a name that
-//! changes its mind (DNS rebinding) gains nothing.
+//! The checked address is the one that is called: the name is not looked up again in between, so DNS rebinding (a name
+//! that changes its addresses) has no effect.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,9 +22,9 @@ use super::progress::Progress;
 use super::resolve::{LookUpError, LookUps};
 use crate::host::local_fault;
 
-/// How many addresses of one name are tried.
+/// Maximum addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 6;
-/// How long an address is alone, before the next one is tried as well.
+/// How long one address is tried alone before the next is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Connects to hosts.
@@ -39,7 +39,7 @@ impl Dialer {
         Self { look_ups, connections }
     }
 
-    /// A connection to a host by this policy; none: to wherever the operator said.
+    /// Connects to a host under this policy. `None`: to any address, for a host that the operator configured.
     pub(super) async fn dial(
         &self,
         host: &str,
@@ -57,7 +57,7 @@ impl Dialer {
         Ok(Dialed::new(tcp, &self.connections))
     }
 
-    /// The addresses of a host that may be called; at least one.
+    /// Returns the addresses of a host that may be called, at least one.
     async fn addresses(
         &self,
         host: &str,
@@ -72,7 +72,7 @@ impl Dialer {
                 Err(denied) => Err(ConnectError::new(Fault::Denied, format!("it is {denied}"))),
             };
         }
-        // Kept until it is known what it waited for.
+        // Not dropped at the timeout: its progress is still needed to tell what it waited for.
         let mut look_up = std::pin::pin!(self.look_ups.of(host, progress));
         let found = tokio::time::timeout_at(deadline, &mut look_up)
             .await
@@ -86,14 +86,15 @@ impl Dialer {
         if !allowed.is_empty() {
             return Ok(allowed);
         }
-        // What a name of the operator's own network leads to is none of a tenant's business.
+        // A tenant must not learn which address a name of the operator's own network has.
         let denied = found.iter().find_map(|address| Some((address, check(address).err()?)));
         let kind = denied.map_or("no address", |(_, denied)| denied.kind());
         debug!(host, address = ?denied.map(|(address, _)| address), kind, "a denied address is not called");
         Err(ConnectError::new(Fault::Denied, format!("the name leads to {kind}")))
     }
 
-    /// The first connection that comes about. Whoever is slow gets company, and whoever fails is followed at once.
+    /// Returns the first connection that succeeds. After a head start, the next address is tried in parallel; after a
+    /// failure, at once.
     async fn first_of(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let mut rest = addresses.iter();
         let mut trying = FuturesUnordered::new();
@@ -109,7 +110,7 @@ impl Dialer {
             tokio::select! {
                 done = trying.next() => match done {
                     Some(Ok(tcp)) => {
-                        // A request is one write; waiting for more would only delay it.
+                        // A request is one write; waiting for more data would only delay it.
                         tcp.set_nodelay(true)?;
                         return Ok(tcp);
                     }
@@ -122,7 +123,8 @@ impl Dialer {
     }
 }
 
-/// Of two failed connections, the one that decides: a lack of this host leaves open whether the receiver can be reached.
+/// Returns the error that decides, of two failed connections: after a local fault it is unknown whether the receiver
+/// can be reached.
 fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
         Some(before) if local_fault(&before).is_some() && local_fault(&error).is_none() => before,
@@ -130,15 +132,15 @@ fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     }
 }
 
-/// No local address is either a lack of ports, or there is no address of this host from which that one can be called, such as
-/// where IPv6 is switched off. The latter is for good, so it counts as a failed connection.
+/// Maps a lack of a local address to its cause: a lack of ports, or no address of this host from which that one can be
+/// called, such as where IPv6 is switched off. The latter is permanent, so it counts as a failed connection.
 fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     if local_fault(&error) != Some(LocalFault::Ports) {
         return error;
     }
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Nothing is sent: UDP only looks for a way, and has ports of its own.
+    // Sends nothing: connecting a UDP socket only looks for a route, and UDP has its own ports.
     match UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)) {
         Ok(()) => error,
         Err(_) => {
@@ -147,7 +149,7 @@ fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     }
 }
 
-/// The address that a URL's host is, if it is one.
+/// Returns the address in a URL's host, if it is a literal address.
 pub(super) fn literal(host: &str) -> Option<IpAddr> {
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     inner.unwrap_or(host).parse().ok()

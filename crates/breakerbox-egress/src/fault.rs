@@ -1,5 +1,5 @@
-//! What went wrong, from the errors of others: one of the faults, and a few words for people. Never a URL, a header or a
-//! payload: details are shown to tenants.
+//! Maps errors of other libraries to a fault and a short detail for people. Details never contain a URL, a header or a
+//! payload, since tenants can read them.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,7 @@ use crate::host::local_fault;
 /// The longest detail, in characters.
 const MAX_DETAIL: usize = 200;
 
-/// Why no connection came about.
+/// The reason why a connection failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{detail}")]
 pub(super) struct ConnectError {
@@ -25,13 +25,13 @@ impl ConnectError {
         Self { fault, detail: detail.into() }
     }
 
-    /// A connection can't be made. `what` says which.
+    /// Maps an I/O error of a connection. `what` states which step failed.
     pub(super) fn of_io(fault: Fault, what: &str, error: &io::Error) -> Self {
         let fault = local_fault(error).map_or(fault, Fault::Local);
         Self::new(fault, format!("{what}: {error}"))
     }
 
-    /// A handshake fails for want of trust, or because the connection broke.
+    /// Maps an error of the TLS handshake: a lack of trust, or a broken connection.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
             Some(error) => Self::new(Fault::Tls, error.to_string()),
@@ -39,7 +39,7 @@ impl ConnectError {
         }
     }
 
-    /// The proxy itself can't be reached: whatever it is, it says nothing about the receiver.
+    /// Maps an error on the way to the proxy to a local fault: it reveals nothing about the receiver.
     pub(super) fn at_proxy(self) -> Self {
         let fault = match self.fault {
             Fault::Local(cause) => Fault::Local(cause),
@@ -48,7 +48,7 @@ impl ConnectError {
         Self { fault, detail: format!("the proxy can't be reached: {}", self.detail) }
     }
 
-    /// The proxy refuses, or can't reach the receiver. It says no more than that.
+    /// Maps a refusal by the proxy, or its failure to reach the receiver. The proxy reveals no more than that.
     pub(super) fn of_proxy(error: &(dyn Error + 'static)) -> Self {
         match find::<Self>(error) {
             Some(error) => error.clone(),
@@ -57,7 +57,7 @@ impl ConnectError {
     }
 }
 
-/// What a failed request failed of.
+/// Returns the fault and the detail of a failed request.
 pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
     if let Some(error) = find::<ConnectError>(error) {
         return (error.fault, shortened(&error.detail));
@@ -70,7 +70,7 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
         return (fault, shortened(&error.to_string()));
     }
     if let Some(error) = find::<io::Error>(error) {
-        // What came was wrong, such as the length of a chunk; or nothing came any more.
+        // The response was malformed, such as the length of a chunk; or the connection ended.
         if let Some(cause) = local_fault(error) {
             return (Fault::Local(cause), shortened(&error.to_string()));
         }
@@ -89,14 +89,14 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
             (Fault::Protocol, "the answer's headers are too long".to_owned())
         }
         Some(error) => (Fault::Protocol, shortened(&error.to_string())),
-        // The client's own: a connection that others shared, and that is gone.
+        // An error of the client itself: a shared connection is gone.
         None => (Fault::Reset, shortened(&error.to_string())),
     }
 }
 
-/// Whether a request that failed is made again, on a fresh connection. It is if the receiver can't have acted on it, by the
-/// rules of HTTP/2; or if it went over a connection that had been used before and got no byte of an answer: then the receiver
-/// most likely closed an idle connection at the same moment.
+/// Returns whether a failed request may be repeated on a new connection. It may if the receiver can't have acted on it,
+/// by the rules of HTTP/2; or if it used a connection that had been used before and received no byte of a response:
+/// then the receiver most likely closed an idle connection at the same moment.
 pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     let http2 = find::<h2::Error>(error);
     if http2.is_some_and(|error| error.is_remote() && is_unprocessed(error)) {
@@ -105,7 +105,7 @@ pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     let wire = error.connect_info().and_then(Wire::of);
     let Some(wire) = wire.filter(|_| !error.is_connect()) else { return false };
     let got_nothing = if wire.is_http2() {
-        // What is not about the connection is about this request, and so is an answer.
+        // Errors that do not concern the connection concern this request, and so does a response.
         http2.is_none_or(h2::Error::is_io)
     } else {
         !wire.is_answering()
@@ -113,20 +113,20 @@ pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     wire.is_used() && got_nothing
 }
 
-/// What HTTP/2 calls safe to repeat: the receiver says that it has not looked at the request.
+/// Returns whether HTTP/2 allows to repeat the request: the receiver states that it has not processed it.
 fn is_unprocessed(error: &h2::Error) -> bool {
-    // A stream is ended by GOAWAY only if its number is beyond the last one that the receiver looks at.
+    // GOAWAY ends a stream only if its number is above the last one that the receiver processes.
     error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// The nearest error of a type in a chain of causes.
+/// Returns the first error of a type in a chain of causes.
 fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // An IO error hides what it was made of from its chain of causes.
+        // An I/O error does not list its inner error among its causes.
         let inner = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
         if let Some(found) = inner.and_then(|inner| find::<E>(inner)) {
             return Some(found);
@@ -136,7 +136,7 @@ fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e 
     None
 }
 
-/// On one line, and not too long.
+/// Formats a text as one line, of limited length.
 fn shortened(text: &str) -> String {
     text.chars().take(MAX_DETAIL).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,15 +1,16 @@
-//! Outgoing HTTP: one request, one deadline, one answer. It connects to addresses that may be called and to no other.
+//! Outgoing HTTP: one request, one deadline, one response. Connects only to addresses that the policy allows.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`AddressPolicy`] | which addresses may be called |
 //! | [`Resolve`] | finds the addresses of names; look-ups are bounded |
-//! | [`Proxy`] | the way out, where an operator wants one |
-//! | [`Trust`] | whose certificates are believed |
-//! | [`Sender`] | makes requests over all of these |
-//! | [`host`] | what the process needs from its host, and how it notices that it lacks it |
+//! | [`Proxy`] | the proxy for all requests, if the operator configures one |
+//! | [`Trust`] | the certificate authorities that are trusted |
+//! | [`Sender`] | makes requests with all of these |
+//! | [`host`] | the resources that the process needs from its host, and how it detects a lack of them |
 //!
-//! It reads no settings, stores nothing and knows no API. What an answer means is decided elsewhere ([`Rulings`](breakerbox_model::delivery::Rulings)).
+//! This crate reads no settings, stores nothing and knows no API. The response rules
+//! ([`Rulings`](breakerbox_model::delivery::Rulings)) decide what a response means.
 
 mod address;
 mod connection;
@@ -39,34 +40,34 @@ pub use trust::{Trust, TrustError};
 /// A request to make.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Where.
+    /// The URL of the receiver, parsed.
     pub target: Target,
-    /// All headers, the signature among them.
+    /// All headers, including the signature.
     pub headers: http::HeaderMap,
     /// The payload.
     pub body: Bytes,
-    /// How long everything may take: name, connection, trust, headers, body.
+    /// The time limit of the whole request: look-up, connection, TLS, headers, body.
     pub limit: Duration,
-    /// The tenant that the request is made for; none: the operator. Each has a share of the DNS look-ups.
+    /// The tenant that the request is made for. `None`: the operator. Each has a share of the DNS look-ups.
     pub tenant: Option<TenantId>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Incoming {
-    /// What came back.
+    /// The response, or the fault that prevented it.
     pub reply: Reply,
-    /// More about a fault, for people; never a secret.
+    /// Details of a fault, for people. Never contains a secret.
     pub detail: Option<String>,
-    /// The first bytes of the answer's body.
+    /// The first bytes of the response body.
     pub body: Bytes,
-    /// How long it took.
+    /// The time that the request took, without pauses of this process.
     pub latency: Duration,
 }
 
-/// Makes requests. The real one is [`Sender`]; tests have their own.
+/// Makes requests. The real implementation is [`Sender`]; tests have their own.
 #[async_trait::async_trait]
 pub trait Courier: Send + Sync + 'static {
-    /// Makes one request, to its end.
+    /// Makes one request, and returns its result.
     async fn send(&self, outgoing: Outgoing) -> Incoming;
 }

@@ -1,8 +1,9 @@
-//! Places for DNS look-ups, shared by tenants, because a look-up that hangs keeps its place until the resolver gives up.
+//! Slots for DNS look-ups, shared by tenants. They are limited because a look-up that hangs keeps its slot until the
+//! resolver gives up.
 //!
-//! How many a tenant may have is [`Shares`]' to say: a quarter, and more from what others leave. A place that becomes free goes
-//! to the waiting tenant that has the fewest, then to who has waited longest. Both the number of waiting look-ups and the time
-//! that each waits are bounded.
+//! [`Shares`] limits the slots of a tenant: a quarter, and more if other tenants leave some. A free slot goes to the
+//! waiting tenant with the fewest slots, then to the one that has waited longest. Both the number of waiting look-ups
+//! and the time that each waits are bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +13,23 @@ use breakerbox_model::objects::TenantId;
 use breakerbox_model::shares::{DEFAULT_SHARE, Shares};
 use tokio::sync::oneshot;
 
-/// How many look-ups may wait for a place. A tenant may have a quarter of them.
+/// Maximum look-ups that wait for a slot. A tenant may have a quarter of them.
 const MAX_WAITING: usize = 2_048;
-/// How long one may wait.
+/// The longest time that a look-up waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// A tenant; none: the operator.
+/// A tenant, or `None` for the operator.
 type Owner = Option<TenantId>;
 
-/// No place became free in time, or too many wait already.
+/// The refusal of a slot: none became free in time, or too many look-ups wait already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoPlace;
 
-/// The places. Clones share them.
+/// The slots. Clones share them.
 #[derive(Clone)]
 pub(super) struct LookUpPlaces(Arc<Mutex<Places>>);
 
-/// A place, until this is dropped.
+/// A slot, freed on drop.
 pub(super) struct Place {
     places: LookUpPlaces,
     owner: Owner,
@@ -36,7 +37,7 @@ pub(super) struct Place {
 
 struct Places {
     shares: Shares<Owner>,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: Vec<Waiter>,
     waiting_by_owner: HashMap<Owner, usize>,
     next_waiter: u64,
@@ -55,13 +56,13 @@ impl LookUpPlaces {
         Self(Arc::new(Mutex::new(Places { shares, waiting, waiting_by_owner, next_waiter: 0 })))
     }
 
-    /// A place without waiting.
+    /// Takes a slot, if one is free for this tenant.
     pub(super) fn try_take(&self, owner: Option<&TenantId>) -> Option<Place> {
         let owner = owner.cloned();
         self.lock().take(&owner).then(|| Place { places: self.clone(), owner })
     }
 
-    /// A place, as soon as there is one for this tenant.
+    /// Takes a slot, and waits until one is free for this tenant.
     pub(super) async fn take(&self, owner: Option<&TenantId>) -> Result<Place, NoPlace> {
         if let Some(place) = self.try_take(owner) {
             return Ok(place);
@@ -87,13 +88,13 @@ impl Drop for Place {
     }
 }
 
-/// One who waits. Who stops waiting leaves the line, and leaves a place that it was given meanwhile to others.
+/// A look-up in the queue. On drop it leaves the queue, and frees a slot that it was granted meanwhile.
 struct Waiting<'a> {
     places: &'a LookUpPlaces,
     owner: &'a Owner,
     number: u64,
     granted: oneshot::Receiver<()>,
-    /// It has its place.
+    /// Whether the slot was received.
     is_over: bool,
 }
 
@@ -111,7 +112,7 @@ impl Drop for Waiting<'_> {
 
 impl Places {
     fn take(&mut self, owner: &Owner) -> bool {
-        // Who waits already comes first.
+        // Look-ups that wait already come first.
         !self.waiting_by_owner.contains_key(owner) && self.shares.try_take(owner, 1).is_ok()
     }
 
@@ -125,12 +126,12 @@ impl Places {
         self.next_waiter += 1;
         self.waiting.push(Waiter { number, owner: owner.clone(), granted });
         *self.waiting_by_owner.entry(owner.clone()).or_default() += 1;
-        // One may have become free since it was asked for.
+        // A slot may have become free since the first try.
         self.grant();
         Some((number, receiver))
     }
 
-    /// Leaves the line. False: it is not in it any more.
+    /// Leaves the queue. Returns false if the look-up is not in it any more.
     fn leave(&mut self, number: u64) -> bool {
         let found = self.waiting.binary_search_by_key(&number, |waiter| waiter.number);
         found.is_ok_and(|at| {
@@ -155,7 +156,7 @@ impl Places {
         self.grant();
     }
 
-    /// Gives free places to those that wait and may have one.
+    /// Grants free slots to waiting look-ups that may have one.
     fn grant(&mut self) {
         let may_have =
             |waiter: &Waiter| self.shares.held(&waiter.owner) < self.shares.allowance(&waiter.owner);
@@ -167,7 +168,7 @@ impl Places {
         if self.shares.try_take(&owner, 1).is_err() {
             return;
         }
-        // Who has stopped waiting gives its place back itself.
+        // A look-up that has stopped waiting frees its slot itself.
         let _ = self.remove(at).granted.send(());
         self.grant();
     }

@@ -1,7 +1,7 @@
-//! What is known of a request that is under way: for whom it is made, and whether it waits for something of the gateway's own.
+//! The progress of a request in flight: its tenant, and whether it waits for a resource of the gateway itself.
 //!
-//! A connection is made deep inside the HTTP client, which passes on a URL and nothing else. So a request's progress is a value
-//! of its task ([`Progress::scope`]), and the connector picks it up ([`Progress::current`]).
+//! The HTTP client makes connections deep inside, and passes on only a URL. So a request's progress is a task-local
+//! value ([`Progress::scope`]), which the connector reads ([`Progress::current`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,17 +13,17 @@ tokio::task_local! {
     static CURRENT: Progress;
 }
 
-/// No stage: what is waited for is the receiver.
+/// No stage: the request waits for the receiver.
 const NONE: u8 = u8::MAX;
 
-/// One request's progress. Clones are of the same request.
+/// The progress of one request. Clones refer to the same request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     tenant: Option<TenantId>,
-    /// The place of the local fault that it is if the time is over now.
+    /// The index of the local fault that a timeout now would be.
     stage: AtomicU8,
     is_answered: AtomicBool,
 }
@@ -35,38 +35,38 @@ impl Default for Inner {
 }
 
 impl Progress {
-    /// Of a request for this tenant.
+    /// The progress of a request for this tenant.
     pub(super) fn new(tenant: Option<TenantId>) -> Self {
         Self(Arc::new(Inner { tenant, ..Inner::default() }))
     }
 
-    /// Makes a request with this progress.
+    /// Runs a request with this progress.
     pub(super) async fn scope<F: Future>(&self, request: F) -> F::Output {
         CURRENT.scope(self.clone(), request).await
     }
 
-    /// That of the request that this task makes.
+    /// Returns the progress of the request that this task makes.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// The tenant; none: the operator.
+    /// Returns the tenant. `None`: the operator.
     pub(super) fn tenant(&self) -> Option<&TenantId> {
         self.0.tenant.as_ref()
     }
 
-    /// Until the guard is dropped it waits for something of the gateway's own.
+    /// Marks that the request waits for a resource of the gateway, until the guard is dropped.
     pub(super) fn enter(&self, what: LocalFault) -> Stage {
         self.0.stage.store(what as u8, Ordering::Relaxed);
         Stage(self.clone())
     }
 
-    /// Whose fault it is, if the time is over now and not the receiver's.
+    /// Returns the local fault that a timeout now would be. `None` if it would be the receiver's.
     pub(super) fn local_fault(&self) -> Option<LocalFault> {
         LocalFault::ALL.get(usize::from(self.0.stage.load(Ordering::Relaxed))).copied()
     }
 
-    /// The head of the answer is here.
+    /// Records that the head of the response was received.
     pub(super) fn answered(&self) {
         self.0.is_answered.store(true, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Progress {
     }
 }
 
-/// Waiting for something of the gateway's own.
+/// A guard: the request waits for a resource of the gateway.
 pub(super) struct Stage(Progress);
 
 impl Drop for Stage {

@@ -1,4 +1,4 @@
-//! The proxy that all requests leave through, where an operator wants one.
+//! The proxy for all outgoing requests, if the operator configures one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// A proxy that is asked to CONNECT, such as `http://user:password@proxy.internal:3128`.
+/// A proxy that supports CONNECT, such as `http://user:password@proxy.internal:3128`.
 ///
 /// ```
 /// use breakerbox_egress::Proxy;
@@ -25,7 +25,7 @@ pub struct Proxy {
     credentials: Option<HeaderValue>,
 }
 
-/// Why something is no proxy. It is never repeated: it may hold a password.
+/// The error of an invalid proxy. It does not repeat the text, which may contain a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "proxy: must be a URL such as http://proxy.internal:3128, with or without user:password@ before the host"
@@ -33,10 +33,10 @@ pub struct Proxy {
 pub struct ProxyError;
 
 impl Proxy {
-    /// The proxy at this URL, with its user and password.
+    /// Builds a proxy from its URL, with user and password.
     ///
     /// # Errors
-    /// If it is not plain HTTP, or has a path.
+    /// If the URL is not plain HTTP, or has a path.
     pub fn new(url: &Url) -> Result<Self, ProxyError> {
         let host = url.host_str().ok_or(ProxyError)?;
         if url.scheme() != "http" || !matches!(url.path(), "" | "/") || url.query().is_some() {
@@ -74,7 +74,7 @@ impl FromStr for Proxy {
     }
 }
 
-/// Without the password.
+/// Shows the URL without the password.
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.uri)

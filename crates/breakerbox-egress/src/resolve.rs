@@ -1,12 +1,12 @@
-//! From a name to addresses: bounded, so that slow names can't hold up the others.
+//! DNS look-ups, bounded, so that slow names can't delay the others.
 //!
 //! The system's resolver blocks a thread for each name, for as long as the name's servers keep it waiting, and can't be
-//! told to stop. So there is a limit to look-ups at once, in which each tenant has a share ([`LookUpPlaces`]); one name is
-//! looked up once however many ask; an answer is good for a few seconds. Half of the places are for names that were found
-//! lately: names that were never found, and may be somebody's trap, share the other half. The names that were used least
-//! recently are forgotten first.
+//! cancelled. So the number of look-ups at once is limited, and each tenant has a share of it ([`LookUpPlaces`]);
+//! concurrent requests for one name share one look-up; an answer is cached for a few seconds. Half of the slots are for
+//! names that were found lately: names that were never found, and may be an attack, share the other half. The least
+//! recently used names are evicted first.
 //!
-//! Nothing here decides whether an address may be called.
+//! This module does not decide whether an address may be called.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,22 +26,22 @@ use super::look_up_places::{LookUpPlaces, Place};
 use super::progress::Progress;
 use crate::host::{descriptors, local_fault};
 
-/// How long an answer is good for.
+/// How long an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long a failure is: enough for those who ask at once.
+/// How long a failure is cached: long enough for concurrent requests.
 const FAILED: Duration = Duration::from_secs(1);
-/// How long a name that was found has places of its own.
+/// How long a name that was found uses the slots of known names.
 const KNOWN: Duration = Duration::from_secs(600);
-/// How many names are remembered.
+/// Maximum names in the cache.
 const MAX_NAMES: usize = 10_000;
 
 /// Finds the addresses of names.
 #[async_trait]
 pub trait Resolve: Send + Sync + 'static {
-    /// The addresses of a name, the best first.
+    /// Returns the addresses of a name, the best first.
     ///
     /// # Errors
-    /// If there are none, or nobody says.
+    /// If the name has no address, or no server answers.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -55,14 +55,14 @@ impl Resolve for SystemResolver {
         let name = name.to_owned();
         let found = move || (name.as_str(), 0).to_socket_addrs();
         let found = tokio::task::spawn_blocking(found).await.map_err(io::Error::other)?;
-        // Without a descriptor the resolver can't ask, and reports that there is no such name.
+        // Without a file descriptor the resolver can't send its query, and reports that there is no such name.
         let found =
             found.map_err(|error| if descriptors::are_used_up() { Errno::MFILE.into() } else { error })?;
         Ok(found.map(|address| address.ip()).collect())
     }
 }
 
-/// Why there is no address.
+/// The reason why there is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum LookUpError {
     #[error("the name was not found: {0}")]
@@ -74,7 +74,7 @@ pub(super) enum LookUpError {
 }
 
 impl LookUpError {
-    /// Whose fault it is.
+    /// Returns the fault that the error stands for.
     pub(super) const fn fault(&self) -> Fault {
         match self {
             Self::NotFound(_) => Fault::Dns,
@@ -86,47 +86,47 @@ impl LookUpError {
 
 type Found = Result<Arc<[IpAddr]>, LookUpError>;
 
-/// Look-ups, shared by all who connect.
+/// The look-ups, shared by all connections.
 #[derive(Clone)]
 pub(super) struct LookUps(Arc<Inner>);
 
 struct Inner {
     resolver: Arc<dyn Resolve>,
-    /// Places for names that were found lately.
+    /// Slots for names that were found lately.
     known: LookUpPlaces,
-    /// Places for all others.
+    /// Slots for all other names.
     others: LookUpPlaces,
     names: Mutex<Names>,
 }
 
 struct Names {
     answered: LruCache<Box<str>, Answered>,
-    /// As many as there are places.
+    /// The look-ups in flight, at most as many as there are slots.
     asked: HashMap<Box<str>, Asked>,
 }
 
-/// A look-up that goes on by itself.
+/// A look-up in flight, which continues if its caller stops waiting.
 type Asked = Shared<BoxFuture<'static, Found>>;
 
 struct Answered {
     answer: Found,
     at: Instant,
-    /// When it was last found.
+    /// The time when the name was last found. `None`: never.
     found_at: Option<Instant>,
 }
 
-/// What is known of a name without a look-up.
+/// The state of a name before a look-up.
 enum Known {
     Answered(Found),
     Asked(Asked),
-    /// It has to be looked up.
+    /// The name has to be looked up.
     Nothing {
         found_at: Option<Instant>,
     },
 }
 
 impl LookUps {
-    /// At most so many at once.
+    /// Allows at most `at_once` look-ups at once.
     pub(super) fn new(resolver: Arc<dyn Resolve>, at_once: usize) -> Self {
         let half = (at_once / 2).max(1);
         let names = Names { answered: LruCache::new(MAX_NAMES), asked: HashMap::new() };
@@ -138,7 +138,7 @@ impl LookUps {
         }))
     }
 
-    /// The addresses of a name. Whoever stops waiting leaves the look-up to others.
+    /// Returns the addresses of a name. If the caller stops waiting, the look-up continues for others.
     pub(super) async fn of(&self, name: &str, progress: &Progress) -> Found {
         let known = self.0.names().known(name);
         let found_at = match known {
@@ -154,7 +154,7 @@ impl LookUps {
         self.begin(name, found_at, place).await
     }
 
-    /// Looks a name up, unless that happened while its place was waited for.
+    /// Looks up a name, unless another caller did while this one waited for its slot.
     async fn begin(&self, name: &str, found_at: Option<Instant>, place: Place) -> Found {
         let asked = {
             let mut names = self.0.names();
@@ -180,7 +180,7 @@ impl LookUps {
             let at = Instant::now();
             let mut names = inner.names();
             names.asked.remove(&name);
-            // What this host lacked says nothing about the name.
+            // A local fault says nothing about the name.
             if !matches!(answer, Err(LookUpError::Local { .. })) {
                 let found_at = if answer.is_ok() { Some(at) } else { found_at };
                 names.answered.insert(name, Answered { answer: answer.clone(), at, found_at });
@@ -214,7 +214,7 @@ impl Names {
             return Known::Asked(asked.clone());
         }
         let now = Instant::now();
-        // A look at it is a use of it.
+        // A read counts as a use.
         match self.answered.get(name) {
             Some(Answered { answer, at, .. }) if now - *at < good_for(answer) => {
                 Known::Answered(answer.clone())

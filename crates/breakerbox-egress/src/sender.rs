@@ -1,10 +1,11 @@
-//! The sender: makes one request, within one deadline, and says what came of it.
+//! The sender: makes one request, within one deadline, and returns the result.
 //!
-//! What is guaranteed: an attempt ends by its deadline; of an answer's body so much is read and so much kept as the settings
-//! say, as it came, without unpacking anything; no redirect is followed; connections are made to addresses that the policy allows, or
-//! to the proxy. A request that ended with the connection it was
-//! made over, before a byte of its answer came, is made again at once on a fresh connection, within the same deadline, once.
-//! What is not guaranteed: that the receiver did not get a request that failed, or got it only once.
+//! **Guarantees.** An attempt ends by its deadline. Of a response's body, the sender reads and keeps at most the
+//! configured sizes, unchanged and without decompression. It follows no redirect. It connects only to addresses that
+//! the policy allows, or to the proxy. A request whose connection ended before a byte of the response arrived is
+//! repeated once, at once, on a new connection, within the same deadline.
+//!
+//! **Not guaranteed:** that the receiver did not get a request that failed, or got it only once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,34 +32,34 @@ use super::trust::{Trust, TrustError};
 use super::{Courier, Incoming, Outgoing};
 use crate::host::Pauses;
 
-/// The longest headers of an answer.
+/// The maximum size of response headers, in bytes.
 const MAX_HEADERS: usize = 64 << 10;
 
-/// How long after its deadline a request is looked at once more, if the deadline was noticed late.
+/// How long past its deadline a request may still complete, at most, if the timer fired late.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// How requests are sent.
+/// Settings of the sender.
 #[derive(Clone, Debug)]
 pub struct SendSettings {
     /// Which addresses may be called.
     pub addresses: AddressPolicy,
-    /// Through which proxy all of it goes.
+    /// The proxy for all requests. `None`: direct connections.
     pub proxy: Option<Proxy>,
-    /// Whose certificates are believed.
+    /// The certificate authorities that are trusted.
     pub trust: Trust,
-    /// How long a connection may take to come about: name, TCP, TLS.
+    /// The time limit of a connection: look-up, TCP, TLS.
     pub connect_limit: Duration,
-    /// How long an unused connection is kept.
+    /// How long an idle connection is kept.
     pub idle_limit: Duration,
-    /// How many connections are kept open for reuse; those beyond are used once.
+    /// Maximum connections that are kept open for reuse. Connections above it are used once.
     pub max_connections_kept: usize,
-    /// How many unused ones are kept for each host.
+    /// Maximum idle connections per host.
     pub max_idle_per_host: usize,
-    /// How many names are looked up at once.
+    /// Maximum DNS look-ups at once.
     pub look_ups: usize,
-    /// How much of an answer's body is read, in bytes. What is longer ends the connection, and is no error.
+    /// How much of a response body is read, in bytes. A longer body ends the connection, and is not an error.
     pub response_read: usize,
-    /// How much of it is kept.
+    /// How much of a response body is kept, in bytes.
     pub response_kept: usize,
 }
 
@@ -83,7 +84,7 @@ impl Default for SendSettings {
 #[derive(Clone)]
 pub struct Sender {
     client: Client<Connector, Full<Bytes>>,
-    /// Keeps no connections.
+    /// A client that keeps no connections, for requests that are repeated.
     fresh: Client<Connector, Full<Bytes>>,
     connections: Arc<Connections>,
     pauses: Pauses,
@@ -93,18 +94,18 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that asks the system for the addresses of names.
+    /// Builds a sender with the system's resolver.
     ///
     /// # Errors
-    /// If a file of certificates is of no use.
+    /// If a certificate file can't be used.
     pub fn new(settings: &SendSettings) -> Result<Self, TrustError> {
         Self::with_resolver(settings, Arc::new(SystemResolver))
     }
 
-    /// A sender that asks someone else.
+    /// Builds a sender with another resolver.
     ///
     /// # Errors
-    /// If a file of certificates is of no use.
+    /// If a certificate file can't be used.
     pub fn with_resolver(settings: &SendSettings, resolver: Arc<dyn Resolve>) -> Result<Self, TrustError> {
         let connections = Arc::new(Connections::new(settings.max_connections_kept));
         let dialer = Dialer::new(LookUps::new(resolver, settings.look_ups), Arc::clone(&connections));
@@ -125,7 +126,7 @@ impl Sender {
                 .http2_max_header_list_size(16 << 10)
                 .http2_initial_stream_window_size(64 << 10)
                 .http2_initial_connection_window_size(1 << 20)
-                // A connection that many requests share would go on failing all of them.
+                // Detects dead connections: a dead one that many requests share would fail all of them.
                 .http2_keep_alive_interval(Duration::from_secs(10))
                 .http2_keep_alive_timeout(Duration::from_secs(10))
                 .retry_canceled_requests(true)
@@ -142,19 +143,19 @@ impl Sender {
         })
     }
 
-    /// With what notices that the process was paused.
+    /// Uses this detector of pauses of the process.
     #[must_use]
     pub fn with_pauses(self, pauses: Pauses) -> Self {
         Self { pauses, ..self }
     }
 
-    /// Counts requests that are made again on a fresh connection.
+    /// Counts repeated requests in this counter.
     #[must_use]
     pub fn counting_repeated(self, repeated: Counter) -> Self {
         Self { repeated, ..self }
     }
 
-    /// Makes a request, and says what came of it by its deadline.
+    /// Makes a request, and returns its result by the deadline.
     pub async fn send(&self, outgoing: Outgoing) -> Incoming {
         let (started, lost_before) = (Instant::now(), self.pauses.lost());
         let limit = outgoing.limit;
@@ -162,7 +163,7 @@ impl Sender {
         let mut exchange = std::pin::pin!(progress.scope(self.exchange(outgoing, &progress)));
         let mut ended = tokio::time::timeout(limit, &mut exchange).await;
         if ended.is_err() {
-            // The timer may be heard before an answer that came first: after a pause all of them are there at once.
+            // The timer may fire before a response that arrived earlier is read: after a pause, both are ready at once.
             let late = started.elapsed().saturating_sub(limit);
             ended = tokio::time::timeout(late.min(CATCH_UP), &mut exchange).await;
         }
@@ -170,7 +171,7 @@ impl Sender {
         let result = ended.unwrap_or_else(|_| Err(timed_out(&progress, limit)));
         let result =
             result.map_err(|failed| if is_paused(failed.0, lost, limit) { paused(lost) } else { failed });
-        // How long the receiver took, and not how long this process did not look.
+        // The time that the receiver took, without pauses of this process.
         let latency = started.elapsed().saturating_sub(lost);
         match result {
             Ok((reply, body)) => Incoming { reply, detail: None, body, latency },
@@ -180,13 +181,13 @@ impl Sender {
         }
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.connections.open()
     }
 
-    /// How many addresses a connection was asked of, ever.
+    /// Returns the total number of addresses to which a connection was attempted.
     #[must_use]
     pub fn dialed(&self) -> u64 {
         self.connections.dialed()
@@ -215,14 +216,15 @@ impl Sender {
         Ok((Reply::Answered { status, retry_after }, body))
     }
 
-    /// The first bytes of a body. What is too long is left where it is, and its connection closed.
+    /// Returns the first bytes of a body. The rest of a body that is too long is not read, and its connection is
+    /// closed.
     async fn first_bytes(&self, response: Response<hyper::body::Incoming>) -> Result<Bytes, hyper::Error> {
         let mut body = response.into_body();
         let mut kept = BytesMut::new();
         let mut read = 0;
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
-            // Copied, since the rest of the connection's buffer would be kept with it.
+            // Copied, since a slice would keep the whole buffer of the connection.
             let room = self.response_kept.saturating_sub(kept.len());
             kept.extend_from_slice(&data[..data.len().min(room)]);
             read += data.len();
@@ -242,7 +244,7 @@ fn request(outgoing: &Outgoing) -> Request<Full<Bytes>> {
     request
 }
 
-/// Who kept a request waiting until its time was over.
+/// Returns the fault of a request that timed out: the gateway's or the receiver's.
 fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     let limit = limit.as_millis();
     match progress.local_fault() {
@@ -257,8 +259,8 @@ fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     }
 }
 
-/// Whether a fault is blamed on a pause of this process: the pause took a good part of the request's time. An address that is
-/// denied is denied at any time.
+/// Returns whether a fault is attributed to a pause of this process: the pause took a large part of the request's time.
+/// A denied address is never attributed to a pause.
 fn is_paused(fault: Fault, lost: Duration, limit: Duration) -> bool {
     !matches!(fault, Fault::Local(_) | Fault::Denied) && !lost.is_zero() && lost >= limit / 8
 }

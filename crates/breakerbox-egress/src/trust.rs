@@ -1,4 +1,4 @@
-//! Whose certificates are believed: the system's authorities, and those that the operator adds. Verification is never off.
+//! Trusted certificate authorities: the system's, and those that the operator adds. Verification is never off.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tracing::warn;
 
-/// How many receivers' TLS sessions are remembered, so that the next handshake is shorter.
+/// Maximum cached TLS sessions of receivers, which shorten the next handshake.
 const SESSIONS: usize = 2_048;
 
-/// Whose certificates are believed.
+/// The certificate authorities that are trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trust {
-    /// The authorities that the system believes.
+    /// Whether the system's authorities are trusted.
     pub system: bool,
-    /// And those in these PEM files.
+    /// PEM files with further authorities.
     pub files: Vec<PathBuf>,
 }
 
@@ -28,35 +28,35 @@ impl Default for Trust {
     }
 }
 
-/// Why nobody's certificates could be believed.
+/// The reason why the authorities can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
     /// A file can't be read.
     #[error("trust: {} can't be read as PEM certificates", .file.display())]
     File {
-        /// Which.
+        /// The PEM file.
         file: PathBuf,
-        /// Why.
+        /// The error of reading or parsing it.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// A file has no certificate.
+    /// A file contains no certificate.
     #[error("trust: {} has no certificate in it", .0.display())]
     Empty(PathBuf),
-    /// A certificate is none.
+    /// A certificate is invalid.
     #[error("trust: {} has a certificate that can't be used", .file.display())]
     Certificate {
-        /// In which file.
+        /// The file that contains it.
         file: PathBuf,
-        /// Why.
+        /// What is wrong with it.
         #[source]
         source: rustls::Error,
     },
 }
 
 impl Trust {
-    /// What TLS is spoken with. Reads files.
+    /// Builds the TLS configuration. Reads the files.
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

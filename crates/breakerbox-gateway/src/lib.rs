@@ -1,15 +1,16 @@
-//! The webhook gateway, as a library: it serves the API, dispatches deliveries and fires reminders. What it decides is in
-//! `breakerbox-model`, what it stores behind the traits of `breakerbox-storage`; it has no command line of its own.
+//! The webhook gateway, as a library: it serves the API, dispatches deliveries and fires reminders. Its decisions are
+//! in `breakerbox-model`, its storage is behind the traits of `breakerbox-storage`, and its command line is
+//! `breakerbox-cli`.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`api`] | the REST API, and the server that it is behind |
+//! | [`api`] | the REST API, and its HTTP server |
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`notifications`] | sends notifications: webhook, Slack, mail |
-//! | [`permits`] | the decision API's permits: given to workers, settled by what they report |
+//! | [`permits`] | the permits of the decision API: given to workers, settled by their reports |
 //! | [`telemetry`] | the log and the metrics |
-//! | [`gateway`] | all of it put together, started and stopped |
-//! | [`dispatch`] | the loops that move deliveries |
+//! | [`gateway`] | assembles, starts and stops all of it |
+//! | [`dispatch`] | the loops that send deliveries |
 
 pub mod api;
 pub mod config;

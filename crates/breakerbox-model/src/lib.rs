@@ -1,12 +1,12 @@
-//! The gateway's objects and every decision about them. Times, random bits and settings are arguments: nothing here reads a
-//! clock, waits, opens a file, or knows of a database, a runtime or a connection.
+//! The gateway's objects and every decision about them. Times, random bits and settings are arguments: nothing here
+//! reads a clock, waits, opens a file, or depends on a database, a runtime or a connection.
 //!
-//! | part | what it decides or holds |
+//! | part | content |
 //! | --- | --- |
 //! | [`objects`] | tenants, endpoints, events, deliveries, reminders, API keys, as plain values |
-//! | [`delivery`] | what a reply means, when to retry, which lane has its turn, headers, signatures, rates |
-//! | [`reminder`] | when a reminder runs, and what comes after a run |
-//! | [`notifications`] | which change is worth a notification, its text, and the pace of sending |
+//! | [`delivery`] | the effect of a reply, when to retry, which lane sends next, headers, signatures, rates |
+//! | [`reminder`] | when a reminder runs, and what follows a run |
+//! | [`notifications`] | which change causes a notification, its text, and the rate of sending |
 //! | [`shares`] | fair shares of a limited resource, by tenant, key or address |
 //! | [`policy_value`], [`policy_values`] | a policy by the names of the policy file |
 //!

@@ -1,15 +1,15 @@
-//! A policy by the names of the policy file: each value as it could be written there. Whatever shows a policy goes by this, so
-//! that all of them show the same. Which preset it began from a policy does not know.
+//! A policy by the names of the policy file: each value as it could be written there. All output of policies uses these
+//! functions, so that it is the same everywhere. A policy does not know the preset that it was made from.
 
 use std::time::Duration;
 
 use breakerbox_core::{POLICY_KEYS, Policy, format_duration};
 use serde_json::{Map, Value};
 
-/// How much longer than a request a probe may take, unless the policy says otherwise.
+/// How much longer than a request a probe may take, unless the policy sets it.
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 
-/// One value of a policy, by its name in the policy file; none for `preset` and for what is no name.
+/// Returns one value of a policy, by its name in the policy file, or `None` for `preset` and unknown names.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -52,7 +52,7 @@ pub fn policy_value(policy: &Policy, name: &str) -> Option<Value> {
     })
 }
 
-/// All values of a policy, by their names.
+/// Returns all values of a policy, by their names.
 #[must_use]
 pub fn policy_values(policy: &Policy) -> Map<String, Value> {
     let named = |name: &&str| Some(((*name).to_owned(), policy_value(policy, name)?));

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt to connect: longer each time, up to a bound, and never quite as long as others.
+//! The pauses before the next attempt to connect: they grow up to a maximum, with jitter.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::error::ConnectError;
 
-/// The first wait.
+/// The first pause.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// The longest.
+/// The maximum pause.
 const MOST: Duration = Duration::from_secs(2);
 
-/// Waits that grow.
+/// Growing pauses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff(Duration);
 
@@ -22,7 +22,7 @@ impl Backoff {
         Self(LEAST)
     }
 
-    /// How long to wait now. A fleet that lost its server at once does not come back at once.
+    /// Returns the next pause, with jitter: a fleet that lost its server at once must not reconnect at once.
     pub(crate) fn wait(&mut self) -> Duration {
         let longest = self.0;
         self.0 = (longest * 2).min(MOST);
@@ -30,8 +30,8 @@ impl Backoff {
     }
 }
 
-/// After a connection could not be made, says for a while what was wrong instead of trying again, so that a server that comes
-/// back is not met by as many attempts as there are calls.
+/// After a failed attempt to connect, returns its error for a while instead of trying again, so that a returning server
+/// does not get as many attempts as there are requests.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Option<Shut>>);
 
@@ -43,13 +43,13 @@ struct Shut {
 }
 
 impl Gate {
-    /// What was wrong the last time, if it is too early to try again.
+    /// Returns the last error, if it is too early to try again.
     pub(crate) fn is_shut(&self) -> Option<ConnectError> {
         let shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.why.clone())
     }
 
-    /// An attempt failed.
+    /// Records a failed attempt.
     pub(crate) fn shut(&self, why: &ConnectError) {
         let mut shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -61,7 +61,7 @@ impl Gate {
         *shut = Some(Shut { until: now + backoff.wait(), backoff, why: why.clone() });
     }
 
-    /// An attempt succeeded.
+    /// Records a successful attempt.
     pub(crate) fn open(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,6 +1,6 @@
-//! A batch of deltas as one statement takes it, and its answer.
+//! A batch of deltas as parameters of one statement, and its result.
 //!
-//! A statement can change a row only once. If a key is there twice, the second delta goes into another round.
+//! A statement can change a row only once. If a key occurs twice, the second delta goes into another round.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio_postgres::types::ToSql;
 use crate::bigint::{count, counted, epoch, micros, nanos, timed};
 use crate::record;
 
-/// How many deltas go into one statement at the most.
+/// The maximum number of deltas in one statement.
 pub(crate) const MAX_DELTAS: usize = 1_000;
 
-/// How many buckets make a window.
+/// The number of buckets of a window.
 const BUCKETS: i64 = 10;
 
-/// Which deltas go together, by their places: each key at most once, and not too many.
+/// Groups deltas into rounds, by their indices: each key at most once, and at most [`MAX_DELTAS`].
 pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut seen: HashMap<&str, usize> = HashMap::with_capacity(deltas.len());
@@ -34,7 +34,7 @@ pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     rounds.iter().flat_map(|round| round.chunks(MAX_DELTAS)).map(<[usize]>::to_vec).collect()
 }
 
-/// The arrays that the statement takes.
+/// The array parameters of the statement.
 #[derive(Default)]
 pub(crate) struct Batch<'a> {
     keys: Vec<&'a [u8]>,
@@ -69,7 +69,7 @@ impl<'a> Batch<'a> {
         self.keep_for.push(micros(delta.keep_for));
         self.success_ages.push(delta.last_success.map(micros));
         self.run_ages.push(delta.run_began.map(micros));
-        // Arrays begin at 1 there.
+        // Arrays begin at 1 in Postgres.
         self.buckets_from.push(place(self.ages.len()).saturating_add(1));
         for bucket in &delta.buckets {
             self.ages.push(micros(bucket.age));
@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
         self.buckets_to.push(place(self.ages.len()));
     }
 
-    /// In the order in which the statement numbers them.
+    /// Returns the parameters in the order of their numbers in the statement.
     pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 14] {
         [
             &self.keys,
@@ -103,7 +103,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What the statement answers about one delta.
+/// Converts the result of one delta.
 pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreError> {
     let record = match record::read(key, record::column(row, "record")?) {
         Ok(record) => record,

@@ -1,44 +1,44 @@
-//! Numbers as the database has them: 64 bits with a sign. What does not fit is the nearest that does, which for counts and
-//! times is as good as never reached.
+//! Conversions to and from the database's integers: 64 bits with a sign. Values that do not fit become the nearest one
+//! that does; real counts and times never get there.
 
 use std::time::Duration;
 
 use breakerbox::{Epoch, Timestamp};
 
-/// The longest duration. Added to any time there is, it still fits.
+/// The maximum duration. Added to any time, it still fits.
 const LONGEST: u64 = 1 << 62;
 
-/// A count.
+/// Converts a count.
 pub(crate) fn count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A count that comes back.
+/// Converts a count back.
 pub(crate) fn counted(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// A duration in microseconds.
+/// Converts a duration to microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
     count(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(LONGEST))
 }
 
-/// A duration in nanoseconds.
+/// Converts a duration to nanoseconds.
 pub(crate) fn nanos(duration: Duration) -> i64 {
     count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A time.
+/// Converts a time.
 pub(crate) fn time(time: Timestamp) -> i64 {
     count(time.as_micros())
 }
 
-/// A time that comes back.
+/// Converts a time back.
 pub(crate) fn timed(time: i64) -> Timestamp {
     Timestamp::from_micros(counted(time))
 }
 
-/// An epoch is only ever compared, so its bits are all that counts.
+/// Converts an epoch. Epochs are only compared for equality, so only the bits matter.
 pub(crate) fn epoch(epoch: Epoch) -> i64 {
     epoch.0.cast_signed()
 }

@@ -1,4 +1,4 @@
-//! Connecting a store that is not all defaults: what can be chosen, and what is chosen if nobody does.
+//! The settings of a store, their defaults, and connecting with them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use crate::database::Database;
 use crate::error::ConnectError;
 use crate::store::PostgresStore;
 
-/// The schema that the tables are in.
+/// The default schema of the tables.
 pub const DEFAULT_SCHEMA: &str = "breakerbox";
 
-/// How long a verb may take. A server next door answers in a millisecond or two.
+/// The default timeout of an operation. A server nearby answers in a millisecond or two.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
-// Else it would be a matter of luck which of the two gives up first, and what the error says.
+// Otherwise it would be random which of the two timeouts passes first, and which error is reported.
 const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
-/// How many connections a process has at the most, apart from the one that listens.
+/// The default maximum number of connections of a process, besides the one that listens.
 pub const DEFAULT_CONNECTIONS: usize = 4;
 
-/// The longest name of a schema: Postgres allows 63 bytes, and the name of the channel is longer than the schema's.
+/// The maximum length of a schema name: Postgres allows 63 bytes, and the name of the channel is longer than the
+/// schema's.
 const MAX_SCHEMA_LENGTH: usize = 48;
 
-/// Connects a store that is not all defaults.
+/// Builds a store with other settings than the defaults.
 ///
 /// ```
 /// use breakerbox_postgres::PostgresStore;
@@ -54,7 +55,7 @@ pub struct Builder {
     pub(crate) clean_every: Duration,
 }
 
-/// Text with a password in it, perhaps.
+/// A URL, which may contain a password.
 #[derive(Clone)]
 struct Url(String);
 
@@ -78,62 +79,63 @@ impl Builder {
         }
     }
 
-    /// The schema that the tables are in, [`DEFAULT_SCHEMA`] by default. Fleets that share a database need one each.
+    /// Sets the schema of the tables. Default: [`DEFAULT_SCHEMA`]. Fleets that share a database need one each.
     pub fn schema(mut self, schema: &str) -> Self {
         schema.clone_into(&mut self.schema);
         self
     }
 
-    /// How long a verb may take, with the wait for a connection, [`DEFAULT_TIME_LIMIT`] by default. A statement that takes
-    /// longer is cancelled.
+    /// Sets the timeout of an operation, including the wait for a connection. Default: [`DEFAULT_TIME_LIMIT`]. A
+    /// statement that takes longer is cancelled.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// How many connections a process has at the most, apart from the one that listens, [`DEFAULT_CONNECTIONS`] by default.
+    /// Sets the maximum number of connections of a process, besides the one that listens. Default:
+    /// [`DEFAULT_CONNECTIONS`].
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How long connecting for the first time may take, with creating the tables; 10 s by default.
+    /// Sets the timeout for connecting the first time, including the creation of the tables. Default: 10 s.
     pub fn start_within(mut self, start_within: Duration) -> Self {
         self.start_within = start_within;
         self
     }
 
-    /// How often the connection that listens is asked whether it is still there; every 5 s by default. One that does not answer
-    /// for as long again is replaced, and whoever listens hears that changes may have been missed.
+    /// Sets the interval at which the listening connection is tested. Default: 5 s. If it does not respond for as long
+    /// again, it is replaced, and listeners are notified that changes may have been missed.
     pub fn ask_every(mut self, ask_every: Duration) -> Self {
         self.ask_every = ask_every;
         self
     }
 
-    /// How often one process of the fleet looks at a thousand rows and deletes those that have expired; every second by
-    /// default, with a rest of a minute once all have been looked at.
+    /// Sets the interval at which one process of the fleet examines a thousand rows and deletes the expired ones.
+    /// Default: 1 s, with a pause of a minute once all rows have been examined.
     pub fn clean_every(mut self, clean_every: Duration) -> Self {
         self.clean_every = clean_every;
         self
     }
 
-    /// Uses the connections of a database that is used for other things too, in place of its own.
+    /// Uses the connections of this database, which the program also uses itself, instead of its own.
     pub fn on(mut self, database: Database) -> Self {
         self.database = Some(database);
         self
     }
 
-    /// With one connection of its own, whoever else uses the database.
+    /// Uses one connection of its own, even if the database is shared.
     pub(crate) fn alone(mut self) -> Self {
         self.database = None;
         self.connections = 1;
         self
     }
 
-    /// The database of the URL, for those who use it for other things too. Nothing is connected yet.
+    /// Returns the database of the URL, for programs that also use it themselves. It does not connect yet.
     ///
     /// # Errors
-    /// If the URL or a setting is wrong.
+    /// If the URL or a setting is not valid.
     pub fn database(&self) -> Result<Database, ConnectError> {
         self.check()?;
         match &self.database {
@@ -142,28 +144,29 @@ impl Builder {
         }
     }
 
-    /// Connects, and creates the tables if they are missing. Afterwards all changes are heard.
+    /// Connects, and creates the tables if they are missing. When it returns, the store listens to all changes.
     ///
     /// # Errors
-    /// If that can't be. The error says what to do.
+    /// If the store can't connect. The error states what to do.
     pub async fn connect(self) -> Result<PostgresStore, ConnectError> {
         PostgresStore::connected(self.database()?, &self).await
     }
 
-    /// Makes a store that connects in the background, for a service that must start without it. Until it is connected, verbs
-    /// say that it is not. Must be called within a tokio runtime.
+    /// Creates a store that connects in the background, for a service that must start without it. Operations fail until
+    /// it is connected. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If the URL or a setting is wrong.
+    /// If the URL or a setting is not valid.
     pub fn open(self) -> Result<PostgresStore, ConnectError> {
         Ok(PostgresStore::opened(self.database()?, &self))
     }
 
-    /// What each connection is told first; for a pool of your own, see [`Database::with_pool`].
+    /// Returns the SQL that each connection executes first; for a pool of your own, see [`Database::with_pool`].
     ///
-    /// The server's limit is a little shorter than ours, so that usually the server ends a statement, and the connection can be
-    /// used again. A process that stops in the middle of a swap loses its lock. Plans are made once, perhaps when the tables
-    /// are still empty, and must be right when they are full: always by index. They are not compiled.
+    /// The server's timeout is a little shorter than the client's, so that usually the server ends a statement, and the
+    /// connection can be used again. A process that stops in the middle of a swap loses its lock. Plans are made once,
+    /// possibly while the tables are empty, and must be right when they are full: so they always use an index. They are
+    /// not JIT-compiled.
     #[must_use]
     pub fn session_settings(&self) -> String {
         let limit = (self.time_limit.as_millis() * 9 / 10).max(1);
@@ -174,7 +177,7 @@ impl Builder {
         )
     }
 
-    /// Whether every setting makes sense.
+    /// Validates all settings.
     fn check(&self) -> Result<(), ConnectError> {
         let wrong = |setting, reason: &str| Err(ConnectError::Setting { setting, reason: reason.to_owned() });
         let mut characters = self.schema.chars();

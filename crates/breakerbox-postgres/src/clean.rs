@@ -1,8 +1,8 @@
-//! The clean-up: one process of the fleet deletes what has expired, a little at a time.
+//! The cleanup: one process of the fleet deletes expired rows, a few at a time.
 //!
-//! What has expired is not read any more, so nothing depends on this but the size of the tables. It looks at all rows in turn,
-//! a thousand at a time, and then rests: the same work on a good and on a bad day. An index of what expires would be cheaper
-//! here, and would make every merge write to it.
+//! Expired rows are not read any more, so only the size of the tables depends on this. It examines all rows in turn, a
+//! thousand at a time, and then pauses: the load is always the same. An index on the expiry would be cheaper here, but
+//! every merge would have to write to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use breakerbox::store::StoreError;
 
 use crate::verbs::{Table, Verbs};
 
-/// The office of whoever cleans.
+/// The name of the leader election for the cleanup.
 const OFFICE: &str = "breakerbox clean-up";
 
-/// How many steps a rest is as long as.
+/// The pause after a sweep, in steps.
 const REST: u32 = 60;
 
-/// How many steps a term lasts.
+/// The length of a term, in steps.
 const TERM: u32 = 3 * REST;
 
-/// Cleans until it is dropped.
+/// Cleans up until it is dropped.
 pub(crate) async fn clean_for_ever(verbs: Arc<Verbs>, every: Duration) {
     let me = Nonce(rand::random());
     loop {
-        // Whatever goes wrong is tried again after the rest; whoever uses the store hears of it from the verbs.
+        // After an error it tries again after the pause; operations report the problem to the users of the store.
         let _ = sweep(&verbs, me, every).await;
         tokio::time::sleep(every * REST).await;
     }
 }
 
-/// Looks at every row once, as long as this process leads.
+/// Examines every row once, for as long as this process leads.
 async fn sweep(verbs: &Verbs, me: Nonce, every: Duration) -> Result<(), StoreError> {
     for table in [Table::Circuits, Table::Counts, Table::Leases, Table::Ramps] {
         let mut next = Some(Vec::new());

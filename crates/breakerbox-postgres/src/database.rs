@@ -1,7 +1,8 @@
-//! The database: a pool of a few connections for the verbs, and the means to make one more for those who listen.
+//! The database: a pool of a few connections for the operations, and the settings for further connections, which
+//! listen.
 //!
-//! A verb has its connection to itself, so that one that waits for a lock keeps nobody else waiting, and so that cancelling
-//! it can't hit another's statement. Whoever shares the database with the store uses the same [`Database`].
+//! An operation has its connection to itself, so that one that waits for a lock does not block others, and so that
+//! cancelling it can't hit the statement of another. Programs that use the same database share the same [`Database`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +22,15 @@ use crate::migrations::migrate;
 use crate::task::Task;
 use crate::{tls, url};
 
-/// The oldest version that will do, as the server tells it.
+/// The oldest supported version, as the server reports it (`server_version_num`).
 const OLDEST: i32 = 140_000;
 
-/// A connection as the client makes it.
+/// A connection of the client library.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A database, and the connections to it.
 ///
-/// The store needs no more than a URL. This is for those who use the same database for something else as well:
+/// The store needs no more than a URL. This is for programs that also use the same database themselves:
 ///
 /// ```
 /// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
@@ -55,7 +56,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database of a URL. Nothing is connected yet.
+    /// Creates the database of a URL. It does not connect yet.
     pub(crate) fn new(url: &str, builder: &Builder) -> Result<Self, ConnectError> {
         let (mut config, trust) = url::parse(url)?;
         set_defaults(&mut config, builder.time_limit);
@@ -80,22 +81,22 @@ impl Database {
         })
     }
 
-    /// Uses a pool that is already there, of connections to the same database. They should be told the store's
-    /// [settings](Builder::session_settings) when they are made.
+    /// Uses an existing pool of connections to the same database. Its connections should execute the store's
+    /// [settings](Builder::session_settings) when they are created.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
         self
     }
 
-    /// The pool, for other uses of the database. Its connections have the store's [settings](Builder::session_settings), its
-    /// time limit among them.
+    /// Returns the pool, for other uses of the database. Its connections have the store's
+    /// [settings](Builder::session_settings), including its timeout.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// A connection for one verb.
+    /// Takes a connection for one operation.
     pub(crate) async fn lend(&self) -> Result<Loan, StoreError> {
         let status = self.pool.status();
         let would_connect = status.available == 0 && status.size < status.max_size;
@@ -119,7 +120,7 @@ impl Database {
         }
     }
 
-    /// Ends what takes too long. What it was doing is cancelled.
+    /// Runs an operation with the timeout. One that takes longer is cancelled.
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -128,12 +129,12 @@ impl Database {
         tokio::time::timeout(self.time_limit, work).await.unwrap_or(timed_out)
     }
 
-    /// A connection outside of the pool.
+    /// Opens a connection outside of the pool.
     pub(crate) async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
         self.config.connect(self.tls.clone()).await.map_err(|error| ConnectError::of(&error, &self.config))
     }
 
-    /// Looks whether the server will do, and creates the tables if they are missing.
+    /// Checks the version of the server, and creates the tables if they are missing.
     pub(crate) async fn set_up(&self, schema: &str) -> Result<(), ConnectError> {
         let (client, wire) = self.connect().await?;
         let _driven = Task::spawn(async { drop(wire.await) });
@@ -148,12 +149,12 @@ impl Database {
         done.await.unwrap_or_else(|error| Err(ConnectError::of(&error, &self.config)))
     }
 
-    /// What an error of a connection outside of the pool means.
+    /// Converts an error of a connection outside of the pool.
     pub(crate) fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
         ConnectError::of(error, &self.config)
     }
 
-    /// Nobody answered in time.
+    /// Returns the error of a connection that exceeded this timeout.
     pub(crate) fn too_slow(&self, limit: Duration) -> ConnectError {
         ConnectError::TimedOut { address: address(&self.config), limit }
     }
@@ -165,17 +166,17 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// What the URL leaves open.
+/// Sets the options that the URL leaves open.
 fn set_defaults(config: &mut Config, time_limit: Duration) {
     if config.get_application_name().is_none() {
         config.application_name("breakerbox");
     }
-    // A host that does not answer must leave time for the next one.
+    // A host that does not respond must leave time for the next one.
     let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
     if config.get_connect_timeout().is_none() && hosts > 1 {
         config.connect_timeout(time_limit / hosts);
     }
-    // A connection whose other end is gone without a word is noticed in less than half a minute.
+    // A connection whose peer vanished is detected in less than half a minute.
     config
         .keepalives_idle(Duration::from_secs(10))
         .keepalives_interval(Duration::from_secs(5))

@@ -1,6 +1,6 @@
-//! Why the store can't be opened, or a connection can't be had: what is wrong, and what to do about it.
+//! The errors of opening the store or a connection: the problem, and what to do about it.
 //!
-//! No error ever shows a password.
+//! No error contains a password.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,92 +10,92 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 
-/// Why the store can't be opened.
+/// The reason why the store can't be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL can't be understood.
+    /// The URL is not valid.
     #[error("url: {reason}")]
     Url {
-        /// What is wrong with it.
+        /// The reason why it is not valid.
         reason: String,
     },
     /// A setting is out of range.
     #[error("{setting}: {reason}")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The reason why it is not valid.
         reason: String,
     },
-    /// Nobody answers.
+    /// The server can't be reached.
     #[error(
         "no Postgres answers at {address}: {reason}; check host and port in the URL, and whether the server runs"
     )]
     Unreachable {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// Nobody answers in time.
+    /// The server did not respond in time.
     #[error(
         "{address} did not answer within {limit:?}; check whether the server is overloaded, or a firewall is in between"
     )]
     TimedOut {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// The limit.
+        /// The timeout.
         limit: Duration,
     },
-    /// The server does not let the user in.
+    /// The server refuses the login.
     #[error(
         "the server refuses user {user:?}: {reason}; check user and password in the URL, and the server's pg_hba.conf"
     )]
     Refused {
-        /// Who.
+        /// The name of the user.
         user: String,
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
-    /// There is no such database.
+    /// The database does not exist.
     #[error("{reason}; check the name after the last / of the URL, or create it: CREATE DATABASE ...")]
     NoDatabase {
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
-    /// All of the server's connections are taken.
+    /// All connections of the server are in use.
     #[error("{reason}; use fewer connections in each process, or raise the server's max_connections")]
     Full {
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
-    /// TLS can't be agreed on.
+    /// The TLS handshake failed, or a certificate is not valid.
     #[error("tls: {reason}; check sslmode and sslrootcert in the URL")]
     Tls {
-        /// What is wrong with it.
+        /// The reason why it failed.
         reason: String,
     },
-    /// The user may not do what is needed.
+    /// The user lacks privileges.
     #[error(
         "{reason}; grant it, or let somebody else create the tables first: see docs/operating/postgres.md"
     )]
     NotPermitted {
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
-    /// The server only answers questions.
+    /// The server is read-only.
     #[error(
         "{reason}; connect to the primary, or add target_session_attrs=read-write to a URL with several hosts"
     )]
     ReadOnly {
-        /// What the server says.
+        /// The error of the server.
         reason: String,
     },
     /// The server is too old.
     #[error("this is Postgres {version}; version 14 or later is needed")]
     TooOld {
-        /// What it is.
+        /// The version of the server.
         version: String,
     },
     /// The tokio runtime that the store was connected on has ended, and the store's tasks with it.
@@ -104,16 +104,16 @@ pub enum ConnectError {
          as the store, such as the one of `main`"
     )]
     Ended,
-    /// Anything else.
+    /// Any other error.
     #[error("can't connect: {reason}")]
     Failed {
-        /// What the client says.
+        /// The error of the client.
         reason: String,
     },
 }
 
 impl ConnectError {
-    /// What a failed connection, or a failed statement of setting up, means.
+    /// Converts the error of a connection, or of a statement during the setup.
     pub(crate) fn of(error: &tokio_postgres::Error, config: &Config) -> Self {
         let reason = whole(error);
         let Some(code) = error.code() else { return Self::without_code(error, reason, config) };
@@ -132,7 +132,7 @@ impl ConnectError {
         }
     }
 
-    /// The client's kinds of errors are private; what it says is not.
+    /// Converts an error without a code. The client's kinds of errors are private, so it uses the message.
     fn without_code(error: &tokio_postgres::Error, reason: String, config: &Config) -> Self {
         let kind = error.to_string();
         if kind.contains("TLS") {
@@ -156,25 +156,25 @@ impl From<ConnectError> for StoreError {
     }
 }
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct StatementError {
     reason: String,
-    /// A table, or the schema, is not there.
+    /// Whether a table or the schema does not exist.
     is_table_missing: bool,
 }
 
-/// Whether an error says that a table is missing.
+/// Returns whether an error reports a missing table.
 pub(crate) fn is_table_missing(error: &StoreError) -> bool {
     let StoreError::Unavailable(error) = error else { return false };
     error.downcast_ref::<StatementError>().is_some_and(|error| error.is_table_missing)
 }
 
-/// What a failed statement means to whoever uses a store.
+/// Converts the error of a statement to that of a store.
 pub(crate) fn of_statement(error: &tokio_postgres::Error, config: &Config, limit: Duration) -> StoreError {
     match error.code() {
-        // The server's own limit is a little shorter than ours.
+        // The server's own timeout is a little shorter than the client's.
         Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => StoreError::TimedOut { limit },
         Some(
             &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN,
@@ -191,7 +191,7 @@ pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
     StoreError::Unavailable(Box::new(StatementError { reason: reason.into(), is_table_missing: false }))
 }
 
-/// An error and all that caused it, on one line.
+/// Returns the message of an error and all its causes, on one line.
 pub(crate) fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -207,7 +207,7 @@ pub(crate) fn whole(error: &dyn Error) -> String {
     text
 }
 
-/// Where a configuration leads.
+/// Returns the address of a configuration.
 pub(crate) fn address(config: &Config) -> String {
     let port = |n| config.get_ports().get(n).or(config.get_ports().first()).copied().unwrap_or(5432);
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {

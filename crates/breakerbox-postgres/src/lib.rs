@@ -1,4 +1,4 @@
-//! The Postgres store: circuits shared by a fleet through a database that is already there. Postgres 14 or later.
+//! The Postgres store: circuits that a fleet shares through an existing database. Postgres 14 or later.
 //!
 //! ```
 //! # let server = breakerbox_testkit::servers::PostgresServer::start()?;
@@ -16,36 +16,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`PostgresStore::open`] never fails because Postgres is down: the service starts degraded, and joins when the database is
-//! there. [`PostgresStore::connect`] waits for the connection, and fails if there is none.
+//! [`PostgresStore::open`] never fails because Postgres is down: the service starts degraded, and joins the fleet when
+//! the database is up. [`PostgresStore::connect`] waits for the connection, and fails if there is none.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`PostgresStore`] | the store: what [`breakerbox::store`] asks for |
-//! | [`Builder`] | schema, time limit, number of connections |
-//! | [`Database`] | the connections, for those who use the same database for something else too |
-//! | [`ConnectError`] | what is wrong, and what to do about it |
+//! | [`PostgresStore`] | the implementation of [`breakerbox::store`] |
+//! | [`Builder`] | schema, timeout, number of connections |
+//! | [`Database`] | the connections, for programs that also use the same database themselves |
+//! | [`ConnectError`] | the reason why there is no connection, and what to do about it |
 //! | [`PostgresSampler`] | counts attempts in a table of yours, for [sampled circuits](breakerbox::sampling) |
 //!
-//! SQL counts, compares, swaps and indexes, and decides nothing; the statements are in `src/sql`, one file for each step of a
-//! verb. What holds, and why:
+//! SQL counts, compares, swaps and indexes, and decides nothing; the statements are in `src/sql`, one file for each
+//! step of an operation. Guarantees, and how they are met:
 //!
-//! - **No counts get into a window that they do not belong to.** A window is a row by key *and epoch*. A new epoch is a new
-//!   row, so late counts can't reach it, and merges need not wait for swaps.
-//! - **One swap wins, and none after its deadline.** A swap first waits for every lock, then reads the time, then compares and
-//!   writes. It is one transaction, sent at once.
-//! - **Batches do not wait in a circle.** They lock in the order of their keys, and merges lock no records.
-//! - **Merges are cheap.** Counts are in an unlogged table: no log, no wait for the disk, nothing to replicate; updates stay in
-//!   their pages. A crash of the server empties it: each circuit loses what it counted in its last window, and no record.
-//! - **Nothing waits for ever.** Every verb has a [time limit](Builder::time_limit), after which its statement is cancelled. A
-//!   connection that is lost is made again, with waits that grow up to two seconds. Nothing is sent twice.
-//! - **Changes are pushed**, by `NOTIFY`, for swaps that win and for nothing else. After every gap the listener hears
-//!   [`Missed`](breakerbox::store::Heard::Missed).
+//! - **No counts get into a window that they do not belong to.** A window is a row by key *and epoch*. A new epoch is a
+//!   new row, so late counts can't reach it, and merges need not wait for swaps.
+//! - **One swap wins, and none after its deadline.** A swap first waits for every lock, then reads the time, then
+//!   compares and writes. It is one transaction, sent at once.
+//! - **Batches do not deadlock.** They lock in the order of their keys, and merges lock no records.
+//! - **Merges are cheap.** Counts are in an unlogged table: no WAL, no wait for the disk, nothing to replicate; updates
+//!   stay in their pages. A crash of the server empties it: each circuit loses the counts of its last window, and no
+//!   record.
+//! - **Every wait is bounded.** Every operation has a [timeout](Builder::time_limit), after which its statement is
+//!   cancelled. A lost connection is reestablished, with a backoff of up to two seconds. Nothing is sent twice.
+//! - **Changes are pushed** with `NOTIFY`, for swaps that win and for nothing else. After every gap the listener
+//!   receives [`Missed`](breakerbox::store::Heard::Missed).
 //!
-//! What does not hold: that a server which fails over to a replica keeps counts, or the latest swaps if replication is
-//! asynchronous. Nor does a connection pooler in transaction mode do: it has no `LISTEN`.
+//! Not guaranteed: a server that fails over to a replica loses counts, and the latest swaps if replication is
+//! asynchronous. A connection pooler in transaction mode does not work: it has no `LISTEN`.
 //!
-//! How to run it is in `docs/operating/postgres.md`.
+//! For operation see `docs/operating/postgres.md`.
 
 mod backoff;
 mod batch;
@@ -75,7 +76,7 @@ pub use self::error::ConnectError;
 pub use self::sampler::{PostgresSampler, SamplerError};
 pub use self::store::PostgresStore;
 
-/// The operator's document, its example compiled.
+/// Compiles the example of the operator's guide.
 #[cfg(doctest)]
 mod operating {
     #[doc = include_str!("../../../docs/operating/postgres.md")]

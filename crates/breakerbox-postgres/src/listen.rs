@@ -1,8 +1,8 @@
-//! The listening end of `LISTEN` and `NOTIFY`: a connection of its own, which comes back by itself, and then says that
-//! something may have been missed.
+//! The listening end of `LISTEN` and `NOTIFY`: a separate connection, which reconnects by itself, and then publishes
+//! that changes may have been missed.
 //!
-//! A connection that says nothing may be dead, so it is asked every few seconds. Nothing is queued here: what a listener does
-//! not take in time, it is told that it missed.
+//! A silent connection may be dead, so it is tested every few seconds. Nothing is queued here: a listener that is too
+//! slow is notified that it missed changes.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::notice;
 use crate::statements::channel;
 use crate::verbs::Verbs;
 
-/// How long a connection may take to be made.
+/// The timeout for opening a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a connection must have lasted for the waits to begin small again.
+/// How long a connection must have lasted for the backoff to start over.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// What makes connections that listen.
+/// Opens connections that listen.
 pub(crate) struct Ears {
     database: Database,
     schema: String,
     ask_every: Duration,
-    /// Whether the tables are known to be there.
+    /// Whether the tables are known to exist.
     is_set_up: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl Ears {
         Self { database, schema, ask_every, is_set_up: AtomicBool::new(false) }
     }
 
-    /// Begins to listen. The first time, makes sure that the tables are there.
+    /// Opens a connection and starts to listen. The first time, it creates missing tables.
     pub(crate) async fn open(&self) -> Result<Ear, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
             self.database.set_up(&self.schema).await?;
@@ -52,7 +52,7 @@ impl Ears {
         let listen = format!("LISTEN \"{}\"", channel(&self.schema));
         let listening = tokio::select! {
             listening = client.batch_execute(&listen) => listening.map_err(|error| self.database.explain(&error)),
-            // What is heard until then came before anybody could wait for it.
+            // Messages that arrive before that are older than any listener.
             () = drain(&mut wire) => Err(ConnectError::Failed { reason: "the server hung up".to_owned() }),
         };
         listening.map(|()| Ear { client, wire })
@@ -66,7 +66,7 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// Announces what it hears, until the connection is lost.
+    /// Publishes the messages it receives, until the connection is lost.
     async fn hear(&mut self, verbs: &Verbs, announcer: &Announcer, ask_every: Duration) {
         let Self { client, wire } = self;
         let hearing = async {
@@ -89,8 +89,8 @@ impl Ear {
     }
 }
 
-/// Listens until it is dropped, with this connection first. Whoever is told does not notice that a connection was lost, only
-/// that it may have missed something.
+/// Listens until it is dropped, with this connection first. Listeners do not see that a connection was lost, only that
+/// they may have missed changes.
 pub(crate) async fn listen_for_ever(
     ears: Ears,
     mut first: Option<Ear>,
@@ -103,7 +103,7 @@ pub(crate) async fn listen_for_ever(
             Some(ear) => ear,
             None => match timeout(PATIENCE, ears.open()).await {
                 Ok(Ok(ear)) => {
-                    // Now that it listens: whoever reads from here on misses nothing.
+                    // Published after listening began: a process that reads from now on misses nothing.
                     announcer.announce(Heard::Missed);
                     ear
                 }
@@ -122,7 +122,7 @@ pub(crate) async fn listen_for_ever(
     }
 }
 
-/// What a text means. A record that did not fit is read; it may be a newer one by then.
+/// Parses a message. A record that did not fit into it is read from the store; by then it may be a newer one.
 async fn understood(text: &str, verbs: &Verbs) -> Heard {
     let Some(notice) = notice::read(text) else { return Heard::Missed };
     if !notice.reports.is_empty() {
@@ -141,7 +141,7 @@ async fn understood(text: &str, verbs: &Verbs) -> Heard {
     record.map_or(Heard::Missed, |record| Heard::Changed { key, record: Arc::new(record) })
 }
 
-/// The next text; none once the connection has ended.
+/// Returns the next message; none once the connection has ended.
 async fn next(wire: &mut Wire) -> Option<String> {
     loop {
         match poll_fn(|context| wire.poll_message(context)).await? {

@@ -1,5 +1,5 @@
-//! A connection on loan for one verb. It comes back to the pool when the verb is done; if it is abandoned half-way, what the
-//! server still does for it is cancelled, and it is closed.
+//! A connection on loan for one operation. It returns to the pool when the operation is done; if the operation is
+//! abandoned halfway, its statement is cancelled on the server, and the connection is closed.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::of_statement;
 
-/// How long cancelling may take.
+/// The timeout for cancelling a statement.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 
 /// A connection on loan.
@@ -37,7 +37,7 @@ impl Loan {
         Self { client: Some(client), canceller, config, time_limit }
     }
 
-    /// The verb is done, well or badly. A server that says what is wrong is in order, unless it says that it will not write.
+    /// Ends the operation. The connection is kept after an error of the server, unless the server refuses writes.
     pub(crate) fn settle<T>(mut self, answer: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
         let failed = answer.as_ref().err();
         let spoke = failed.is_none_or(|error| error.as_db_error().is_some());
@@ -61,7 +61,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else { return };
         let busy = !client.is_closed();
-        // No longer the pool's: dropping it closes it.
+        // Detached from the pool: dropping it closes it.
         drop(Object::take(client));
         if busy {
             self.canceller.cancel();
@@ -69,11 +69,11 @@ impl Drop for Loan {
     }
 }
 
-/// What tells the server to stop.
+/// Cancels statements on the server.
 pub(crate) struct Canceller {
     token: CancelToken,
     tls: MakeRustlsConnect,
-    /// How many may do that at once.
+    /// Limits the concurrent cancellations.
     at_once: Arc<Semaphore>,
 }
 
@@ -82,7 +82,7 @@ impl Canceller {
         Self { token: client.cancel_token(), tls, at_once }
     }
 
-    /// Best effort, on a connection of its own. If it fails, the server's own limit ends the statement.
+    /// Cancels the statement as a best effort, on a separate connection. If it fails, the server's own timeout ends it.
     fn cancel(&self) {
         let Ok(turn) = Arc::clone(&self.at_once).try_acquire_owned() else { return };
         let Ok(runtime) = Handle::try_current() else { return };

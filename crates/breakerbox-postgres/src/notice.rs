@@ -1,8 +1,8 @@
-//! What is sent with a change: the key and the record, as JSON.
+//! The message about a change: the key and the record, as JSON.
 //!
-//! Postgres sends at most 7,999 bytes, in the database's encoding, so everything beyond ASCII is escaped. A record that does not
-//! fit is left out, and read by whoever hears of it. A key that does not fit either is left out too; then all that is heard is
-//! that something was missed.
+//! Postgres sends at most 7,999 bytes, in the database's encoding, so all characters beyond ASCII are escaped. A record
+//! that does not fit is left out, and the listener reads it. A key that does not fit either is left out too; then
+//! listeners receive only that they missed a change.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use std::sync::Arc;
 use breakerbox::Record;
 use serde::{Deserialize, Serialize};
 
-/// The longest text that is sent.
+/// The maximum length of a message, in bytes.
 const MAX_LENGTH: usize = 7_999;
 
-/// What is sent.
+/// A message to send.
 #[derive(Serialize)]
 struct Sent<'a> {
     key: Option<&'a str>,
     record: Option<&'a Record>,
 }
 
-/// What is heard.
+/// A received message.
 #[derive(PartialEq, Debug, Deserialize)]
 pub(crate) struct Notice {
     pub(crate) key: Option<String>,
     pub(crate) record: Option<Record>,
-    /// A call for reports of these keys, and no change.
+    /// The keys of a call for reports; empty for a change.
     #[serde(default)]
     pub(crate) reports: Vec<String>,
 }
 
-/// The texts that call for reports of these keys: as few as can hold them. A key that fits into none is left out: whoever
-/// judges it hears of the others' outcomes as they report by themselves.
+/// Returns the messages that call for reports of these keys: as few as possible. A key that does not fit into one is
+/// left out: the process that judges it waits for the regular reports of the others.
 pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     const FRAME: &str = r#"{"reports":[]}"#;
     let mut texts: Vec<String> = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     texts
 }
 
-/// The text for a change.
+/// Returns the message about a change.
 pub(crate) fn write(key: &str, record: &Record) -> String {
     let forms = [
         Sent { key: Some(key), record: Some(record) },
@@ -68,12 +68,12 @@ pub(crate) fn write(key: &str, record: &Record) -> String {
     texts.find(|text| text.len() <= MAX_LENGTH).unwrap_or_else(|| "{}".to_owned())
 }
 
-/// What a text says; none if it makes no sense.
+/// Parses a message; none if it is not valid.
 pub(crate) fn read(text: &str) -> Option<Notice> {
     serde_json::from_str(text).ok()
 }
 
-/// In JSON, what is not ASCII is inside a string, where it can be escaped.
+/// Escapes all characters beyond ASCII. In JSON they occur only inside strings, where they can be escaped.
 fn in_ascii(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
     for c in text.chars() {

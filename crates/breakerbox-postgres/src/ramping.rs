@@ -1,4 +1,4 @@
-//! `ramp`: places of a circuit's ramp. One round trip: all statements are sent together, as one transaction.
+//! `ramp`: slots of a circuit's ramp. One round trip: all statements are sent together, as one transaction.
 
 use breakerbox::store::{Answer, RampReply, RampRequest, RampState, RampView, StoreError};
 use tokio_postgres::Row;
@@ -16,7 +16,7 @@ impl Verbs {
         Ok(Answer { now: now_in(&row)?, value })
     }
 
-    /// The second statement begins when the first has the lock, so that it sees what it changes.
+    /// Sends both statements. The second begins when the first has the lock, so that it sees the present rows.
     async fn ramp_once(&self, asked: &Asked) -> Result<Row, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
@@ -31,7 +31,7 @@ impl Verbs {
                 loan.batch_execute("COMMIT"),
             );
             begun?;
-            // The first that failed says why; the others only say that it did.
+            // The first error states the reason; the others only report that the transaction failed.
             let row = claimed.and(row)?;
             committed.map(|()| row)
         };
@@ -40,7 +40,7 @@ impl Verbs {
     }
 }
 
-/// A request as the server takes it.
+/// A request as parameters of the statements.
 struct Asked {
     key: Vec<u8>,
     epoch: i64,

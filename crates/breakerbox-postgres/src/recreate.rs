@@ -1,8 +1,8 @@
-//! Creates the tables again if they are gone: somebody dropped the schema, or restored a database without it.
+//! Creates the tables again if they are gone, because the schema was dropped or a database was restored without it.
 //!
-//! A verb that finds no table says so here, and a task creates what is missing, with waits that grow while that fails. Nothing
-//! is created without need, and nothing is ever dropped. What was in the tables is gone; the processes of the fleet publish
-//! the records that they know.
+//! An operation that finds no table reports it here, and a task creates what is missing, with a growing backoff while
+//! that fails. Nothing is created without need, and nothing is ever dropped. The contents of the tables are lost; the
+//! processes of the fleet publish the records that they know.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::backoff::Backoff;
 use crate::database::Database;
 use crate::error::{is_table_missing, unavailable, whole};
 
-/// How long creating the tables may take.
+/// The timeout for creating the tables.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What verbs say about missing tables, and what came of creating them again.
+/// Reports of missing tables, and the result of creating them again.
 #[derive(Debug, Default)]
 pub(crate) struct Recreation {
     missing: Notify,
-    /// Why the last attempt failed.
+    /// The error of the last attempt; none if it succeeded.
     failed: Mutex<Option<String>>,
 }
 
 impl Recreation {
-    /// Notices an error that says that a table is missing, and adds why it could not be created again.
+    /// Checks an error for a missing table, and adds the reason why it could not be created again.
     pub(crate) fn notice(&self, error: StoreError) -> StoreError {
         if !is_table_missing(&error) {
             return error;
@@ -62,7 +62,7 @@ pub(crate) async fn recreate_for_ever(
             Ok(Ok(())) => {
                 recreation.set_failed(None);
                 backoff = Backoff::new();
-                // Whatever was known of the records does not hold any more.
+                // The records that listeners know are no longer valid.
                 announcer.announce(Heard::Missed);
             }
             Ok(Err(error)) => recreation.set_failed(Some(error.to_string())),

@@ -1,4 +1,4 @@
-//! A sampler for a table in Postgres: one query for each poll, on a connection of its own.
+//! A sampler for a table in Postgres: one query for each poll, on a separate connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::builder::Builder;
 use crate::database::Database;
 use crate::error::ConnectError;
 
-/// How long a poll may take at the server, unless it is told otherwise.
+/// The default timeout of a poll at the server.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Counts attempts in a table of a Postgres database, which need not be the one that the store is in.
@@ -38,40 +38,40 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The table needs two [indices](breakerbox::sampling::SqlTable). Ages are taken from the server's clock. A poll that takes
-/// too long, or that nobody waits for any more, is cancelled.
+/// The table needs two [indices](breakerbox::sampling::SqlTable). Ages are relative to the server's clock. A poll that
+/// takes too long, or whose caller is gone, is cancelled.
 pub struct PostgresSampler {
     database: Database,
     query: String,
     returns_runs: bool,
 }
 
-/// Why there is no such sampler.
+/// The reason why a sampler can't be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// The table's description can't be.
+    /// The description of the table is not valid.
     #[error(transparent)]
     Table(#[from] SqlError),
-    /// The database can't be.
+    /// The URL or a setting of the database is not valid.
     #[error(transparent)]
     Database(#[from] ConnectError),
 }
 
 impl PostgresSampler {
-    /// A sampler for the database of this URL. Nothing is connected yet.
+    /// Creates a sampler for the database of this URL. It does not connect yet.
     ///
     /// # Errors
-    /// If the URL or the table's description can't be.
+    /// If the URL or the description of the table is not valid.
     pub fn new(url: &str, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
         let builder = Builder::new(url).connections(1).time_limit(DEFAULT_TIME_LIMIT);
         Self::with(builder.database()?, &source.into())
     }
 
-    /// A sampler that uses connections which are there, with their time limit.
+    /// Creates a sampler that uses existing connections, with their timeout.
     ///
     /// # Errors
-    /// If the table's description can't be.
+    /// If the description of the table is not valid.
     pub fn on(database: Database, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
         Self::with(database, &source.into())
     }
@@ -80,7 +80,7 @@ impl PostgresSampler {
         Ok(Self { query: source.text(Dialect::Postgres)?, returns_runs: source.returns_runs(), database })
     }
 
-    /// The query that it asks, for those who want to see how it is planned.
+    /// Returns the SQL text of the query, for example to inspect its plan.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
@@ -98,7 +98,7 @@ impl PostgresSampler {
                 let answer = async {
                     let statement = loan.prepare_cached(&self.query).await?;
                     let asked: [&(dyn ToSql + Sync); 5] = [&window, &keys, &ages, &started, &recent];
-                    // A query of the user's own need not count recent attempts apart.
+                    // A query of the user need not count recent attempts separately.
                     let asked = asked.get(..statement.params().len()).unwrap_or(&asked);
                     loan.query(&statement, asked).await
                 };
@@ -109,7 +109,7 @@ impl PostgresSampler {
     }
 }
 
-/// The longest age: a hundred years.
+/// The maximum age: a hundred years.
 const OLDEST: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 #[async_trait]
@@ -117,7 +117,7 @@ impl Sampler for PostgresSampler {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let rows = self.rows(poll).await.map_err(|error| match error {
             StoreError::TimedOut { limit } => SampleError::TimedOut { limit },
-            // Its words are about a store, and this is none.
+            // The message of the outer error is about a store, and this is none.
             StoreError::Unavailable(cause) => SampleError::Failed(cause),
             error => SampleError::failed(error),
         })?;
@@ -150,7 +150,7 @@ fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError
     Ok((key, sample))
 }
 
-/// The value of a column that need not be there.
+/// Returns the value of an optional column.
 fn known(row: &Row, field: &'static str) -> Result<Option<i64>, SampleError> {
     if !row.columns().iter().any(|column| column.name() == field) {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! The statements, one file for each step of a verb, and the tables, one file for each change of them.
+//! The statements, one file for each step of an operation, and the migrations, one file each.
 //!
-//! The files say `breakerbox.` for the schema, so that they can be tried as they are. What is sent has the schema that was
-//! chosen, and in place of the file's comments its name, which is what operators see in `pg_stat_activity`.
+//! The files use the schema `breakerbox.`, so that they can be run as they are. Before a statement is sent, the schema
+//! is replaced by the configured one, and the file's comments by its name, which operators see in `pg_stat_activity`.
 
 /// The statements, for one schema.
 #[derive(Debug)]
@@ -54,23 +54,23 @@ impl Statements {
     }
 }
 
-/// What changes the tables from one version to the next, from the first on. Whatever is added must leave the statements of
-/// the version before in order: while a fleet is upgraded, both run. Each leaves what is already there as it is, so that all
-/// of them can be applied again when a table is gone.
+/// The migrations of the tables, from the first version on. A new one must keep the statements of the previous version
+/// working: during an upgrade of a fleet, both run. Each keeps what already exists, so that all of them can be applied
+/// again when a table is gone.
 pub(crate) const MIGRATIONS: [&str; 2] = [
     include_str!("sql/migrations/0001_circuits_counts_leases.sql"),
     include_str!("sql/migrations/0002_ramps.sql"),
 ];
 
-/// The tables that there must be.
+/// The tables that must exist.
 pub(crate) const TABLES: [&str; 5] = ["migrations", "circuits", "counts", "leases", "ramps"];
 
-/// A migration for one schema.
+/// Returns a migration for one schema.
 pub(crate) fn migration(schema: &str, text: &str) -> String {
     in_schema(schema, text)
 }
 
-/// The name of the channel on which changes are announced.
+/// Returns the name of the channel on which changes are published.
 pub(crate) fn channel(schema: &str) -> String {
     format!("{schema}_changes")
 }

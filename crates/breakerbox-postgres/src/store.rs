@@ -1,4 +1,4 @@
-//! The store itself: the verbs, and the tasks that go with them.
+//! The store itself: the operations, and their background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use crate::recreate::{Recreation, recreate_for_ever};
 use crate::task::Task;
 use crate::verbs::Verbs;
 
-/// A store in a Postgres database. See the [crate's front page](crate).
+/// A store in a Postgres database. See the [crate documentation](crate).
 ///
-/// It has tasks of its own, which end when it is dropped. They live on the tokio runtime that it was connected on: when that
-/// runtime ends, every verb fails and says so.
+/// It has background tasks, which end when it is dropped. They run on the tokio runtime on which it was connected: when
+/// that runtime ends, every operation fails with an error that states this.
 #[derive(Debug)]
 pub struct PostgresStore {
     verbs: Arc<Verbs>,
     announcer: Arc<Announcer>,
-    /// What makes it once more.
+    /// The settings to open it again.
     again: Builder,
     listening: Task,
     _cleaning: Task,
@@ -36,31 +36,31 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Makes a store with all defaults that connects in the background, and creates the tables if they are missing: a service
-    /// that starts while Postgres is down starts degraded, and joins when Postgres is there. Must be called on a tokio runtime
-    /// that lives as long as the store.
+    /// Creates a store with the default settings that connects in the background, and creates the tables if they are
+    /// missing: a service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
+    /// Must be called on a tokio runtime that lives as long as the store.
     ///
     /// # Errors
-    /// If the URL is wrong. Everything else is reported as the store's health.
+    /// If the URL is not valid. All other problems are reported as the store's health.
     pub fn open(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).open()
     }
 
-    /// Connects to the database of a URL with all defaults, and creates the tables if they are missing, or fails.
-    /// [`open`](Self::open) makes a store that starts without its server.
+    /// Connects to the database of a URL with the default settings, and creates the tables if they are missing, or
+    /// fails. To start without the server use [`open`](Self::open).
     ///
     /// # Errors
-    /// If that can't be. The error says what to do.
+    /// If the store can't connect. The error states what to do.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
 
-    /// Connects a store that is not all defaults.
+    /// Returns a builder, for other settings than the defaults.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// A store that is ready.
+    /// Connects a store, and returns it when it is ready.
     pub(crate) async fn connected(database: Database, builder: &Builder) -> Result<Self, ConnectError> {
         let ears = Ears::new(database.clone(), builder);
         match timeout(builder.start_within, ears.open()).await {
@@ -69,7 +69,7 @@ impl PostgresStore {
         }
     }
 
-    /// A store that will be.
+    /// Creates a store that connects in the background.
     pub(crate) fn opened(database: Database, builder: &Builder) -> Self {
         let ears = Ears::new(database.clone(), builder);
         Self::start(database, builder, ears, None)
@@ -98,7 +98,7 @@ impl PostgresStore {
         }
     }
 
-    /// The verbs, as long as the tasks go on that belong to them.
+    /// Returns the operations, for as long as the background tasks run.
     fn verbs(&self) -> Result<&Verbs, StoreError> {
         if self.listening.has_ended() {
             return Err(ConnectError::Ended.into());
@@ -150,7 +150,7 @@ impl Store for PostgresStore {
     }
 
     fn reopen(&self) -> Option<Arc<dyn Store>> {
-        // What was right once is right again.
+        // The settings were valid before, so they are valid now.
         let store = self.again.clone().open().ok()?;
         Some(Arc::new(store))
     }

@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-/// A task, ended when this is dropped.
+/// A task that is aborted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Task(JoinHandle<()>);
 
@@ -13,7 +13,7 @@ impl Task {
 }
 
 impl Task {
-    /// Whether it has ended by itself. A task that goes on for ever ends with its runtime only.
+    /// Returns whether it has ended by itself. A task that runs forever ends only with its runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }

@@ -1,4 +1,4 @@
-//! TLS: whom to believe.
+//! TLS: which certificates are trusted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::error::ConnectError;
 use crate::url::Trust;
 
-/// What makes connections to whoever is trusted.
+/// Creates the TLS connector for these trusted certificates.
 pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, ConnectError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -47,7 +47,7 @@ fn roots(trust: &Trust) -> Result<RootCertStore, ConnectError> {
     Ok(roots)
 }
 
-/// What `psql` does with `sslmode=prefer` and `require`: encrypts, and does not ask who is there.
+/// Does what `psql` does with `sslmode=prefer` and `require`: encrypts, and accepts any certificate.
 #[derive(Debug)]
 struct BelievesAnybody(Arc<CryptoProvider>);
 

@@ -1,8 +1,8 @@
-//! The URL: what of it the client understands, and what is about TLS and is understood here.
+//! The URL: the client parses most of it; the TLS options are parsed here.
 //!
-//! `sslmode` means what it means to `psql`: `disable` is without TLS; `prefer`, the default, and `require` are with TLS but
-//! trust any certificate; `verify-ca` and `verify-full` check the certificate and the host's name against `sslrootcert`, a
-//! file, or without it against the system's certificates.
+//! `sslmode` means the same as in `psql`: `disable` is without TLS; `prefer`, the default, and `require` are with TLS
+//! but accept any certificate; `verify-ca` and `verify-full` check the certificate and the host name against
+//! `sslrootcert`, a file, or without it against the system's certificates.
 
 use std::path::PathBuf;
 
@@ -12,18 +12,18 @@ use tokio_postgres::config::SslMode;
 
 use crate::error::{ConnectError, whole};
 
-/// Whose certificates are trusted.
+/// The trusted certificates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trust {
-    /// Anybody's: what is sent can't be read on the way, but nobody knows by whom it is read at its end.
+    /// Any certificate: traffic is encrypted, but the server is not authenticated.
     Anybody,
-    /// Whoever the system trusts.
+    /// The certificates that the system trusts.
     System,
-    /// Whoever is in this file.
+    /// The certificates in this file.
     File(PathBuf),
 }
 
-/// Reads a URL.
+/// Parses a URL.
 pub(crate) fn parse(url: &str) -> Result<(Config, Trust), ConnectError> {
     let wrong = |reason: String| ConnectError::Url { reason };
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {

@@ -1,12 +1,13 @@
-//! The verbs: what goes to the server, and what comes back. Nothing is decided here, and nothing is tried twice.
+//! The operations of the store: statements to the server, and their results. Nothing is decided here, and nothing is
+//! retried.
 //!
-//! | verb | round trips |
+//! | operation | round trips |
 //! | --- | --- |
 //! | merge | one for up to 1,000 circuits |
 //! | swap | one for up to 100 circuits: all statements are sent together, as one transaction |
 //! | read, list, lead, [ramp](crate::ramping), check_write | one |
 //!
-//! The first time on a connection, one more prepares the statement.
+//! The first use on a connection takes one more, to prepare the statement.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -31,28 +32,28 @@ use crate::record::{self, column};
 use crate::recreate::Recreation;
 use crate::statements::{Statements, channel};
 
-/// How many keys are read at once at the most.
+/// The maximum number of keys in one read.
 const MAX_KEYS: usize = 1_000;
 
-/// How many circuits are on a page at the most.
+/// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// How many records are swapped in one transaction at the most: a few milliseconds, for which others wait.
+/// The maximum number of swaps in one transaction: a few milliseconds, during which others wait for its locks.
 const MAX_SWAPS: usize = 100;
 
-/// How long the row of a write check stays after the last one.
+/// How long the row of a write check stays after the last check.
 const KEEP_CHECK_FOR: Duration = Duration::from_secs(60);
 
-/// How many rows one step of the clean-up looks at.
+/// The number of rows that one step of the cleanup examines.
 const CLEARED_AT_ONCE: i64 = 1_000;
 
-/// The verbs, on one schema of one database.
+/// The operations, on one schema of one database.
 #[derive(Debug)]
 pub(crate) struct Verbs {
     pub(crate) database: Database,
     pub(crate) statements: Statements,
     channel: String,
-    /// The row that this process checks with whether it can write.
+    /// The name of the row with which this process checks that writes are accepted.
     check_name: Vec<u8>,
     recreation: Arc<Recreation>,
 }
@@ -64,7 +65,7 @@ impl Verbs {
         Self { database, statements, channel, check_name, recreation }
     }
 
-    /// One statement.
+    /// Executes one statement.
     async fn query(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
         self.within(async {
             let loan = self.database.lend().await?;
@@ -78,7 +79,7 @@ impl Verbs {
         .await
     }
 
-    /// In time; and if the tables are gone, they are created again.
+    /// Runs an operation with the timeout; if the tables are gone, they are created again.
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -133,7 +134,7 @@ impl Verbs {
         Ok(Answer { now, value: value? })
     }
 
-    /// Some at a time, in the order of their keys, so that no two batches wait for each other in a circle.
+    /// Swaps in batches, in the order of the keys, so that no two batches deadlock.
     pub(crate) async fn swap_all(
         &self,
         swaps: &[Swap],
@@ -154,7 +155,7 @@ impl Verbs {
         self.whole(answers, now).await
     }
 
-    /// All answers, in their places. Who asked nothing wants to know the time all the same.
+    /// Combines the results of all batches. If there are none, it reads the store's time.
     async fn whole<T>(
         &self,
         answers: Vec<Option<T>>,
@@ -171,8 +172,8 @@ impl Verbs {
         Ok(Answer { now, value })
     }
 
-    /// All statements of a swap are sent before the first is answered. Each sees what was there when it began, so that the last
-    /// one of a circuit, which began with everything of it locked, sees what it replaces.
+    /// Sends all statements of the swaps before the first is answered. Each sees the rows as of its beginning, so the
+    /// last one of a circuit, which begins with all of its rows locked, sees the rows that it replaces.
     async fn swap_once(&self, swaps: &[Swapping]) -> Result<Vec<Row>, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
@@ -187,7 +188,7 @@ impl Verbs {
                     loan.execute(&claim_counts, &of_key),
                     async { loan.query_one(&swap_if, &swap.parameters(&self.channel)).await },
                 );
-                // The first that failed says why; the others only say that it did.
+                // The first error states the reason; the others only report that the transaction failed.
                 circuit.and(counts).and(swapped)
             };
             let (begun, rows, committed) = tokio::join!(
@@ -205,7 +206,7 @@ impl Verbs {
     }
 
     pub(crate) async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        // Keys are text, so that no byte of them is this; what comes right after a key is the key and a zero.
+        // Keys are text, so none contains this byte; the first possible text after a key is the key and a zero byte.
         const BEYOND: u8 = 0xff;
         let from = match &query.after {
             Some(Cursor(after)) => [after.as_bytes(), &[0]].concat().max(query.prefix.as_bytes().to_vec()),
@@ -250,7 +251,7 @@ impl Verbs {
         Ok(Answer { now: now_in(row)?, value: Term { leads, ends_at: timed(column(row, "ends_at")?) } })
     }
 
-    /// Writes a row that is no office: no text has its first byte.
+    /// Writes a row that is no election: no text has its first byte.
     pub(crate) async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         let keep_for = micros(KEEP_CHECK_FOR);
         let rows = self.query(&self.statements.check_write, &[&self.check_name, &keep_for]).await?;
@@ -258,7 +259,7 @@ impl Verbs {
         Ok(Answer { now: now_in(row)?, value: () })
     }
 
-    /// A message, or a few if there are many keys, to whoever listens.
+    /// Sends a message, or a few if there are many keys, to all listeners.
     pub(crate) async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         let messages = notice::call_for_reports(keys);
         if !messages.is_empty() {
@@ -267,8 +268,8 @@ impl Verbs {
         Ok(())
     }
 
-    /// Looks at some rows of a table from a key on, and deletes those that have expired. Returns where to go on; none: that was
-    /// all.
+    /// Examines some rows of a table from a key on, and deletes the expired ones. Returns where to continue; none at
+    /// the end.
     pub(crate) async fn clear(&self, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = match table {
             Table::Circuits => &self.statements.clear_circuits,
@@ -281,7 +282,7 @@ impl Verbs {
     }
 }
 
-/// A swap as the server takes it.
+/// A swap as parameters of the statements.
 struct Swapping {
     key: Vec<u8>,
     expected: Option<Vec<u8>>,
@@ -325,19 +326,19 @@ impl Swapping {
     }
 }
 
-/// What came of a swap.
+/// Converts the result of a swap.
 fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
     let there = || Ok::<_, StoreError>(record::read(key, column(row, "record")?));
     Ok(match (column(row, "won")?, column(row, "expected")?) {
-        // What it replaced need not have made sense.
+        // The replaced record need not be readable.
         (true, _) => Ok(Swapped::Won),
         (false, true) => there()?.map(Swapped::TooLate),
         (false, false) => there()?.map(Swapped::Lost),
     })
 }
 
-/// Waits for all of them. They are first looked at in their order, and that is when each sends its requests: so what is looked
-/// at next, such as a commit, is sent after all of them.
+/// Waits for all futures. They are first polled in their order, and send their requests then: so a future that is
+/// polled next, such as a commit, sends its request after all of them.
 async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<Pin<Box<MaybeDone<F>>>> = futures.map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {
@@ -349,7 +350,7 @@ async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Out
     all.iter_mut().filter_map(|one| one.as_mut().take_output()).collect()
 }
 
-/// What expires.
+/// A table with rows that expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Table {
     Circuits,

@@ -1,4 +1,4 @@
-//! Connecting a store that is not all defaults.
+//! The settings of a store, and connecting with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wire::Wire;
 
-/// How long a request may take. A store that is next door answers in less than a millisecond.
+/// The default timeout of a request. A server nearby answers in less than a millisecond.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
-// Else it would be a matter of luck which of the two gives up first, and what the error says.
+// Otherwise it would be random which of the two timeouts passes first, and which error is reported.
 const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
-/// What all keys and channels begin with.
+/// The default prefix of all keys and channels.
 pub const DEFAULT_NAMESPACE: &str = "breakerbox";
 
-/// The longest namespace.
+/// The maximum length of a namespace, in bytes.
 const LONGEST_NAMESPACE: usize = 64;
 
-/// How long connecting may take altogether.
+/// The timeout for connecting as a whole.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Connects a store that is not all defaults.
+/// Builds a store with other settings than the defaults.
 ///
 /// ```
 /// use breakerbox_redis::RedisStore;
@@ -58,7 +58,7 @@ pub struct Builder {
     root_certificate: Option<Vec<u8>>,
 }
 
-/// Text with a password in it, perhaps.
+/// A URL, which may contain a password.
 #[derive(Clone)]
 struct Url(String);
 
@@ -78,28 +78,29 @@ impl Builder {
         }
     }
 
-    /// What all keys and channels begin with, [`DEFAULT_NAMESPACE`] by default. Fleets that share a server need one each.
+    /// Sets the prefix of all keys and channels. Default: [`DEFAULT_NAMESPACE`]. Fleets that share a server need one
+    /// each.
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// How long a request may take, [`DEFAULT_TIME_LIMIT`] by default. A page of a list makes several.
+    /// Sets the timeout of a request. Default: [`DEFAULT_TIME_LIMIT`]. A page of a list takes several requests.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// The certificate that signs the servers', as PEM, in place of those that the system trusts.
+    /// Sets the root certificate for the servers, as PEM. It replaces the certificates that the system trusts.
     pub fn root_certificate(mut self, pem: &[u8]) -> Self {
         self.root_certificate = Some(pem.to_owned());
         self
     }
 
-    /// Connects. Afterwards every server has been reached once, and all changes are heard.
+    /// Connects. When it returns, every server has been reached once, and the store listens to all changes.
     ///
     /// # Errors
-    /// If that can't be. The error says what to do.
+    /// If the store can't connect. The error states what to do.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         let (store, name) = self.start()?;
         let late = |_| Err(ConnectError::TimedOut { address: name, limit: CONNECT_LIMIT });
@@ -107,8 +108,8 @@ impl Builder {
         Ok(store)
     }
 
-    /// Makes a store that connects in the background, for a service that must start without it. Until it is connected,
-    /// requests say that it is not. Must be called within a Tokio runtime.
+    /// Creates a store that connects in the background, for a service that must start without it. Requests fail until
+    /// it is connected. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// If the URL or a setting is wrong.

@@ -1,7 +1,7 @@
 //! `call_for_reports`: a message to every process that listens, on the channels of changes.
 //!
-//! The text is `reports:` and the keys as a JSON array. A message about a change begins with the length of a key, so neither
-//! is taken for the other. Nothing is stored.
+//! The text is `reports:` and the keys as a JSON array. A message about a change begins with the length of a key, so
+//! the two can't be confused. Nothing is stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::layout::Bucket;
 use crate::store::RedisStore;
 use crate::wire::Call;
 
-/// What such a message begins with.
+/// The prefix of such a message.
 const PREFIX: &str = "reports:";
 
-/// How many keys one message has at the most, so that no message is too large for a server's output buffers.
+/// The maximum number of keys in one message, so that no message is too large for a server's output buffers.
 const MAX_KEYS: usize = 1_000;
 
 pub(crate) async fn call_for_reports(store: &RedisStore, keys: &[Arc<str>]) -> Result<(), StoreError> {
@@ -48,7 +48,7 @@ fn write(keys: &[&Arc<str>]) -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{keys}"))
 }
 
-/// Reads a message of this kind; none if it is another.
+/// Parses a message of this kind; none if it is another kind.
 pub(crate) fn read(text: &str) -> Option<Heard> {
     let keys: Vec<String> = serde_json::from_str(text.strip_prefix(PREFIX)?).ok()?;
     (!keys.is_empty())

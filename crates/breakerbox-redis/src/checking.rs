@@ -1,7 +1,8 @@
 //! `check_write`: whether every master that has circuits accepts writes.
 //!
-//! One small key for each master, which expires by itself. It is written by a script, as circuits are. The answer is that of the
-//! last master to refuse, or the time of one of them: a store of which a part can't be written is no store to decide with.
+//! Each master has one small key for this, which expires by itself. A script writes it, like the circuits. The result
+//! is the error of the last master that refused, or the time of one of them: a store that is partly read-only can't be
+//! used to decide.
 
 use breakerbox::store::{Answer, StoreError};
 
@@ -11,7 +12,7 @@ use crate::store::RedisStore;
 use crate::wire::Call;
 use crate::words::Answered;
 
-/// How long the key stays after the last check.
+/// How long the key stays after the last check, in milliseconds.
 const KEEP_FOR_MS: &str = "60000";
 
 pub(crate) async fn check_write(store: &RedisStore) -> Result<Answer<()>, StoreError> {

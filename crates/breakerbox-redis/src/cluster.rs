@@ -1,10 +1,10 @@
 //! A cluster: which node has which bucket, and a link to each.
 //!
-//! A task asks a node for the slots: at once when somebody was sent elsewhere or a node is gone, and every ten seconds. The
-//! last answer counts until there is a newer one. Where a request is sent is decided by whoever sends it.
+//! A task requests the slots from a node: at once when a request was redirected or a node is gone, and every ten
+//! seconds. The last response is valid until there is a newer one. The sender of a request decides where to send it.
 //!
-//! The client has a cluster connection of its own. It is not used, because it sends a whole pipeline again if one command of
-//! it was sent elsewhere, or if the answer was lost: that would count twice.
+//! The client library has a cluster connection of its own. It is not used, because it sends a whole pipeline again if
+//! one command was redirected or an answer was lost: that would count twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::layout::Bucket;
 use crate::link::{LONGEST_PAUSE, Link, Task};
 use crate::target::{Login, Servers};
 
-/// How often a node is asked for the slots, even if nothing is wrong.
+/// The interval at which a node is asked for the slots, even if nothing is wrong.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
-/// How long to wait, at the least, before a node is asked again.
+/// The minimum pause before a node is asked again.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a node is.
+/// The address of a node.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Address {
     host: Arc<str>,
@@ -37,7 +37,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// `host:port`, as a redirection has it; without a host, it is that of whoever said so.
+    /// Parses `host:port`, as in a redirection; without a host, it is the host of the node that sent it.
     pub(crate) fn parse(text: &str, said_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { Arc::clone(&said_by.host) } else { host.into() };
@@ -51,18 +51,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Which node has which bucket.
+/// The owner of each bucket.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Owners(Vec<Option<Address>>);
 
 impl Owners {
-    /// The node that has a bucket.
+    /// Returns the node that owns a bucket.
     pub(crate) fn of(&self, bucket: Bucket) -> Result<&Address, ConnectError> {
         let owner = self.0.get(usize::from(bucket.0)).and_then(Option::as_ref);
         owner.ok_or_else(|| ConnectError::Slot { slot: bucket.slot() })
     }
 
-    /// Every node, and its buckets.
+    /// Returns every node with its buckets.
     pub(crate) fn by_node(&self) -> HashMap<Address, Vec<Bucket>> {
         let mut nodes: HashMap<_, Vec<_>> = HashMap::new();
         for bucket in Bucket::all() {
@@ -73,13 +73,13 @@ impl Owners {
         nodes
     }
 
-    /// The first bucket of every node.
+    /// Returns the first bucket of every node.
     pub(crate) fn one_bucket_each(&self) -> Vec<Bucket> {
         let mut seen = HashSet::new();
         Bucket::all().filter(|bucket| self.of(*bucket).is_ok_and(|address| seen.insert(address))).collect()
     }
 
-    /// Reads the answer to `CLUSTER SLOTS`.
+    /// Parses the response to `CLUSTER SLOTS`.
     fn read(slots: &Value, said_by: &Address) -> Option<Self> {
         let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
         let mut ranges = Vec::new();
@@ -98,10 +98,10 @@ impl Owners {
     }
 }
 
-/// What is known of the owners.
+/// The known owners; none before the first response.
 type Known = Result<Option<Arc<Owners>>, ConnectError>;
 
-/// All that is known of a cluster.
+/// A cluster: its owners, and a link to each node.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     owners: watch::Receiver<Known>,
@@ -126,7 +126,7 @@ impl Cluster {
         Self { shared, owners, _refresher: refresher }
     }
 
-    /// Who has which bucket, as soon as that is known.
+    /// Returns the owners of all buckets, as soon as they are known.
     pub(crate) async fn owners(&self) -> Result<Arc<Owners>, ConnectError> {
         let mut owners = self.owners.clone();
         match owners.wait_for(|known| !matches!(known, Ok(None))).await.as_deref() {
@@ -136,7 +136,7 @@ impl Cluster {
         }
     }
 
-    /// What becomes of the owners.
+    /// Subscribes to the owners.
     pub(crate) fn watch(&self) -> watch::Receiver<Known> {
         self.owners.clone()
     }
@@ -145,12 +145,12 @@ impl Cluster {
         self.shared.link(address)
     }
 
-    /// How to reach a node.
+    /// Returns the settings to connect to a node.
     pub(crate) fn peer(&self, address: &Address) -> Peer {
         self.shared.peer(address)
     }
 
-    /// Somebody was sent elsewhere, or a node is gone: ask for the slots again.
+    /// Requests the slots again, because a request was redirected or a node is gone.
     pub(crate) fn has_changed(&self) {
         self.shared.doubts.notify_one();
     }
@@ -171,11 +171,11 @@ impl Shared {
         Arc::clone(links.entry(address.clone()).or_insert_with(new))
     }
 
-    /// Asks nodes that we know, and then those of the URL, until one answers.
+    /// Asks the known nodes, then those of the URL, until one responds.
     async fn request(&self) -> Result<Owners, ConnectError> {
         let known: Vec<_> =
             self.links().iter().map(|(address, link)| (address.clone(), Arc::clone(link))).collect();
-        // Not always the same one first: it might know less than the others.
+        // Not always the same node first: it might know less than the others.
         let first = rand::rng().random_range(0..known.len().max(1));
         for (address, link) in known.iter().cycle().skip(first).take(known.len()) {
             if let Ok(Ok(connection)) = timeout(self.limit, link.connection()).await
@@ -219,7 +219,7 @@ impl Shared {
     }
 }
 
-/// Keeps the owners current.
+/// Keeps the owners up to date.
 async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
     loop {
         let answer = shared.request().await;
@@ -236,7 +236,7 @@ async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
                     differs
                 });
             }
-            // What was known before is better than nothing.
+            // Stale owners are better than none.
             Err(error) => {
                 owners.send_if_modified(|known| match known {
                     Ok(Some(_)) => false,

@@ -1,6 +1,7 @@
-//! Connecting: to an address, or to the master that sentinels name; and making sure that it is what the URL says.
+//! Connecting to an address, or to the master that sentinels name, and checking that the server is of the kind in the
+//! URL.
 //!
-//! One attempt, with a limit. Whether and when to try again is decided elsewhere.
+//! One attempt, with a timeout. The callers decide whether and when to try again.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use tokio::time::timeout;
 use crate::error::ConnectError;
 use crate::target::{Login, Servers};
 
-/// How long one attempt may take, at the least: a TLS handshake far away takes longer than a command next door.
+/// The minimum timeout of one attempt: a TLS handshake with a distant server takes longer than a command nearby.
 const LEAST_LIMIT: Duration = Duration::from_secs(2);
 
-/// How many commands may be under way on one connection. More of them wait their turn, within their limit.
+/// The maximum number of commands in flight on one connection. Further ones wait, within their timeout.
 const UNDER_WAY: usize = 4_096;
 
-/// Whom one connection is for.
+/// The server that a connection is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// One server, which must be a master.
@@ -30,7 +31,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// What errors call it.
+    /// Returns the name for error messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Server { host, port, .. } | Self::Node { host, port, .. } => format!("{host}:{port}"),
@@ -38,7 +39,7 @@ impl Peer {
         }
     }
 
-    /// One attempt. Whatever the server says of itself goes to `pushes`, the end of the connection too.
+    /// Makes one attempt. Push messages of the server go to `pushes`, and so does the end of the connection.
     pub(crate) async fn connect(
         &self,
         limit: Duration,
@@ -70,7 +71,7 @@ impl Peer {
     }
 }
 
-/// Asks all of them at once; the first that knows is believed, and the master is then asked itself.
+/// Asks all sentinels at once. The first that knows the master wins; the master itself is verified afterwards.
 async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16), ConnectError> {
     let ask = |(host, port): &(String, u16)| {
         let (host, port) = (host.clone(), *port);
@@ -89,7 +90,7 @@ async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16
     select_ok(sentinels.addresses.iter().map(ask)).await.map(|(found, _)| found)
 }
 
-/// For connections that nobody listens to.
+/// The callback for connections whose push messages are not used.
 type Unheard = fn(redis::PushInfo) -> Result<(), ()>;
 
 async fn open(
@@ -99,7 +100,7 @@ async fn open(
     pushes: Option<impl AsyncPushSender>,
 ) -> Result<(MultiplexedConnection, Hello), ConnectError> {
     let address = format!("{host}:{port}");
-    // All limits are ours: one for the whole attempt, and one for each exchange.
+    // All timeouts are set here: one for the whole attempt, and one for each exchange.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let mut config = config.set_concurrency_limit(UNDER_WAY);
     if let Some(pushes) = pushes {
@@ -113,7 +114,7 @@ async fn open(
     Ok((connection, Hello::new(&hello, address)?))
 }
 
-/// What a server says it is.
+/// A server's description of itself.
 struct Hello {
     address: String,
     mode: String,

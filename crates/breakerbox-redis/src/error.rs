@@ -1,100 +1,100 @@
-//! Why there is no connection, with what to do about it; and how a server's errors become the store's.
+//! The errors of connecting, with instructions; and the conversion of a server's errors to those of the store.
 
 use std::time::Duration;
 
 use breakerbox::store::StoreError;
 use redis::{ErrorKind, RedisError};
 
-/// Why a store can't be connected. No message has a password in it.
+/// The reason why a store can't connect. No message contains a password.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL says something that can't be.
+    /// The URL is not valid.
     #[error("url: {reason}")]
     Url {
-        /// What is wrong with it, and how it should be.
+        /// The reason, and how to fix it.
         reason: String,
     },
-    /// The namespace can't be used in the names of keys.
+    /// The namespace is not valid in the names of keys.
     #[error("namespace: must be 1 to 64 letters, digits, '-', '_', '.' or ':', but is {namespace:?}")]
     Namespace {
-        /// What was given.
+        /// The namespace that was set.
         namespace: String,
     },
-    /// The time limit leaves no time.
+    /// The timeout is zero.
     #[error("time_limit: must be longer than nothing")]
     TimeLimit,
-    /// The certificate can't be used.
+    /// The certificate is not valid.
     #[error("root_certificate: {reason}; it takes PEM, and a URL that begins with rediss")]
     Certificate {
-        /// What is wrong with it.
+        /// The reason why it is not valid.
         reason: String,
     },
-    /// Nobody is there.
+    /// The server can't be reached.
     #[error("{address}: can't connect: {reason}; check the address in the URL, and that the server is up")]
     Unreachable {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// Somebody is there, and says nothing.
+    /// The server did not respond in time.
     #[error(
         "{address}: no answer within {limit:?}; check that the server is up, that nothing drops its packets, and that it \
          speaks TLS if and only if the URL begins with rediss"
     )]
     TimedOut {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// The limit.
+        /// The timeout.
         limit: Duration,
     },
-    /// The login failed, or the user may not do what is needed.
+    /// The login failed, or the user lacks privileges.
     #[error(
         "{address}: the server refused us: {reason}; check the user and the password in the URL, and the user's rights"
     )]
     Denied {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// What the server said.
+        /// The error of the server.
         reason: String,
     },
-    /// It is another kind of server than the URL says.
+    /// The server is of another kind than the URL specifies.
     #[error("{address}: this is {found}; the URL must begin with {scheme}")]
     Kind {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// What is there.
+        /// The kind of the server.
         found: &'static str,
-        /// How the URL must begin.
+        /// The scheme that the URL must have.
         scheme: &'static str,
     },
-    /// It is a replica, which takes no writes.
+    /// The server is a replica, which accepts no writes.
     #[error(
         "{address}: this is a replica; give the address of its master, or of its sentinels (redis+sentinel://)"
     )]
     Replica {
-        /// Where.
+        /// The address of the server.
         address: String,
     },
-    /// It lacks commands that are needed.
+    /// The server is too old and lacks required commands.
     #[error("{address}: version {version} is too old; Redis 7, Valkey 7.2, or a later one is needed")]
     TooOld {
-        /// Where.
+        /// The address of the server.
         address: String,
-        /// What it says it is.
+        /// The version that the server reports.
         version: String,
     },
-    /// The sentinels know no such master.
+    /// The sentinels know no master of this name.
     #[error("{master}: no sentinel knows a master of this name that is up; check master= in the URL")]
     Master {
-        /// The name.
+        /// The name of the master.
         master: String,
     },
-    /// Nobody has a part of the cluster.
+    /// No node owns a slot of the cluster.
     #[error("no node of the cluster has slot {slot}; check `redis-cli --cluster check`")]
     Slot {
-        /// Which one.
+        /// The number of the slot, 0 to 16,383.
         slot: u16,
     },
     /// The tokio runtime that the store was connected on has ended, and the store's connections with it.
@@ -106,7 +106,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// What the client said, while it tried to connect to an address.
+    /// Converts an error of the client while it connected to an address.
     pub(crate) fn of(error: &RedisError, address: &str) -> Self {
         let (address, reason) = (address.to_owned(), error.to_string());
         match error.kind() {
@@ -129,22 +129,22 @@ impl From<ConnectError> for StoreError {
     }
 }
 
-/// Why an answer is no answer.
+/// The reason why a request has no valid response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// The connection ended before the answer. Whether the request was done, nobody knows.
+    /// The connection ended before the response. It is not known whether the request was executed.
     #[error("{address}: the connection was lost before the answer")]
     Lost { address: String, source: RedisError },
-    /// The server refused.
+    /// The server refused the request.
     #[error("{address}: the server refused")]
     Refused { address: String, source: RedisError },
-    /// It sent us elsewhere, again and again.
+    /// The cluster redirected the request too often.
     #[error("the cluster is being rearranged")]
     Rearranged { source: RedisError },
-    /// It is not what the scripts answer.
+    /// The response is not one of the scripts.
     #[error("an answer that no script of this version gives; is another program using these keys?")]
     Nonsense,
-    /// It is no cursor of this store.
+    /// The cursor is not one of this store.
     #[error("after: not a cursor of this store; begin without one")]
     Cursor,
 }

@@ -1,6 +1,6 @@
-//! Where things are in Redis: the names of all keys, and which bucket a circuit is in.
+//! The layout in Redis: the names of all keys, and the bucket of each circuit.
 //!
-//! | key | type | what it holds |
+//! | key | type | contents |
 //! | --- | --- | --- |
 //! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; `version`, `epoch` and `status` beside it, for the scripts |
 //! | `breakerbox:{417}:window:<key>` | hash | the counts, by the time at which a bucket of the window begins |
@@ -9,19 +9,19 @@
 //! | `breakerbox:{417}:states` | sorted set | the same as `<state>:<key>` |
 //! | `breakerbox:{417}:expiries` | sorted set | the same by the time at which their record may expire |
 //! | `breakerbox:{417}:term:<name>` | hash | a leader's term |
-//! | `breakerbox:{417}:write_check` | hash | nothing that counts: written to see whether it can be, in one bucket of each master |
-//! | `breakerbox:{417}:changes` | channel | of a cluster: what is swapped in, in this bucket, and calls for reports |
-//! | `breakerbox:changes` | channel | of one server: what is swapped in, and calls for reports |
+//! | `breakerbox:{417}:write_check` | hash | no data: written to check that writes are accepted, in one bucket of each master |
+//! | `breakerbox:{417}:changes` | channel | in a cluster: records swapped in, in this bucket, and calls for reports |
+//! | `breakerbox:changes` | channel | with one server: records swapped in, and calls for reports |
 //!
-//! `417` is the bucket, the hash tag: all that one script touches is in one slot of a cluster. A bucket is the CRC16 of the
-//! key, modulo 1,024: the same in every process and version. It can never be another without moving everybody's data.
+//! `417` is the bucket and the hash tag: all keys that one script touches are in one slot of a cluster. A bucket is the
+//! CRC16 of the key, modulo 1,024: the same in every process and version. It can never change without moving all data.
 
 use std::fmt;
 
-/// How many buckets there are.
+/// The number of buckets.
 pub(crate) const BUCKETS: u16 = 1_024;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
 /// One of the buckets.
@@ -29,7 +29,7 @@ const SLOTS: u16 = 16_384;
 pub(crate) struct Bucket(pub(crate) u16);
 
 impl Bucket {
-    /// The bucket that a circuit or a term is in.
+    /// Returns the bucket of a circuit or a term.
     pub(crate) fn of(key: &str) -> Self {
         Self(crc16(key.as_bytes()) % BUCKETS)
     }
@@ -38,13 +38,13 @@ impl Bucket {
         (0..BUCKETS).map(Self)
     }
 
-    /// The slot of a cluster that all of the bucket's keys are in.
+    /// Returns the slot of a cluster that all keys of the bucket are in.
     pub(crate) fn slot(self) -> u16 {
         crc16(self.0.to_string().as_bytes()) % SLOTS
     }
 }
 
-/// The names of all keys under one prefix.
+/// The names of all keys, with one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     namespace: String,
@@ -87,12 +87,12 @@ impl Layout {
         self.of(bucket, format_args!("write_check"))
     }
 
-    /// The channel for all changes.
+    /// Returns the channel for all changes.
     pub(crate) fn changes(&self) -> String {
         format!("{}:changes", self.namespace)
     }
 
-    /// The channel for the changes of one bucket.
+    /// Returns the channel for the changes of one bucket.
     pub(crate) fn changes_in(&self, bucket: Bucket) -> String {
         self.of(bucket, format_args!("changes"))
     }
@@ -102,7 +102,7 @@ impl Layout {
     }
 }
 
-/// The CRC16 that Redis Cluster finds slots with (XMODEM).
+/// Computes the CRC16 that Redis Cluster uses for slots (XMODEM).
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {

@@ -13,7 +13,7 @@ use crate::swapping::hex;
 use crate::wire::Call;
 use crate::words::{Answered, micros};
 
-/// The longest term: a hundred years. A longer one would reach beyond what scripts can count.
+/// The maximum length of a term: a hundred years. A longer one would exceed the numbers of scripts.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 pub(crate) async fn lead(

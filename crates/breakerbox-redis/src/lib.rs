@@ -1,4 +1,4 @@
-//! The Redis store of Breakerbox: circuits that a whole fleet shares, through Redis 7 or Valkey.
+//! The Redis store of Breakerbox: circuits that a fleet shares through Redis 7 or Valkey.
 //!
 //! ```
 //! use breakerbox::Breakerbox;
@@ -16,8 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`RedisStore::open`] connects in the background and never fails because Redis is down; [`RedisStore::connect`] waits for the
-//! connection, and fails if there is none.
+//! [`RedisStore::open`] connects in the background and never fails because Redis is down; [`RedisStore::connect`] waits
+//! for the connection, and fails if there is none.
 //!
 //! | URL | means |
 //! | --- | --- |
@@ -25,19 +25,22 @@
 //! | `redis+sentinel://user:password@host1:26379,host2:26379/0?master=mymaster` | the master that these sentinels name |
 //! | `redis+cluster://user:password@host1:6379,host2:6379` | the cluster that these nodes belong to |
 //!
-//! `rediss` in place of `redis` means TLS, and `valkey` is another word for `redis`. Passwords are written as URLs need it
-//! (`@` is `%40`). TLS trusts what the system trusts, and uses the cryptography that the program installed for `rustls`, or `ring`
-//! if there is none. Sentinels that ask for a password of their own get `&sentinel_user=` and `&sentinel_password=`.
+//! `rediss` instead of `redis` means TLS, and `valkey` is a synonym of `redis`. Percent-encode passwords (`@` is
+//! `%40`). TLS trusts the system's certificates, and uses the cryptography provider that the program installed for
+//! `rustls`, or `ring` if there is none. For sentinels with a password of their own add `&sentinel_user=` and
+//! `&sentinel_password=`.
 //!
-//! **What it does.** Each verb of [`Store`](breakerbox::store::Store) is one Lua script, which counts, compares and swaps, and never decides. The time is
-//! Redis's. A batch of merges is one pipelined round trip to each node. Changes come by pub/sub.
+//! **Implementation.** Each operation of [`Store`](breakerbox::store::Store) is one Lua script, which counts, compares
+//! and swaps, and never decides. The time is that of Redis. A batch of merges is one pipelined round trip to each node.
+//! Changes are published with pub/sub.
 //!
-//! **What is guaranteed.** Every request ends within its limit. A request whose answer was lost is not made again: counts may
-//! be lost and are never doubled. A connection that is lost is made anew, by itself, and listeners then hear
-//! [`Heard::Missed`](breakerbox::store::Heard::Missed). **What is not:** a failover of Redis may lose the latest writes, because Redis copies them to its
-//! replicas later. In a cluster, the clocks of the masters must agree to well within the time limit.
+//! **Guarantees.** Every request ends within its timeout. A request whose answer was lost is not repeated: counts may
+//! be lost and are never doubled. A lost connection is reestablished automatically, and listeners then receive
+//! [`Heard::Missed`](breakerbox::store::Heard::Missed). **Not guaranteed:** a failover of Redis may lose the latest
+//! writes, because Redis replicates asynchronously. In a cluster, the clocks of the masters must agree to well within
+//! the timeout.
 //!
-//! What it costs, what to watch, and what a `FLUSHALL` loses: `docs/operating/redis.md`.
+//! For costs, monitoring, and the effects of a `FLUSHALL`, see `docs/operating/redis.md`.
 
 mod builder;
 mod calling;
@@ -65,7 +68,7 @@ pub use builder::{Builder, DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT};
 pub use error::ConnectError;
 pub use store::RedisStore;
 
-/// The guide's examples, compiled and run.
+/// Compiles and runs the examples of the guide.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/fleet.md")]

@@ -1,8 +1,8 @@
-//! A link: the connection to one server, kept by a task that makes another one whenever it is lost.
+//! A link: the connection to one server, maintained by a task that reconnects whenever it is lost.
 //!
-//! Whoever asks gets the connection, or hears at once why there is none; only while the first attempt after a loss is
-//! under way does it wait. Attempts go on for ever, at most about one a second, so that a server that returns is found
-//! without anybody asking. Nothing is ever sent twice here.
+//! A caller gets the connection, or at once the reason why there is none; it waits only during the first attempt after
+//! a loss. Attempts continue forever, at most about one a second, so that a server that returns is found without
+//! requests. Nothing is ever sent twice here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::connection::Peer;
 use crate::error::ConnectError;
 
-/// The pause after the first attempt that failed. Each further one doubles it.
+/// The pause after the first failed attempt. Each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause. A connection that lasted less is no reason to try again at once.
+/// The maximum pause. A connection that lasted less does not reset the pauses.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connection to one server.
@@ -31,23 +31,23 @@ pub(crate) struct Link {
     _keeper: Task,
 }
 
-/// How a link is.
+/// The state of a link.
 #[derive(Clone)]
 pub(crate) enum State {
-    /// The first attempt, or the first after a loss, is under way.
+    /// The first attempt, or the first after a loss, is in progress.
     Connecting,
     /// There is a connection.
     Up(MultiplexedConnection),
-    /// There is none, for this reason. Attempts go on.
+    /// There is no connection, for this reason. Attempts continue.
     Down(ConnectError),
 }
 
-/// What whoever uses the connection says about it.
+/// Problems that the users of a connection report.
 #[derive(Default)]
 struct Doubts {
-    /// An answer did not come.
+    /// A response did not come.
     silent: Notify,
-    /// It is the wrong server by now.
+    /// The server is no longer the right one.
     wrong: Notify,
 }
 
@@ -60,17 +60,17 @@ impl Link {
         Self { name, state, doubts, _keeper: keeper }
     }
 
-    /// What errors call it.
+    /// Returns the name for error messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the task that keeps the connection has ended, which it does with its runtime only.
+    /// Returns whether the task that maintains the connection has ended, which happens only with its runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.has_changed().is_err()
     }
 
-    /// The connection, or why there is none.
+    /// Returns the connection, or the reason why there is none.
     pub(crate) async fn connection(&self) -> Result<MultiplexedConnection, ConnectError> {
         if self.has_ended() {
             return Err(ConnectError::Ended);
@@ -84,17 +84,17 @@ impl Link {
         }
     }
 
-    /// What becomes of it.
+    /// Subscribes to the state.
     pub(crate) fn watch(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
 
-    /// An answer did not come in time: the connection is tried, and replaced if it is dead.
+    /// Reports that a response did not come in time: the connection is tested, and replaced if it is dead.
     pub(crate) fn is_silent(&self) {
         self.doubts.silent.notify_one();
     }
 
-    /// The server is not the one to talk to any more: find it again.
+    /// Reports that the server is no longer the right one: it has to be found again.
     pub(crate) fn is_wrong(&self) {
         self.doubts.wrong.notify_one();
     }
@@ -121,7 +121,7 @@ async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, doubts: 
     }
 }
 
-/// Returns once the connection can't be used any more.
+/// Returns when the connection can't be used any more.
 async fn until_dead(mut connection: MultiplexedConnection, limit: Duration, lost: &Notify, doubts: &Doubts) {
     loop {
         tokio::select! {
@@ -136,13 +136,13 @@ async fn until_dead(mut connection: MultiplexedConnection, limit: Duration, lost
     }
 }
 
-/// Whether the server answers on this connection.
+/// Returns whether the server responds on this connection.
 pub(crate) async fn is_alive(connection: &mut MultiplexedConnection, limit: Duration) -> bool {
     let ping = redis::cmd("PING");
     matches!(timeout(limit, connection.send_packed_command(&ping)).await, Ok(Ok(_)))
 }
 
-/// For a connection's pushes: tells when it has ended.
+/// Returns a callback for push messages that notifies `lost` when the connection has ended.
 fn announce_loss(lost: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
     let lost = Arc::clone(lost);
     move |push| {
@@ -153,19 +153,19 @@ fn announce_loss(lost: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + us
     }
 }
 
-/// How long to wait between attempts: longer and longer, up to a bound, and never the same for a whole fleet.
+/// The pauses between attempts: they grow up to a maximum, with jitter, so that a fleet does not reconnect at once.
 #[derive(Default)]
 pub(crate) struct Pauses {
     failures: u32,
 }
 
 impl Pauses {
-    /// An attempt failed.
+    /// Records a failed attempt.
     pub(crate) fn failed(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// There was a connection for so long. One that was lost at once is as good as none.
+    /// Records how long a connection lasted. One that was lost at once counts as a failure.
     pub(crate) fn lasted(&mut self, lasted: Duration) {
         self.failures = if lasted < LONGEST_PAUSE { self.failures.saturating_add(1) } else { 0 };
     }
@@ -176,7 +176,7 @@ impl Pauses {
         sleep(self.longest().mul_f64(jitter)).await;
     }
 
-    /// The longest that the next pause can be: nothing after a connection that worked.
+    /// Returns the maximum of the next pause: zero after a connection that worked.
     fn longest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
@@ -185,7 +185,7 @@ impl Pauses {
     }
 }
 
-/// A task that ends with whoever holds this.
+/// A task that is aborted when this is dropped.
 pub(crate) struct Task(AbortHandle);
 
 impl Task {

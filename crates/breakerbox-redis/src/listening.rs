@@ -1,9 +1,10 @@
-//! Listening: hears what is swapped in, and tells whoever listens in this process.
+//! Listening: receives the records that are swapped in, and passes them to the listeners of this process.
 //!
 //! One server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's slot (sharded
-//! pub/sub): a change goes to whoever listens at that node, and through no other node, so that whatever is lost is lost with
-//! a connection of ours, which we notice. The connections are apart from those for requests. Each is tried every second.
-//! After every gap [`Heard::Missed`] is announced, once everything is heard again.
+//! pub/sub): a change reaches only the listeners at that node, through no other node, so a message can be lost only
+//! with a connection of this process, which notices it. These connections are separate from those for requests, and
+//! each is tested every second. After every gap [`Heard::Missed`] is published, once the subscription is complete
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::error::ConnectError;
 use crate::layout::{Bucket, Layout};
 use crate::link::{Link, Pauses, State, Task, is_alive};
 
-/// How often a silent connection is tried.
+/// The interval at which a silent connection is tested.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// The task that listens.
@@ -32,16 +33,16 @@ pub(crate) struct Listening {
     _task: Task,
 }
 
-/// How far it has come.
+/// The progress of subscribing.
 #[derive(Default)]
 struct Progress {
-    /// At how many nodes it is to listen, once that is known.
+    /// The number of nodes to listen at, once it is known.
     expected: Option<usize>,
-    /// What came of the latest attempt at each.
+    /// The result of the latest attempt at each node.
     nodes: HashMap<String, Result<(), ConnectError>>,
 }
 
-/// What all listeners share.
+/// The parts that all listeners share.
 #[derive(Clone)]
 struct Ears {
     announcer: Arc<Announcer>,
@@ -78,7 +79,7 @@ impl Listening {
         Self { progress, _task: task }
     }
 
-    /// Returns once it hears everything, or can't.
+    /// Returns when all subscriptions are complete, or have failed.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         let mut progress = self.progress.clone();
         let settled = progress.wait_for(|progress| {
@@ -111,17 +112,17 @@ impl Ears {
         self.progress.send_modify(|progress| _ = progress.nodes.insert(node.to_owned(), result));
     }
 
-    /// For a connection's pushes: what was swapped in is announced, and the end of the subscription is told.
+    /// Returns a callback for push messages: it publishes changes, and notifies `ended` of the end of the subscription.
     fn hear(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
         let (announcer, ended) = (Arc::clone(&self.announcer), Arc::clone(ended));
         move |push| {
             match push.kind {
                 PushKind::Message | PushKind::SMessage => {
                     let message = push.data.last().and_then(read_message);
-                    // What can't be read may be a newer version's: it is there to be read in the store.
+                    // A message that can't be read may come from a newer version: the record can be read in the store.
                     announcer.announce(message.unwrap_or(Heard::Missed));
                 }
-                // A node says this by itself when a slot moves away.
+                // A node sends this unasked when a slot moves away.
                 PushKind::Disconnection | PushKind::SUnsubscribe | PushKind::Unsubscribe => {
                     ended.notify_one();
                 }
@@ -132,14 +133,14 @@ impl Ears {
     }
 }
 
-/// What to listen to.
+/// The channels to subscribe to.
 enum Channels {
     One(String),
     /// A channel for each bucket, each in its own slot.
     Sharded(Vec<String>),
 }
 
-/// Listens at the nodes that there are, and starts anew at those whose buckets change.
+/// Listens at all nodes, and restarts at those whose buckets change.
 async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
     let mut owners = cluster.watch();
     let mut listeners: HashMap<Address, (Vec<Bucket>, Task)> = HashMap::new();
@@ -173,7 +174,7 @@ async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
     }
 }
 
-/// Listens at one node, for ever.
+/// Listens at one node, forever.
 async fn listen(
     ears: Ears,
     peer: Peer,
@@ -203,7 +204,7 @@ async fn listen(
     }
 }
 
-/// One attempt to listen.
+/// Makes one attempt to subscribe.
 async fn begin(
     ears: &Ears,
     peer: &Peer,
@@ -211,7 +212,7 @@ async fn begin(
     channels: &Channels,
     ended: &Arc<Notify>,
 ) -> Result<MultiplexedConnection, ConnectError> {
-    // Where no request can be made, there is nothing to hear; and why is known already.
+    // Without a connection for requests there is nothing to listen to, and the reason is already known.
     match link.wait_for(|state| !matches!(state, State::Connecting)).await.as_deref() {
         Ok(State::Down(error)) => return Err(error.clone()),
         Ok(_) => {}
@@ -241,7 +242,7 @@ async fn subscribe(connection: &mut MultiplexedConnection, channels: &Channels) 
     Ok(())
 }
 
-/// Returns once something may have been missed.
+/// Returns when a message may have been missed.
 async fn until_gap(
     mut connection: MultiplexedConnection,
     ears: &Ears,
@@ -251,7 +252,7 @@ async fn until_gap(
     loop {
         tokio::select! {
             () = ended.notified() => return,
-            // The link was made anew: the server may be another one by now.
+            // The link reconnected: the server may be another one by now.
             Ok(()) = link.changed() => if matches!(&*link.borrow_and_update(), State::Up(_)) {
                 return;
             },
@@ -262,7 +263,7 @@ async fn until_gap(
     }
 }
 
-/// Reads a call for reports, or what the swap script publishes: the length of the key, a colon, the key, the record.
+/// Parses a call for reports, or the message of the swap script: the length of the key, a colon, the key, the record.
 fn read_message(message: &Value) -> Option<Heard> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;

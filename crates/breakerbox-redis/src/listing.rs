@@ -1,12 +1,12 @@
 //! `list`: pages through the circuits, bucket by bucket, by the index in each.
 //!
-//! A page asks some buckets at once for what it still needs, then as many more as it takes, four times as many each time: a
-//! page of a full store asks a few buckets, and one of an empty store asks all 1,024 in five pipelines. That is the most a page
-//! costs, however many circuits there are. An index of the buckets that are not empty would be in another slot of a cluster,
-//! and so could not be kept true by the scripts that change a bucket.
+//! A page first queries a few buckets, then four times as many each time until it is full: a page of a full store
+//! queries a few buckets, and one of an empty store queries all 1,024 in five pipelines. That is the maximum cost of a
+//! page, however many circuits there are. An index of the buckets that are not empty would be in another slot of a
+//! cluster, so the scripts that change a bucket could not keep it consistent.
 //!
-//! A circuit is found once, in whatever state, if it has a record all the time. One that comes, goes or changes meanwhile may
-//! or may not be found. What has expired is taken out of the index by whoever finds it.
+//! A circuit that has a record all the time is found once, in any state. One that is added, removed or changed
+//! meanwhile may or may not be found. The query that finds an expired circuit removes it from the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::store::RedisStore;
 use crate::swapping::forget_call;
 use crate::wire::Call;
 
-/// The longest page.
+/// The maximum length of a page.
 const LONGEST: usize = 1_000;
 
-/// How many buckets are asked at first.
+/// The number of buckets in the first wave.
 const FIRST_WAVE: u16 = 4;
 
-/// How many times as many are asked next.
+/// The factor by which each further wave grows.
 const GROWTH: u16 = 4;
 
-/// How many waves a page may take. Only one that meets many expired circuits takes more than five.
+/// The maximum number of waves of a page. Only a page that meets many expired circuits takes more than five.
 const WAVES: usize = 16;
 
 /// A circuit that is in the index.
@@ -56,7 +56,7 @@ pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, 
     Ok(page)
 }
 
-/// Where a page goes on: in a bucket, after a key.
+/// The position at which a page continues: in a bucket, after a key.
 struct Position {
     bucket: u16,
     after: Option<Arc<str>>,
@@ -84,7 +84,7 @@ impl Position {
     }
 }
 
-/// Asks the indices of the next buckets for at most `most` entries, and moves on behind the last of them.
+/// Queries the indices of the next buckets for at most `most` entries, and moves the position behind the last of them.
 async fn next_entries(
     store: &RedisStore,
     query: &ListQuery,
@@ -123,7 +123,7 @@ async fn next_entries(
     Ok(entries)
 }
 
-/// The command that finds entries of one bucket, in their order.
+/// Returns the command that finds entries of one bucket, in their order.
 fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&str>, most: usize) -> Call {
     let (index, prefix) = match query.status {
         Some(status) => (store.layout.states(bucket), format!("{}:", status.name())),
@@ -133,7 +133,7 @@ fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&s
         Some(after) => format!("({prefix}{after}"),
         None => format!("[{prefix}{}", query.prefix),
     };
-    // No text has this byte, so all that begins with the prefix comes before it.
+    // No text contains this byte, so all keys with the prefix come before it.
     let mut to = format!("({prefix}{}", query.prefix).into_bytes();
     to.push(0xff);
     let mut command = redis::cmd("ZRANGE");
@@ -141,7 +141,7 @@ fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&s
     Call::plain(bucket, command)
 }
 
-/// Adds the records of entries, without those that have expired or are in another state by now.
+/// Adds the records of entries, without those that have expired or changed their state.
 async fn add_records(
     store: &RedisStore,
     query: &ListQuery,
@@ -166,7 +166,7 @@ async fn add_records(
     }
     if !gone.is_empty() {
         let calls: Vec<_> = gone.iter().map(|(bucket, keys)| forget_call(store, *bucket, keys)).collect();
-        // If this fails, they are found again next time.
+        // If this fails, the next list finds them again.
         let _ = store.exchange(&calls, store.deadline()).await;
     }
     Ok(())

@@ -12,10 +12,10 @@ use crate::store::RedisStore;
 use crate::wire::Call;
 use crate::words::{Answered, count, kept, micros, word};
 
-/// How many deltas one call has: about a millisecond of the server's time.
+/// The number of deltas in one call: about a millisecond of the server's time.
 const MOST: usize = 32;
 
-/// How many buckets make a window.
+/// The number of buckets of a window.
 const BUCKETS: u32 = 10;
 
 pub(crate) async fn merge(
@@ -41,7 +41,7 @@ pub(crate) async fn merge(
     for ((_, positions), answer) in plan.iter().zip(answers) {
         let mut answered = Answered::new(answer)?;
         let time = answered.time()?;
-        // Of several nodes, the one whose clock is behind: whoever decides by it does not decide too early.
+        // Of several nodes, use the clock that is behind, so that no decision is made too early.
         now = Some(now.map_or(time, |earlier: breakerbox::Timestamp| earlier.min(time)));
         for position in positions {
             merged[*position] = Some(read(&mut answered, &store.layout, &deltas[*position].key)?);
@@ -51,7 +51,7 @@ pub(crate) async fn merge(
     Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value: value.ok_or(Trouble::Nonsense)? })
 }
 
-/// A delta as the script takes it.
+/// Writes a delta as arguments of the script.
 fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
     let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);

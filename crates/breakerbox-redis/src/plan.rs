@@ -1,13 +1,13 @@
-//! Plans: which keys go into which call.
+//! Plans: the distribution of keys over calls.
 //!
-//! A call takes many keys, but not all, so that other requests get their turn at the server in between. In a cluster a call
+//! A call takes many keys, but not all, so that the server can serve other requests in between. In a cluster a call
 //! takes keys of one bucket only.
 
 use std::collections::BTreeMap;
 
 use crate::layout::Bucket;
 
-/// Sorts keys, by their position, into calls of at most `most` keys. There is at least one call, to hear the time.
+/// Groups keys, by their index, into calls of at most `most` keys. There is at least one call, to get the time.
 pub(crate) fn calls<'a>(
     keys: impl Iterator<Item = &'a str>,
     one_server: bool,

@@ -1,4 +1,4 @@
-//! `ramp`: places of a circuit's ramp.
+//! `ramp`: slots of a circuit's ramp.
 
 use breakerbox::Timestamp;
 use breakerbox::store::{Answer, RampReply, RampRequest, RampState, RampView, StoreError};
@@ -54,7 +54,7 @@ fn view(answered: &mut Answered) -> Result<RampView, Trouble> {
     Ok(RampView { state, in_flight, taken, replaced: answered.word()? == "1" })
 }
 
-/// A number that fits 32 bits, or the largest one that does.
+/// Returns a number of 32 bits; larger ones become the maximum.
 fn small(answered: &mut Answered) -> Result<u32, Trouble> {
     answered.number().map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }

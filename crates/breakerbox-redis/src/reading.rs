@@ -13,7 +13,7 @@ use crate::store::RedisStore;
 use crate::wire::Call;
 use crate::words::Answered;
 
-/// How many records one call reads: about a tenth of a millisecond of the server's time.
+/// The number of records that one call reads: about a tenth of a millisecond of the server's time.
 const MOST: usize = 128;
 
 pub(crate) async fn read(

@@ -1,6 +1,7 @@
-//! The scripts: one for each verb, and one that tidies up. Each is known to a server by its hash once it ran there.
+//! The scripts: one for each operation, and one that cleans up. A server knows a script by its hash after the first
+//! run.
 //!
-//! They count, compare, swap and keep the index, and never decide. All keys that they touch are given to them.
+//! They count, compare, swap and maintain the index, and never decide. All keys that they touch are passed to them.
 
 use std::sync::LazyLock;
 
@@ -38,7 +39,7 @@ impl Loaded {
 }
 
 impl Verb {
-    /// The command that runs it: by its hash, or by its text where the server does not know it.
+    /// Returns the command that runs it: by its hash, or by its text if the server does not know it.
     pub(crate) fn command(self, by_text: bool, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         let script = match self {
             Self::Merge => &MERGE,

@@ -1,4 +1,4 @@
-//! The store: each verb as one exchange with the servers.
+//! The store: each operation as one exchange with the servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,39 +18,40 @@ use crate::listening::Listening;
 use crate::wire::{Call, Wire};
 use crate::{calling, checking, leading, listing, merging, ramping, reading, swapping};
 
-/// Circuits shared through Redis or Valkey.
+/// A store in Redis or Valkey.
 ///
-/// See the [front page](crate) for an example and the URLs. Its connections live on the tokio runtime that it was connected on:
-/// when that runtime ends, every request fails and says so.
+/// See the [crate documentation](crate) for an example and the URLs. Its connections belong to the tokio runtime on
+/// which it was connected: when that runtime ends, every request fails with an error that states this.
 pub struct RedisStore {
     pub(crate) wire: Wire,
     pub(crate) layout: Layout,
     pub(crate) limit: Duration,
     announcer: Arc<Announcer>,
     listening: Listening,
-    /// What makes it once more.
+    /// The settings to open it again.
     again: Builder,
 }
 
 impl RedisStore {
-    /// Makes a store with all defaults that connects in the background: a service that starts while Redis is down starts
-    /// degraded, and joins when Redis is there. Must be called on a tokio runtime that lives as long as the store.
+    /// Creates a store with the default settings that connects in the background: a service that starts while Redis is
+    /// down starts degraded, and joins the fleet when Redis is up. Must be called on a tokio runtime that lives as long
+    /// as the store.
     ///
     /// # Errors
-    /// If the URL is wrong. Everything else is reported as the store's health.
+    /// If the URL is not valid. All other problems are reported as the store's health.
     pub fn open(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).open()
     }
 
-    /// Connects, with all defaults, or fails. [`open`](Self::open) makes a store that starts without its server.
+    /// Connects with the default settings, or fails. To start without the server use [`open`](Self::open).
     ///
     /// # Errors
-    /// If the URL is wrong, nobody is there, or it is no server that this store can use. The error says what to do.
+    /// If the URL is not valid, or there is no server that this store can use. The error states what to do.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
 
-    /// For everything that is not the default.
+    /// Returns a builder, for other settings than the defaults.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
@@ -66,7 +67,7 @@ impl RedisStore {
         Self { wire, layout, limit, announcer, listening, again }
     }
 
-    /// Returns once every server has been reached, or can't be.
+    /// Returns when every server has been reached, or can't be.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         self.wire.is_ready().await?;
         self.listening.is_ready().await
@@ -76,7 +77,7 @@ impl RedisStore {
         Instant::now() + self.limit
     }
 
-    /// A bucket of each master; of a single server, any.
+    /// Returns one bucket of each master; with a single server, any bucket.
     pub(crate) async fn one_bucket_for_each_master(
         &self,
         deadline: Instant,
@@ -84,7 +85,7 @@ impl RedisStore {
         self.wire.one_bucket_for_each_master(self.limit, deadline).await
     }
 
-    /// Makes calls, and gets an answer for each.
+    /// Makes calls, and returns a response for each.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],
@@ -146,7 +147,7 @@ impl Store for RedisStore {
     }
 
     fn reopen(&self) -> Option<Arc<dyn Store>> {
-        // What was right once is right again.
+        // The settings were valid before, so they are valid now.
         let store = self.again.clone().open().ok()?;
         Some(Arc::new(store))
     }

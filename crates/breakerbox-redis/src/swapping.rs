@@ -1,4 +1,4 @@
-//! `swap_if` and `swap_all`: one record for another, and what is due to be forgotten in the same bucket.
+//! `swap_if` and `swap_all`: replace records, and remove expired circuits of the same bucket.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::store::RedisStore;
 use crate::wire::Call;
 use crate::words::{Answered, kept, time, word};
 
-/// Every state that a circuit is listed under.
+/// All states that a circuit can be listed under.
 const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
 
 pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
@@ -21,7 +21,7 @@ pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Sw
     Ok(Answer { now, value: value.pop().ok_or(Trouble::Nonsense)?? })
 }
 
-/// A call for each, all of them in one pipeline: other requests get their turn at the server between any two.
+/// Makes one call for each swap, all in one pipeline: the server can serve other requests between any two.
 pub(crate) async fn swap_all(
     store: &RedisStore,
     swaps: &[Swap],
@@ -38,7 +38,7 @@ pub(crate) async fn swap_all(
     for (swap, answer) in swaps.iter().zip(answers) {
         let mut answered = Answered::new(answer)?;
         let time = answered.time()?;
-        // Of several nodes, the one whose clock is behind.
+        // Of several nodes, use the clock that is behind.
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
         let outcome = answered.word()?;
         let current = answered.maybe_record(&store.layout, &swap.key)?;
@@ -50,14 +50,14 @@ pub(crate) async fn swap_all(
         });
         let forgotten = answered.rest()?;
         if !forgotten.is_empty() {
-            // Swaps of one bucket find the same circuits.
+            // Swaps of one bucket find the same expired circuits.
             due.insert(Bucket::of(&swap.key), forgotten);
         }
     }
     if !due.is_empty() {
         let calls: Vec<_> =
             due.iter().map(|(bucket, circuits)| forget_call(store, *bucket, circuits)).collect();
-        // Whether this succeeds is of no interest: the next swap or list finds the same again.
+        // An error does not matter: the next swap or list finds them again.
         let _ = store.exchange(&calls, deadline).await;
     }
     Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value })
@@ -94,7 +94,7 @@ fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
     Ok(Call::script(Verb::SwapIf, bucket, keys, arguments))
 }
 
-/// Takes circuits whose record has expired out of the bucket's index.
+/// Returns a call that removes expired circuits from the bucket's index.
 pub(crate) fn forget_call(store: &RedisStore, bucket: Bucket, circuits: &[String]) -> Call {
     let layout = &store.layout;
     let mut keys = vec![layout.circuits(bucket), layout.states(bucket), layout.expiries(bucket)];
@@ -103,7 +103,7 @@ pub(crate) fn forget_call(store: &RedisStore, bucket: Bucket, circuits: &[String
     Call::script(Verb::Forget, bucket, keys, arguments)
 }
 
-/// A version as records have it: text that no number can lose.
+/// Returns a version as in records: as text, which keeps all digits.
 pub(crate) fn hex(token: u128) -> Vec<u8> {
     format!("{token:032x}").into_bytes()
 }

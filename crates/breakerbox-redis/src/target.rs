@@ -1,4 +1,4 @@
-//! URLs: which servers to talk to, and how.
+//! URLs: the servers to connect to, and how.
 //!
 //! | URL | means |
 //! | --- | --- |
@@ -6,8 +6,8 @@
 //! | `redis+sentinel://user:password@host1:26379,host2:26379/0?master=mymaster` | the master that these sentinels name |
 //! | `redis+cluster://user:password@host1:6379,host2:6379` | the cluster that these nodes belong to |
 //!
-//! `rediss` in place of `redis` means TLS. `sentinel_user=` and `sentinel_password=` log in to the sentinels; the user and
-//! the password before the `@` log in to the servers. Nothing here connects.
+//! `rediss` instead of `redis` means TLS. `sentinel_user=` and `sentinel_password=` log in to the sentinels; the user
+//! and the password before the `@` log in to the servers. This module only parses; it does not connect.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,28 +20,28 @@ use redis::{
 
 use crate::error::ConnectError;
 
-/// How long a connection is silent before the system looks whether the other side is still there.
+/// The time of silence after which the system tests a TCP connection.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Whom to talk to.
+/// The servers to connect to.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// One server.
     Server(Servers),
-    /// The master that sentinels name, and how to log in there.
+    /// The master that sentinels name, with its login.
     Sentinel { sentinels: Servers, master: String, login: Login },
     /// A cluster, found through any of its nodes.
     Cluster(Servers),
 }
 
-/// Addresses, and how to log in there.
+/// Addresses, and their login.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     pub(crate) addresses: Vec<(String, u16)>,
     pub(crate) login: Login,
 }
 
-/// How to talk to a server, wherever it is.
+/// The credentials and settings for a server, without its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) settings: RedisConnectionInfo,
@@ -113,7 +113,7 @@ impl Target {
         }
     }
 
-    /// What errors call it.
+    /// Returns the name for error messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Server(servers) | Self::Cluster(servers) => {
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// What servers are told we are.
+/// The version that the client reports to servers.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn wrong(reason: &str) -> ConnectError {
@@ -133,10 +133,10 @@ fn wrong(reason: &str) -> ConnectError {
 }
 
 impl Login {
-    /// A client for one address.
+    /// Creates a client for one address.
     pub(crate) fn client(&self, host: &str, port: u16) -> Result<Client, ConnectError> {
         let address = if self.tls {
-            // The program may have chosen its cryptography already; then that is used.
+            // If the program has installed a cryptography provider already, that one is used.
             let _ = rustls::crypto::ring::default_provider().install_default();
             ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: false, tls_params: None }
         } else {
@@ -155,7 +155,7 @@ impl Login {
     }
 }
 
-/// Small requests go out at once, and a peer that is gone is noticed.
+/// Returns TCP settings with which small requests are sent at once, and a dead peer is noticed.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)

@@ -1,7 +1,7 @@
-//! The wire: calls go out, answers come back, within a limit; to each node one pipeline with all of its calls.
+//! The wire: sends calls and receives responses, within a timeout; each node gets one pipeline with all of its calls.
 //!
-//! What may be sent again: only a call that a server said it did not do, because it does not know the script or no longer
-//! has the key. A call whose answer was lost is never sent again: nobody knows whether it was done.
+//! A call is sent again only if a server reported that it did not execute it, because it does not know the script or no
+//! longer owns the key. A call whose answer was lost is never sent again: it is not known whether it was executed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::layout::Bucket;
 use crate::link::Link;
 use crate::script::Verb;
 
-/// How often calls may be sent elsewhere.
+/// The maximum number of redirections of a call.
 const REDIRECTIONS: u32 = 6;
 
-/// How often to wait, and how long, while the keys of one call are being moved and not all have arrived.
+/// The number and length of waits while the keys of one call are being moved and not all have arrived.
 const WAITS: u32 = 30;
 const WAIT: Duration = Duration::from_millis(10);
 
-/// How to reach the servers.
+/// The connections to the servers.
 pub(crate) enum Wire {
-    /// There is one.
+    /// One server.
     One(Arc<Link>),
-    /// There are several, with some buckets each.
+    /// Several servers, with some of the buckets each.
     Cluster(Arc<Cluster>),
 }
 
-/// Something to be done by the server that has a bucket.
+/// A command or script for the server that owns a bucket.
 pub(crate) struct Call {
     bucket: Bucket,
     what: What,
@@ -45,33 +45,33 @@ enum What {
 }
 
 impl Call {
-    /// A script. All of its keys are in one bucket, unless there is one server only.
+    /// Creates a call of a script. All of its keys are in one bucket, unless there is only one server.
     pub(crate) fn script(verb: Verb, bucket: Bucket, keys: Vec<String>, arguments: Vec<Vec<u8>>) -> Self {
         Self { bucket, what: What::Script { verb, keys, arguments } }
     }
 
-    /// A command.
+    /// Creates a call of a command.
     pub(crate) fn plain(bucket: Bucket, command: Cmd) -> Self {
         Self { bucket, what: What::Plain(command) }
     }
 }
 
-/// A call that has no answer yet.
+/// A call without a response yet.
 struct Pending {
     call: usize,
     by_text: bool,
-    /// Where it was sent to instead, and whether only for this once.
+    /// The node that it was redirected to, and whether only for this once.
     sent_to: Option<(Address, bool)>,
 }
 
-/// Who gets some of the calls.
+/// The calls for one server.
 struct Group {
     link: Arc<Link>,
     address: Option<Address>,
     pending: Vec<Pending>,
 }
 
-/// Whose answers somebody waits for. Whoever gives up, because of the limit here or of its own, casts doubt on them.
+/// Links with responses outstanding. If it is dropped before they arrive, at a timeout, the links are tested.
 struct Waiting(Vec<Arc<Link>>);
 
 impl Drop for Waiting {
@@ -81,12 +81,12 @@ impl Drop for Waiting {
 }
 
 impl Wire {
-    /// Whether every server has every bucket.
+    /// Returns whether there is one server, which has every bucket.
     pub(crate) fn is_one(&self) -> bool {
         matches!(self, Self::One(_))
     }
 
-    /// Returns once it is known whom to talk to, or can't be.
+    /// Returns when the servers are known, or can't be determined.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         match self {
             Self::One(link) => link.connection().await.map(drop),
@@ -94,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// A bucket of each master; of a single server, any.
+    /// Returns one bucket of each master; with a single server, any bucket.
     pub(crate) async fn one_bucket_for_each_master(
         &self,
         limit: Duration,
@@ -109,7 +109,7 @@ impl Wire {
         }
     }
 
-    /// Makes calls and waits for all answers, in the order of the calls.
+    /// Makes calls and waits for all responses, in the order of the calls.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],
@@ -167,7 +167,7 @@ impl Wire {
         }
     }
 
-    /// Sorts calls by who gets them.
+    /// Groups calls by server.
     async fn group(&self, calls: &[Call], pending: Vec<Pending>) -> Result<Vec<Group>, StoreError> {
         let cluster = match self {
             Self::One(link) => {
@@ -192,7 +192,7 @@ impl Wire {
         Ok(groups.into_values().collect())
     }
 
-    /// How to send a call again that was not done; none if it may not be.
+    /// Returns how to repeat a call that was not executed; none if it may not be repeated.
     fn again(
         &self,
         waiting: Pending,
@@ -214,7 +214,7 @@ impl Wire {
                 Some(Pending { sent_to: Some((address, asking)), ..waiting })
             }
             (ServerErrorKind::ReadOnly, _) => {
-                // It was a master once. Whoever is now is found by connecting again.
+                // The server was the master before. Connecting again finds the present one.
                 link.is_wrong();
                 self.has_changed();
                 None
@@ -238,7 +238,7 @@ fn refused(link: &Link, source: RedisError) -> StoreError {
     Trouble::Refused { address: link.name().to_owned(), source }.into()
 }
 
-/// Sends a group's calls in one pipeline.
+/// Sends the calls of a group in one pipeline.
 async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), StoreError> {
     let mut connection = group.link.connection().await?;
     let mut pipeline = Pipeline::with_capacity(group.pending.len());
@@ -250,7 +250,7 @@ async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), Store
         match &calls[waiting.call].what {
             What::Plain(command) => _ = pipeline.add_command(command.clone()),
             What::Script { verb, keys, arguments } => {
-                // Told once, a server knows the script for the rest of the pipeline.
+                // Sent once, the server knows the script for the rest of the pipeline.
                 let by_text = waiting.by_text && !told.contains(verb);
                 if by_text {
                     told.push(*verb);

@@ -1,7 +1,7 @@
-//! Words: what is said to the scripts, and what they answer, as text.
+//! Words: the arguments of scripts and their responses, as text.
 //!
-//! Lua's numbers are exact up to 2^53 only. Times and durations in microseconds stay below that for centuries; what is
-//! beyond is brought down to it, and so are counts. Versions, nonces and epochs are compared as text.
+//! Lua's numbers are exact only up to 2^53. Times and durations in microseconds stay below that for centuries; larger
+//! ones are capped, and so are counts. Versions, nonces and epochs are compared as text.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::layout::Layout;
 /// The largest number that scripts compute with.
 const MOST: u64 = (1 << 53) - 1;
 
-/// The longest time to keep something: a hundred years.
+/// The maximum expiry: a hundred years, in milliseconds.
 const LONGEST_KEPT_MS: u128 = 100 * 366 * 24 * 60 * 60 * 1_000;
 
 /// A duration in microseconds.
@@ -28,22 +28,22 @@ pub(crate) fn time(time: Timestamp) -> Vec<u8> {
     word(time.as_micros().min(MOST))
 }
 
-/// How long to keep something, in milliseconds, rounded up.
+/// An expiry in milliseconds, rounded up.
 pub(crate) fn kept(duration: Duration) -> Vec<u8> {
     word(duration.as_micros().div_ceil(1_000).min(LONGEST_KEPT_MS))
 }
 
-/// A count, as far as scripts can count.
+/// A count, capped at the maximum of scripts.
 pub(crate) fn count(count: u64) -> Vec<u8> {
     word(count.min(MOST))
 }
 
-/// Anything that is written as it is printed.
+/// Any value, as its text.
 pub(crate) fn word(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// A script's answer, word by word.
+/// A script's response, word by word.
 pub(crate) struct Answered(std::vec::IntoIter<Vec<u8>>);
 
 impl Answered {
@@ -64,7 +64,7 @@ impl Answered {
         String::from_utf8(self.bytes()?).map_err(|_| Trouble::Nonsense)
     }
 
-    /// A number, or the largest one if it does not fit.
+    /// Returns a number; one that does not fit becomes the maximum.
     pub(crate) fn number(&mut self) -> Result<u64, Trouble> {
         let number: u128 = self.word()?.parse().map_err(|_| Trouble::Nonsense)?;
         Ok(u64::try_from(number).unwrap_or(u64::MAX))
@@ -74,7 +74,7 @@ impl Answered {
         self.number().map(Timestamp::from_micros)
     }
 
-    /// A point in time, or nothing.
+    /// Returns a point in time, or none.
     pub(crate) fn maybe_time(&mut self) -> Result<Option<Timestamp>, Trouble> {
         let word = self.word()?;
         if word.is_empty() {
@@ -83,7 +83,7 @@ impl Answered {
         word.parse().map(|micros| Some(Timestamp::from_micros(micros))).map_err(|_| Trouble::Nonsense)
     }
 
-    /// A record, or nothing, or why it can't be read.
+    /// Returns a record, none, or the reason why it can't be read.
     pub(crate) fn maybe_record(
         &mut self,
         layout: &Layout,
@@ -99,7 +99,7 @@ impl Answered {
         }))
     }
 
-    /// All words that are left.
+    /// Returns all remaining words.
     pub(crate) fn rest(mut self) -> Result<Vec<String>, Trouble> {
         (0..self.0.len()).map(|_| self.word()).collect()
     }

@@ -1,8 +1,8 @@
-//! Virtual time: past calls ask and settle as if they were made now, one circuit for each key.
+//! The replay engine: past calls acquire and settle in virtual time, with one circuit for each key.
 //!
 //! A permit is settled at its call's start plus its latency, before a call that starts at that same time. A probe that
-//! would take longer than `probe_timeout` fails there. Samples are evaluated tick by tick; a key that a tick does not
-//! name had no calls, and an empty tick changes nothing.
+//! would take longer than `probe_timeout` fails at that limit. Samples are evaluated tick by tick; a key that is not in
+//! a tick had no calls, and an empty tick changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -19,12 +19,12 @@ use super::report::{Report, rule_name};
 use super::summary::Tally;
 use super::timeline::{Shown, Stretch, Timeline};
 
-/// What a replay may keep in memory.
+/// Memory limits of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// How many keys.
+    /// Maximum keys.
     pub keys: usize,
-    /// How many calls in flight.
+    /// Maximum calls in flight.
     pub in_flight: usize,
 }
 
@@ -34,7 +34,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a line could not be replayed.
+/// The reason why a line could not be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -57,19 +57,19 @@ pub enum EngineError {
     Report(#[from] io::Error),
 }
 
-/// One key's circuit and what is known of it.
+/// A key's circuit and its results.
 #[derive(Debug)]
 pub struct KeyLife {
-    /// The key.
+    /// The key of the circuit.
     pub key: Arc<str>,
-    /// What happened, in numbers.
+    /// The counts of calls, samples and trips, and the time in each state.
     pub tally: Tally,
-    /// What happened, over time; kept only if somebody wants to draw it.
+    /// The states and calls over time. `None` if no page is drawn.
     pub timeline: Option<Timeline>,
     circuit: Circuit,
 }
 
-/// A replay under way.
+/// A replay in progress.
 pub struct Engine<W> {
     policy: Policy,
     limits: Limits,
@@ -78,14 +78,14 @@ pub struct Engine<W> {
     by_key: HashMap<Arc<str>, usize>,
     lives: Vec<KeyLife>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// In sampling: the open circuits, by when they turn half-open.
+    /// In sampling: the open circuits, ordered by the time when they turn half-open.
     cooling_off: BTreeSet<(Timestamp, usize)>,
     draws: u128,
     started_ms: Option<u64>,
     now: Timestamp,
 }
 
-/// A call that was admitted and has not settled yet, ordered by when it will, and then by when it was asked for.
+/// An admitted call that has not settled yet. Ordered by the time of its settlement, then by the order of acquiring.
 #[derive(PartialEq, Eq)]
 struct InFlight {
     settles_at: Timestamp,
@@ -108,7 +108,7 @@ impl PartialOrd for InFlight {
 }
 
 impl<W: io::Write> Engine<W> {
-    /// A replay of nothing yet. Jitter is off, whatever the policy says.
+    /// Starts an empty replay. Jitter is off, whatever the policy states.
     pub fn new(policy: Policy, limits: Limits, report: Report<W>, draw_timelines: bool) -> Self {
         Self {
             policy: policy.without_jitter(),
@@ -128,7 +128,7 @@ impl<W: io::Write> Engine<W> {
     /// Replays one call.
     ///
     /// # Errors
-    /// If there is no room for its key or for one more call in flight, or the report can't be written.
+    /// If the limit of keys or of calls in flight is reached, or the report can't be written.
     pub fn call(&mut self, call: &Call<'_>) -> Result<(), EngineError> {
         self.advance(call.at_ms)?;
         let life = self.life(&call.key)?;
@@ -150,10 +150,10 @@ impl<W: io::Write> Engine<W> {
         }
     }
 
-    /// Replays one tick of a sampler.
+    /// Replays one tick of sampling.
     ///
     /// # Errors
-    /// If there is no room for a key, a sample lacks what the policy needs, or the report can't be written.
+    /// If the limit of keys is reached, a sample lacks a field that the policy needs, or the report can't be written.
     pub fn tick(&mut self, tick: &Tick) -> Result<(), EngineError> {
         self.advance(tick.at_ms)?;
         for (key, sample) in &tick.samples {
@@ -161,7 +161,7 @@ impl<W: io::Write> Engine<W> {
             self.lives[life].tally.samples += 1;
             self.sample(life, sample)?;
         }
-        // Open circuits get no calls, so most ticks do not name them: their time comes all the same.
+        // Open circuits get no calls, so most ticks do not contain them, but their cool-off ends all the same.
         while !tick.samples.is_empty() {
             let Some((_, life)) = self.cooling_off.first().copied().filter(|(at, _)| *at <= self.now) else {
                 break;
@@ -186,7 +186,7 @@ impl<W: io::Write> Engine<W> {
         self.changed(life, change.as_ref())
     }
 
-    /// Settles what is still in flight and hands out what is known.
+    /// Settles the calls that are still in flight, and returns the results.
     ///
     /// # Errors
     /// If the report can't be written.
@@ -200,15 +200,15 @@ impl<W: io::Write> Engine<W> {
         Ok(Finished { lives: self.lives, started_ms: self.started_ms.unwrap_or(ended_ms), ended_ms })
     }
 
-    /// Writes out what was reported so far; for when the input turns out to be bad.
+    /// Flushes the report so far; for when the input turns out to be invalid.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the report can't be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.report.flush()
     }
 
-    /// Moves time on to `at_ms`, settling on the way.
+    /// Advances the time to `at_ms`, and settles the calls that end on the way.
     fn advance(&mut self, at_ms: u64) -> Result<(), EngineError> {
         self.started_ms.get_or_insert(at_ms);
         let now = Timestamp::from_millis(at_ms);
@@ -253,7 +253,7 @@ impl<W: io::Write> Engine<W> {
         Ok(())
     }
 
-    /// The circuit of this key, new if need be.
+    /// Returns the index of a key's circuit, which is created if needed.
     fn life(&mut self, key: &str) -> Result<usize, EngineError> {
         if let Some(life) = self.by_key.get(key) {
             return Ok(*life);
@@ -289,14 +289,15 @@ impl<W: io::Write> Engine<W> {
         Ok(())
     }
 
-    /// A counter is random enough: nobody else writes these records, and jitter is off.
+    /// Returns the next random bits. A counter suffices: there are no other writers of these records, and jitter is
+    /// off.
     fn draw(&mut self) -> RandomBits {
         self.draws += 1;
         RandomBits(self.draws)
     }
 }
 
-/// What a whole replay came to.
+/// The results of a whole replay.
 #[derive(Debug)]
 pub struct Finished {
     /// Every key, in order of appearance.

@@ -1,12 +1,13 @@
 //! Replay: runs past traffic through the real engine, in virtual time. It reads no clock, opens no file and touches no network.
 //!
-//! The cast: [`input`] reads lines of traffic and says exactly what is wrong with a bad one; [`engine`] asks and settles
-//! as time passes; [`report`] prints transitions and decisions; [`summary`] counts; [`timeline`] remembers enough for
-//! [`page`] to draw.
+//! [`input`] parses lines of traffic, and reports exactly what is wrong with an invalid one; [`engine`] acquires and
+//! settles in virtual time; [`report`] prints transitions and decisions; [`summary`] counts; [`timeline`] collects what
+//! [`page`] draws.
 //!
-//! What is guaranteed: the same traffic and the same policy give the same result, byte for byte; jitter is off. Memory
-//! grows with the number of keys and of calls in flight, both bounded, and not with the length of the traffic. What is
-//! not: refused calls are gone in a replay. In real life they are retried, so a real destination would see them later.
+//! **Guarantees.** The same traffic and the same policy give the same result, byte for byte; jitter is off. Memory
+//! grows with the number of keys and of calls in flight, both bounded, and not with the length of the traffic. **Not
+//! modelled:** retries. Refused calls are gone in a replay; in production they are retried, so a real destination would
+//! get them later.
 
 pub mod engine;
 pub mod input;

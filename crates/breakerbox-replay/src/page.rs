@@ -12,14 +12,14 @@ use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 
-/// How many keys are drawn, and how many stretches of states in all; a browser shows more only slowly.
+/// Limits of keys, and of stretches of states in all; a browser is slow with more.
 const KEYS: usize = 2_000;
 const STRETCHES: usize = 50_000;
 
-/// How many transitions are listed below a timeline.
+/// Maximum transitions listed below a timeline.
 const LISTED: usize = 200;
 
-/// The drawing: states above, calls below. Stretched to the width of the page.
+/// The size of a drawing: states above, calls below. Stretched to the width of the page.
 const WIDTH: f64 = 1_000.0;
 const HEIGHT: f64 = 72.0;
 const BAND: f64 = 16.0;
@@ -27,10 +27,10 @@ const GAP: f64 = 4.0;
 const THINNEST: f64 = 2.0;
 const MOST_WIDENED: usize = 60;
 
-/// Writes the page. Keys come most troubled first.
+/// Writes the page. The keys with the most trips come first.
 ///
 /// # Errors
-/// If it can't be written.
+/// If the page can't be written.
 pub fn write(finished: &mut Finished, policy: &Policy, source: &str, output: impl Write) -> io::Result<()> {
     let widest = finished.lives.iter().filter_map(|life| life.timeline.as_ref()).map(Timeline::cell_ms).max();
     for timeline in finished.lives.iter_mut().filter_map(|life| life.timeline.as_mut()) {
@@ -66,7 +66,7 @@ struct Span {
 }
 
 impl Span {
-    /// Where a time is in the drawing.
+    /// Returns the horizontal position of a time in the drawing.
     #[allow(clippy::cast_precision_loss)] // A drawing has a thousand steps.
     fn x(self, at_ms: u64) -> f64 {
         let at = at_ms.clamp(self.from, self.to) - self.from;
@@ -130,7 +130,7 @@ fn key_section(life: &KeyLife, span: Span, output: &mut impl Write) -> io::Resul
     writeln!(output, "</section>")
 }
 
-/// What happened, in numbers.
+/// Writes the counts of a key.
 fn numbers(tally: &Tally, output: &mut impl Write) -> io::Result<()> {
     let mut numbers = Vec::new();
     if tally.samples > 0 {
@@ -193,8 +193,7 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut impl Write)
     )
 }
 
-/// The calls as stacked bars, the tallest as high as there is room. One path for each kind of call keeps the page
-/// small.
+/// Writes the calls as stacked bars, the tallest at full height. One path for each kind of call keeps the page small.
 fn bars(timeline: &Timeline, span: Span, output: &mut impl Write) -> io::Result<()> {
     let total = |cell: &Cell| cell.counts.iter().map(|count| f64::from(*count)).sum::<f64>();
     let tallest = timeline.cells().iter().map(total).fold(1.0, f64::max);
@@ -265,7 +264,7 @@ const fn state_label(status: Option<Status>) -> &'static str {
     }
 }
 
-/// The policy's rules in words.
+/// Describes the policy's rules in words.
 fn rules(policy: &Policy) -> String {
     let mut rules = Vec::new();
     let enough = format!("of at least {} calls", policy.min_calls());
@@ -287,7 +286,7 @@ fn rules(policy: &Policy) -> String {
     format!("{}, within {}", rules.join(", or "), format_duration(policy.window()))
 }
 
-/// Text that can't be taken for markup.
+/// Text with its markup escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

@@ -1,6 +1,6 @@
-//! What a replay prints: one JSON line for each transition and, if wanted, one for each call.
+//! The output of a replay: one JSON line for each transition and, if wanted, one for each call.
 //!
-//! Lines are written whole: a line is put together first and handed to the output in one piece.
+//! Each line is assembled first and written to the output at once, so no line is written in part.
 
 use std::io::{self, Write};
 
@@ -36,12 +36,12 @@ struct DecisionLine<'a> {
 }
 
 impl<W: Write> Report<W> {
-    /// A report to `output`, with a line for each call if `decisions`. The output should be buffered.
+    /// Builds a report to `output`, with a line for each call if `decisions`. The output should be buffered.
     pub const fn new(output: W, decisions: bool) -> Self {
         Self { output, decisions, line: Vec::new(), outlives_output: false, closed: false }
     }
 
-    /// Whether the replay goes on, without printing, when whoever reads the output goes away.
+    /// Sets whether the replay continues, without printing, when the reader of the output closes it.
     #[must_use]
     pub fn outlives_output(mut self, goes_on: bool) -> Self {
         self.outlives_output = goes_on;
@@ -99,7 +99,7 @@ impl<W: Write> Report<W> {
     }
 }
 
-/// Which rule opened the circuit. A failed probe and a missed recovery rate are rules of half-open.
+/// Returns the rule that opened the circuit. A failed probe and a missed recovery rate are rules of half-open.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

@@ -1,4 +1,5 @@
-//! The summary: what a policy would have saved, and what it would have cost, for each key and in total.
+//! The summary: the calls that a policy would have saved, and those that it would have delayed, for each key and in
+//! total.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,36 +10,36 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::engine::{Finished, KeyLife};
 
-/// The numbers of one key, or of all together.
+/// The counts of one key, or of all keys.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Calls in the traffic.
     pub calls: u64,
-    /// Calls that were let through, probes among them.
+    /// Admitted calls, including probes.
     pub admitted: u64,
-    /// Calls that were refused.
+    /// Refused calls.
     pub refused: u64,
-    /// Probes.
+    /// Admitted calls that probed.
     pub probes: u64,
-    /// Calls that were let through and, as the traffic says, failed.
+    /// Admitted calls that failed in the traffic.
     pub failed_calls_admitted: u64,
     /// Refused calls that would have failed.
     pub failed_calls_saved: u64,
     /// Refused calls that would have succeeded.
     pub good_calls_delayed: u64,
-    /// Results that came too late to count.
+    /// Late results, which changed nothing.
     pub late_results: u64,
-    /// Samples of this key: one for each tick that names it.
+    /// Samples of this key: one for each tick that contains it.
     pub samples: u64,
     /// Transitions to open or disabled.
     pub trips: u64,
-    /// How long the circuit was open.
+    /// Total time open.
     pub time_open: Duration,
-    /// How long it was half-open.
+    /// Total time half-open.
     pub time_half_open: Duration,
-    /// How long it was disabled.
+    /// Total time disabled.
     pub time_disabled: Duration,
-    /// Since when it has been in a state other than closed.
+    /// The current state and its start, if it is not closed.
     since: Option<(Status, Timestamp)>,
 }
 
@@ -77,7 +78,7 @@ impl Tally {
         self.since = None;
     }
 
-    /// Five failures in a row are enough to ask why.
+    /// Returns whether a key had only failures, at least five, and never tripped: worth a hint.
     fn only_failed_and_never_tripped(&self) -> bool {
         self.trips == 0 && self.failed_calls_admitted >= 5 && self.failed_calls_admitted == self.calls
     }
@@ -110,7 +111,7 @@ impl Tally {
 }
 
 impl Serialize for Tally {
-    /// Of calls, or of samples: what the other kind counts is left out.
+    /// Serializes the fields of calls, or of samples; the fields of the other kind are left out.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut map = serializer.serialize_map(None)?;
@@ -135,7 +136,7 @@ impl Serialize for Tally {
 }
 
 impl Finished {
-    /// All keys together.
+    /// Returns the sum of all keys.
     #[must_use]
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
@@ -143,7 +144,7 @@ impl Finished {
         total
     }
 
-    /// The keys that people should look at first: most trips, then most refused calls, then most failures, then by name.
+    /// Returns the keys to inspect first: most trips, then most refused calls, then most failures, then by name.
     #[must_use]
     pub fn most_troubled(&self) -> Vec<&KeyLife> {
         let mut lives: Vec<_> = self.lives.iter().collect();
@@ -158,7 +159,7 @@ impl Finished {
     /// Writes the summary as JSON: the total, and each key in order of appearance.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the summary can't be written.
     pub fn write_json(&self, output: impl Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Summary<'a> {
@@ -185,7 +186,7 @@ impl Finished {
         output.flush()
     }
 
-    /// The summary as a table for people: the most troubled keys, then the total.
+    /// Formats the summary as a table for people: the most troubled keys, then the total.
     #[must_use]
     pub fn to_text(&self) -> String {
         const SHOWN: usize = 20;
@@ -243,7 +244,7 @@ const SAMPLE_COLUMNS: Columns = &[
     ("disabled", |t| readable(t.time_disabled)),
 ];
 
-/// The first column to the left, the others to the right.
+/// Aligns a table: the first column to the left, the others to the right.
 fn aligned(table: &[Vec<String>]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..table[0].len()).map(width).collect();
@@ -258,12 +259,12 @@ fn aligned(table: &[Vec<String>]) -> String {
     text
 }
 
-/// "1 key", "2 keys".
+/// Formats a count with its noun: "1 key", "2 keys".
 pub(super) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// A duration for people: from a minute on, nobody reads milliseconds.
+/// Formats a duration for people, from a minute on without milliseconds.
 pub(super) fn readable(duration: Duration) -> String {
     if duration < Duration::from_secs(60) {
         return format_duration(duration);
@@ -271,7 +272,7 @@ pub(super) fn readable(duration: Duration) -> String {
     format_duration(Duration::from_secs((duration + Duration::from_millis(500)).as_secs()))
 }
 
-/// A key as a terminal can show it: no control characters, and not too long.
+/// Formats a key for a terminal: no control characters, limited length.
 fn shown_key(key: &str) -> String {
     const LONGEST: usize = 60;
     let mut shown: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();

@@ -1,34 +1,34 @@
-//! What a page needs to draw one key: its states over time, and its calls in cells of time.
+//! The data that a page draws for one key: its states over time, and its calls in cells of time.
 //!
-//! Both are bounded, however long the traffic: when there are too many cells or states, neighbours are merged and the
-//! picture gets coarser. Merged states are shown as what they are, many changes.
+//! Both are bounded, however long the traffic is: when there are too many cells or states, neighbours are merged and
+//! the picture gets coarser. Merged states are shown as "many changes".
 
 use breakerbox_core::{OutcomeKind, Status};
 
-/// How many cells of calls a key has at the most.
+/// Maximum cells of a key.
 const CELLS: u64 = 120;
 
-/// How many stretches of states a key has at the most.
+/// Maximum stretches of states of a key.
 const STRETCHES: usize = 300;
 
-/// How a call is drawn.
+/// The kind of call in a drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// Let through, and well (or ignored).
+    /// Admitted, and succeeded (or ignored).
     Good,
-    /// Let through, and failed.
+    /// Admitted, and failed.
     Failed,
     /// Refused, and would have failed.
     Saved,
-    /// Refused, and would have been well.
+    /// Refused, and would have succeeded.
     Delayed,
 }
 
 impl Shown {
-    /// All of them, in the order in which they are stacked.
+    /// All kinds, in the order in which they are stacked.
     pub const ALL: [Self; 4] = [Self::Good, Self::Failed, Self::Delayed, Self::Saved];
 
-    /// None for a refused call that says nothing about the destination.
+    /// Returns the kind of a call. `None` for a refused call whose outcome is ignored.
     pub(super) const fn of(admitted: bool, outcome: OutcomeKind) -> Option<Self> {
         match (admitted, outcome) {
             (true, OutcomeKind::Failure) => Some(Self::Failed),
@@ -43,20 +43,20 @@ impl Shown {
 /// A stretch of time in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stretch {
-    /// When it begins.
+    /// The start, in milliseconds.
     pub from_ms: u64,
-    /// The state; none where many changes were merged.
+    /// The state. `None` where many changes were merged.
     pub status: Option<Status>,
-    /// Which rule caused it.
+    /// The rule that caused the state.
     pub rule: Option<&'static str>,
 }
 
-/// The calls of one cell of time. Cells without calls are not kept.
+/// The calls of one cell of time. Empty cells are not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// How many cells it is from the beginning.
+    /// The index of the cell, counted from the beginning.
     pub index: u64,
-    /// How many calls, by [`Shown`].
+    /// The number of calls, by [`Shown`].
     pub counts: [u32; 4],
 }
 
@@ -66,7 +66,7 @@ pub struct Timeline {
     origin_ms: u64,
     cell_ms: u64,
     cells: Vec<Cell>,
-    /// Where each stretch begins. Before the first, the circuit is closed.
+    /// The start of each stretch. Before the first, the circuit is closed.
     stretches: Vec<Stretch>,
 }
 
@@ -91,26 +91,26 @@ impl Timeline {
         }
     }
 
-    /// Makes the cells at least this wide, so that all keys of a page have the same.
+    /// Makes the cells at least this wide, so that all keys of a page have the same width.
     pub(super) fn widen_to(&mut self, cell_ms: u64) {
         while self.cell_ms < cell_ms {
             self.widen_cells();
         }
     }
 
-    /// How much time a cell covers.
+    /// Returns the time that a cell covers, in milliseconds.
     #[must_use]
     pub const fn cell_ms(&self) -> u64 {
         self.cell_ms
     }
 
-    /// The cells that have calls.
+    /// Returns the cells that have calls, in order of time.
     #[must_use]
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// Where each stretch begins.
+    /// Returns the stretches, in order of time.
     #[must_use]
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
@@ -135,7 +135,7 @@ impl Timeline {
         }
     }
 
-    /// Merges the earlier half into one stretch of many changes; the latest stay sharp.
+    /// Merges the earlier half into one stretch of many changes; the later half keeps its detail.
     fn merge_stretches(&mut self) {
         let half = STRETCHES / 2;
         let merged = self.stretches.first().map(|first| Stretch { status: None, rule: None, ..*first });

@@ -1,10 +1,10 @@
 //! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
 //!
-//! A transaction holds a bounded number of deliveries for one tenant. The rest is written by a durable job over the endpoints
-//! matched here ([`fan_out`](super::fan_out)); limits count all of it at once.
+//! A transaction writes a bounded number of deliveries for one tenant. A durable job over the endpoints matched here
+//! ([`fan_out`](super::fan_out)) writes the rest; limits count all of it at once.
 //!
-//! Everything that can be refused is refused before the first row is written. The answer to a repetition comes before the
-//! limits: it writes nothing.
+//! Every refusal comes before the first row is written. A repetition is recognized before the limits are checked: it
+//! writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +27,21 @@ use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// The most deliveries that one accept writes itself.
+/// The maximum number of deliveries that one accept writes itself.
 pub(super) const WRITTEN_AT_ACCEPT: u32 = 1_000;
-/// About what a delivery takes on the disk, its payload, its attempt and the log included.
+/// The approximate size of a delivery on the disk, including its payload, its attempt and the log.
 const BYTES_EACH: u32 = 1_024;
 
 pub(super) struct Accept {
     pub(super) batch: NewBatch,
     pub(super) routes: Arc<dyn Routes>,
     pub(super) hand_over: Arc<dyn HandOver>,
-    /// Lanes for which the hand-over has reserved a place.
+    /// Lanes for which the hand-over has reserved a slot.
     pub(super) reserved: Vec<LaneId>,
     pub(super) unheard: Unheard,
 }
 
-/// Where one delivery of an event goes.
+/// The destination of one delivery of an event.
 #[derive(Clone, Copy)]
 struct Stop {
     lane: LaneId,
@@ -96,7 +96,7 @@ impl Command for Accept {
 }
 
 impl Accept {
-    /// For each event, how many deliveries it has.
+    /// Returns the number of deliveries of each event.
     fn fan_outs(&self, tenant: &dyn TenantRoutes) -> Vec<u32> {
         let of_event = |event: &NewEvent| match &event.url {
             Some(_) => 1,
@@ -132,12 +132,12 @@ impl Accept {
         };
         let mut next = first;
         let mut room = writing.ledger.room_in_group(row).min(WRITTEN_AT_ACCEPT);
-        // The audience of the event before, which events of the same type share.
+        // The audience of the previous event, which events of the same type share.
         let mut shared = None;
         for (index, fan_out) in fan_outs.iter().copied().enumerate() {
             let event = &self.batch.events[index];
             let event_id = next;
-            // What goes to one URL is one row, which is no less than a job would be.
+            // An event for one URL is one row, which is no more than a job would be.
             let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
             room = room.saturating_sub(written);
             writing.ledger.wrote_in_group(row, written);
@@ -245,7 +245,7 @@ impl Accept {
     }
 }
 
-/// Where the first `written` deliveries of an event go. The lane of a dynamic URL is not known yet.
+/// Returns the destinations of the first `written` deliveries of an event. The lane of a dynamic URL is not known yet.
 fn stops(
     tenant: &dyn TenantRoutes,
     event: &NewEvent,
@@ -270,19 +270,19 @@ fn stops(
     stops
 }
 
-/// All endpoints of an event, of which there are so many.
+/// Returns all endpoints of an event; `fan_out` is their number.
 fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audience {
     let mut audience = Audience::with_room_for(fan_out);
     tenant.endpoints(kind, &mut |route| audience.push(route));
     audience
 }
 
-/// When an event may first be sent, by the queue's time. It was said by the wall clock.
+/// Returns when an event may first be sent, by the queue's time. The client gives it by the wall clock.
 fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
     event.not_before.map_or(now, |at| drift.to_store(at).max(now))
 }
 
-/// Whether limits and disk have room for all of it.
+/// Checks that the limits and the disk have room for the whole batch.
 fn admit(
     writing: &mut Writing<'_>,
     tenant: &dyn TenantRoutes,
@@ -306,14 +306,14 @@ fn admit(
     room.map_err(|below| AcceptError::DiskReserve { free: below.free, reserve: below.reserve })
 }
 
-/// Whether the disk has room for so many deliveries with so many bytes.
+/// Checks that the disk has room for so many deliveries with so many bytes.
 pub(super) fn room_for(writing: &mut Writing<'_>, deliveries: u64, bytes: u64) -> Result<(), BelowReserve> {
     // Each byte is written twice: to the log, and from there to the database.
     let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH.into()));
     writing.ledger.disk.admits(wanted)
 }
 
-/// What was answered to the same key, if that is remembered.
+/// Returns the stored response to an earlier request with the same key.
 fn answered_before(earlier: &Earlier) -> Result<Accepted, AcceptError> {
     if !earlier.is_same {
         return Err(AcceptError::KeyReused);

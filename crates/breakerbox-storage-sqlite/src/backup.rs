@@ -1,11 +1,11 @@
-//! Copies a database while it is in use, and puts a copy back.
+//! Copies a database while it is in use, and restores a copy.
 //!
-//! A backup is read by a connection of its own, in one snapshot: it sees what was committed when it began, never waits for the
-//! gateway, and the gateway never waits for it. Until it ends, the write-ahead log can't begin again at its start, so it grows by
-//! what is written meanwhile. The copy is one file without side files.
+//! A backup is read by a connection of its own, in one snapshot: it sees the data that was committed when it began,
+//! never waits for the gateway, and the gateway never waits for it. Until it ends, the write-ahead log can't restart at
+//! its beginning, so it grows by all writes in the meantime. The copy is one file without side files.
 //!
-//! Either way the copy is made beside its place, checked, synced, and then renamed: a file with the wanted name is always whole.
-//! A restore holds the locks of the data folder, so it refuses a gateway that runs.
+//! Both write the copy beside its final path, check it, sync it, and then rename it: a file with the final name is
+//! always complete. A restore holds the locks of the data folder, so it fails while a gateway runs.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -22,19 +22,19 @@ use super::error::OpenError;
 use super::file_lock::FileLock;
 use super::migrations::Schema;
 
-/// How often the size of a copy is looked at.
+/// The interval at which the size of a copy is read.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is being done, for whoever watches.
+/// The progress of a copy, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyProgress {
     /// The file is checked.
     Checking,
-    /// So many of about so many bytes are copied.
+    /// The file is being copied.
     Copying {
-        /// Bytes so far.
+        /// The number of bytes so far.
         done: u64,
-        /// Bytes in all, about.
+        /// The approximate number of all bytes.
         total: u64,
     },
 }
@@ -42,61 +42,61 @@ pub enum CopyProgress {
 /// A copy that was made and checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseCopy {
-    /// Where it is.
+    /// The path of the copy.
     pub path: PathBuf,
-    /// Its size.
+    /// The size of the copy, in bytes.
     pub bytes: u64,
     /// The number of its last migration.
     pub schema: u32,
-    /// How many tenants it has.
+    /// The number of tenants.
     pub tenants: u64,
-    /// How many endpoints.
+    /// The number of endpoints.
     pub endpoints: u64,
-    /// How many deliveries are not finished.
+    /// The number of deliveries that are not finished.
     pub unfinished: u64,
 }
 
-/// Why there is no copy. What was there before is as it was.
+/// Why there is no copy. Existing files are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// There is nothing to copy.
+    /// The source does not exist.
     #[error("{}: there is no such file", .0.display())]
     Missing(PathBuf),
-    /// There is a file in its place.
+    /// The target exists already.
     #[error("{} is there already; choose another place, or say --overwrite", .0.display())]
     Exists(PathBuf),
-    /// Source and target are one.
+    /// Source and target are the same file.
     #[error("{} is the database itself; choose another place", .0.display())]
     Same(PathBuf),
     /// Another process writes the same copy.
     #[error("{} is written by another process now; wait for it, or choose another place", .0.display())]
     Busy(PathBuf),
-    /// What was found is not whole.
+    /// The database is damaged.
     #[error("{} is damaged: {problem}", path.display())]
     Damaged {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What SQLite found.
+        /// The problem that SQLite reports.
         problem: String,
     },
-    /// It can't be opened: a gateway runs, or it is no database of a gateway.
+    /// The file can't be opened: a gateway runs, or it is not a gateway's database.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file can't be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// SQLite can't read or write it.
     #[error("{}: {error}", path.display())]
     Database {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: rusqlite::Error,
     },
 }
@@ -104,7 +104,7 @@ pub enum CopyError {
 /// Copies the database of a data folder into a file, while a gateway may use it.
 ///
 /// # Errors
-/// If there is no database, the target is there already and may not be overwritten, or anything fails.
+/// If there is no database, the target exists and may not be overwritten, or the copy fails.
 pub fn backup(
     data: &Path,
     target: &Path,
@@ -129,11 +129,11 @@ pub fn backup(
     Ok(DatabaseCopy { path: target.to_owned(), ..copy })
 }
 
-/// Puts a backup into the data folder of a gateway that is stopped.
+/// Restores a backup into the data folder of a stopped gateway.
 ///
 /// # Errors
-/// If a gateway runs, the backup is damaged or no gateway's, there is a database already that may not be overwritten, or anything
-/// fails.
+/// If a gateway runs, the backup is damaged or not a gateway's, a database exists and may not be overwritten, or the
+/// copy fails.
 pub fn restore(
     backup: &Path,
     data: &Path,
@@ -145,7 +145,7 @@ pub fn restore(
     check(backup)?;
     fs::create_dir_all(data).map_err(|error| CopyError::File { path: data.to_owned(), error })?;
     let target = file_of(data);
-    // Before anything is looked at: what a gateway has open is not touched.
+    // Before any file is read: files that a gateway has open are not touched.
     let _lock = FileLock::of(&target, folder_of(&target))?;
     if let Some(there) = metadata(&target)? {
         if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
@@ -171,7 +171,8 @@ struct Partial {
 }
 
 impl Partial {
-    /// An empty file beside this one, which its owner alone can read. One that an earlier attempt left is used again.
+    /// Creates an empty file beside the target, which its owner alone can read. A file that an earlier attempt left is
+    /// reused.
     fn beside(target: &Path, suffix: &str) -> Result<Self, CopyError> {
         let path = with_suffix(target, suffix);
         let failed = |error| CopyError::File { path: path.clone(), error };
@@ -187,7 +188,7 @@ impl Partial {
         Ok(Self { path, file: Some(file) })
     }
 
-    /// Takes the place of the target, once it is durable.
+    /// Replaces the target, once the copy is durable.
     fn become_file(mut self, target: &Path) -> Result<(), CopyError> {
         let failed = |error| CopyError::File { path: target.to_owned(), error };
         if let Some(file) = &self.file {
@@ -207,8 +208,8 @@ impl Drop for Partial {
     }
 }
 
-/// Makes a database that is about to be replaced whole by itself. Its write-ahead log must not be read with another database: it
-/// goes into its own, and if that is not possible, it is removed.
+/// Completes a database that is about to be replaced. Its write-ahead log must not be read with another database: it is
+/// merged into its own, and if that is not possible, it is removed.
 fn settle_old(path: &Path) -> Result<(), CopyError> {
     if path.exists() {
         let settled = Connection::open(path)
@@ -229,7 +230,7 @@ fn settle_old(path: &Path) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Copies in one snapshot. Meanwhile a thread says how large the copy is.
+/// Copies in one snapshot. Meanwhile a thread reports the size of the copy.
 fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) -> Result<(), CopyError> {
     let name = target.to_str().ok_or_else(|| {
         let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its path is not UTF-8");
@@ -256,14 +257,14 @@ fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) 
     .map_err(failed)
 }
 
-/// Bytes of the pages that hold something.
+/// Returns the bytes of the pages in use.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
 }
 
-/// Reads all of a database: whether it is whole, whose it is, and what is in it.
+/// Reads a whole database: checks that it is complete and a gateway's, and counts its content.
 fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     let connection = open(path)?;
     let schema = Schema::of(&connection, path)?;
@@ -295,7 +296,7 @@ fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     })
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 fn open(path: &Path) -> Result<Connection, CopyError> {
     let failed = |error| CopyError::Database { path: path.to_owned(), error };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -1,4 +1,4 @@
-//! What people do to single deliveries: cancel one that waits, resend one that is finished. For whoever writes records.
+//! Operations on single deliveries: cancel a waiting one, resend a finished one. For jobs of the records.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Backlog, DeliveryId, LaneId};
@@ -12,21 +12,21 @@ use super::writer::Writing;
 use crate::error::JobError;
 
 impl Writing<'_> {
-    /// How much of a tenant's work is unfinished, in this transaction.
+    /// Returns the unfinished work of a tenant, in this transaction.
     #[must_use]
     pub fn unfinished(&self, tenant_row: i64) -> Backlog {
         let unfinished = self.ledger.unfinished(tenant_row);
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
-    /// How much of a lane's work is unfinished, in this transaction.
+    /// Returns the unfinished work of a lane, in this transaction.
     #[must_use]
     pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
         let unfinished = self.ledger.unfinished_in(lane.number());
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
-    /// The lane of a dynamic URL's circuit, which is made if there is none.
+    /// Returns the lane of a dynamic URL's circuit, and creates it if there is none.
     ///
     /// # Errors
     /// If the database fails.
@@ -35,7 +35,7 @@ impl Writing<'_> {
         Ok(LaneId(super::columns::id(lane)))
     }
 
-    /// Cancels a delivery that waits. False: it does not wait.
+    /// Cancels a waiting delivery. False: it does not wait.
     ///
     /// # Errors
     /// If the database fails.
@@ -52,8 +52,9 @@ impl Writing<'_> {
         Ok(waits)
     }
 
-    /// Makes a finished delivery wait again in this lane, due now, with all its attempts before it. Answers what to wake; none
-    /// if it is not finished, or gone. Limits and whether its endpoint is still there are the caller's business.
+    /// Makes a finished delivery pending again in this lane, due now, with all its attempts. Returns the lane to wake,
+    /// or `None` if the delivery is not finished or does not exist. The caller checks limits and whether its endpoint
+    /// still exists.
     ///
     /// # Errors
     /// If the database fails.

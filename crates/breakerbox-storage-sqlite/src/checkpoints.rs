@@ -1,9 +1,9 @@
-//! Keeps the write-ahead log short. A thread of its own copies the log into the database and syncs the file, beside the writer.
-//! The writer copies the little that was written meanwhile, between two transactions: only then can the log begin again at
-//! its start.
+//! Keeps the write-ahead log short. A thread of its own copies the log into the database and syncs the file, beside the
+//! writer. The writer copies the few pages that were written meanwhile, between two transactions: only then can the log
+//! restart at its beginning.
 //!
-//! SQLite syncs the database only at the end of a whole copy, which under load is the writer's. Without the thread's own sync
-//! the writer would wait for all pages, and everybody with it.
+//! SQLite syncs the database only at the end of a whole copy, which under load is the writer's. Without the thread's
+//! own sync the writer, and all callers with it, would wait for all pages.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,17 +13,18 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-/// From so many pages on the log is copied. Few, because the writer's own syncs take longer while these are synced.
+/// The number of pages in the log from which on it is copied. It is low, because the writer's own syncs take longer
+/// while these are synced.
 const PAGES: i64 = 2_000;
-/// So few pages are left to the writer.
+/// The number of pages that are few enough for the writer.
 const LITTLE: i64 = 200;
-/// How often the thread copies at most until it leaves the rest to the writer, however much that is.
+/// The maximum number of copies by the thread before it leaves the rest to the writer, however much that is.
 const ROUNDS: u32 = 4;
 
 pub(super) struct Checkpoints {
-    /// Asks the thread for a copy.
+    /// Requests a copy from the thread.
     ask: mpsc::SyncSender<()>,
-    /// The thread has copied; the rest is the writer's.
+    /// Set when the thread has copied; the writer copies the rest.
     copied: Arc<AtomicBool>,
     asked: bool,
 }
@@ -49,12 +50,12 @@ impl Checkpoints {
         Ok((Self { ask, copied, asked: false }, thread.ok()))
     }
 
-    /// Looks after the log, between two transactions of the writer.
+    /// Maintains the log, between two transactions of the writer.
     pub(super) fn after_commit(&mut self, connection: &Connection) {
         if self.asked {
             if self.copied.swap(false, Ordering::Acquire) {
                 self.asked = false;
-                // Whatever keeps the rest from being copied, the next time finds it.
+                // If the rest can't be copied now, the next checkpoint copies it.
                 copy_and_warn(connection);
             }
         } else if pages(connection) >= PAGES {
@@ -62,13 +63,13 @@ impl Checkpoints {
         }
     }
 
-    /// The last copy, so that the next start has nothing to recover.
+    /// Makes the last copy, so that the next start has nothing to recover.
     pub(super) fn at_the_end(&mut self, connection: &Connection) {
         let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 }
 
-/// Copies and syncs until little is left. An error is no loss: the writer's own copy syncs too.
+/// Copies and syncs until few pages are left. An error is no loss: the writer's own copy syncs too.
 fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);
@@ -91,7 +92,7 @@ fn copy(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |_| Ok(()))
 }
 
-/// How many pages of the log are not copied yet.
+/// Returns how many pages of the log are not copied yet.
 fn pages(connection: &Connection) -> i64 {
     let pages = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").and_then(|mut statement| {
         statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?))

@@ -1,13 +1,15 @@
 //! Circuits in the queue's file: the library's [`Store`], so that circuits survive a restart.
 //!
-//! All of it is in memory, in the library's own [`MemoryStore`]: one process has the file, so nobody else can change a record.
-//! Counts are there alone. A record that is swapped in is written to the file too, before the swap is answered, together with
-//! whatever else waits for the writer. At the start the records are read back: what was open is open until its time, what was
-//! overridden or disabled stays so, and trips are remembered. A probe's lease is kept as well: whoever holds it may be a client
-//! of the decision API who knows nothing of the restart. It ends when it would have ended, and then the next one probes.
+//! All circuits are in memory, in the library's own [`MemoryStore`]: one process has the file, so no other can change a
+//! record. Counts are only in memory. A record that is swapped in is also written to the file before the swap returns,
+//! in a group commit with other jobs. At the start the records are read back: open circuits are open until their time,
+//! overrides and disabled circuits stay, and trips are remembered. A probe's lease is kept as well: its holder may be a
+//! client of the decision API that does not know of the restart. The lease ends when it would have ended, and then the
+//! next call probes.
 //!
-//! **When the disk is slow or full** circuits go on in memory. The answer waits for the disk for a while and no longer, and
-//! what could not be written is written with the next swap. After a crash in between, the file has the record before.
+//! **When the disk is slow or full** circuits continue in memory. A swap waits for the disk for a limited time, and
+//! records that could not be written are written with the next swap. After a crash in between, the file has the
+//! previous record.
 //!
 //! **Time** is the database's: the wall clock at the start, and monotonic since.
 
@@ -31,13 +33,13 @@ use super::columns::{micros, time};
 use super::{Database, Writing};
 use crate::error::JobError;
 
-/// How long an answer waits for the disk.
+/// How long a swap waits for the disk.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How many records one job writes.
+/// The maximum number of records that one job writes.
 const PIECE: usize = 512;
-/// A record may be ahead of the clock by less than this: clocks are adjusted.
+/// The tolerance by which a record may be ahead of the clock: clocks are adjusted.
 const STEP: Duration = Duration::from_secs(1);
-/// How many forgotten records one job clears away.
+/// The maximum number of forgotten records that one job deletes.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// Circuits in the queue's file. A clone is the same store.
@@ -47,7 +49,8 @@ pub struct SqliteCircuits(Arc<Inner>);
 struct Inner {
     memory: MemoryStore,
     database: Database,
-    /// Swapped in memory, and not known to be in the file. Locked around each swap, so that it has the latest of each key.
+    /// Records that were swapped in memory, and may not be in the file. Locked around each swap, so that it has the
+    /// latest of each key.
     unwritten: Mutex<BTreeMap<Arc<str>, Kept>>,
 }
 
@@ -59,8 +62,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// If the record was changed at a time that is yet to come, the clock was ahead then: the same record as if it had changed now,
-    /// so that cool-offs and leases last as long as they would have.
+    /// If the record was changed at a future time, the clock was ahead then: returns the same record as if it had
+    /// changed now, so that cool-offs and leases last as long as they would have.
     fn rebased(&self, now: Timestamp) -> Option<Self> {
         let ahead = self.record.changed_at.since(now);
         if ahead < STEP {
@@ -81,7 +84,7 @@ impl Clock for DatabaseClock {
 }
 
 impl SqliteCircuits {
-    /// The circuits of an open file.
+    /// Opens the circuits of an open file.
     ///
     /// # Errors
     /// If the database fails.
@@ -100,17 +103,17 @@ impl SqliteCircuits {
             let keep_for = kept.forget_at.map(|at| at.since(now));
             let not_after = Timestamp::from_micros(u64::MAX);
             let swap = Swap { key, expected: None, record: kept.record, not_after, keep_for };
-            // Memory is empty and answers at once: each of them is in.
+            // The memory store is empty and never waits: each swap succeeds.
             let _ = memory.swap_if(&swap).now_or_never();
         }
         let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
-        // What can't be written now is kept in memory, as always.
+        // Records that can't be written now stay in memory, as always.
         while let Ok(1..) = circuits.write_rest().await {}
         Ok(circuits)
     }
 
-    /// Writes what could not be written when it was swapped in, for instance because the disk was full. Answers how many records
-    /// are still not in the file.
+    /// Writes records that could not be written when they were swapped in, for instance because the disk was full.
+    /// Returns how many records are still not in the file.
     ///
     /// # Errors
     /// If the database fails.
@@ -127,7 +130,7 @@ impl SqliteCircuits {
         self.0.unwritten()
     }
 
-    /// Swaps in memory, and notes what is to be written.
+    /// Swaps in memory, and records what is to be written.
     fn swap(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut unwritten = self.unwritten();
         let answer = now(self.0.memory.swap_all(swaps))?;
@@ -141,7 +144,7 @@ impl SqliteCircuits {
         Ok(answer)
     }
 
-    /// Waits until these are in the file, for a while.
+    /// Waits until these records are in the file, for a limited time.
     async fn written(&self, swaps: &[Swap], answers: &[Readable<Swapped>]) {
         let won = swaps.iter().zip(answers).filter(|(_, answer)| **answer == Ok(Swapped::Won));
         let won: Vec<(&Arc<str>, Version)> = won.map(|(swap, _)| (&swap.key, swap.record.version)).collect();
@@ -158,7 +161,7 @@ impl SqliteCircuits {
                 }
             }
         };
-        // A job that was begun is done even if nobody waits for it any more.
+        // A job that was started completes even if its caller does not wait any more.
         let _ = tokio::time::timeout(PATIENCE, write).await;
     }
 }
@@ -168,7 +171,8 @@ impl Inner {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is unwritten. Of many jobs at once the first does it for all, and the others have nothing to do.
+    /// Writes the unwritten records. Of many concurrent jobs the first does it for all, and the others have nothing to
+    /// do.
     fn write_some(self: Arc<Self>, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
         let piece: Vec<(Arc<str>, Kept)> = {
             let unwritten = self.unwritten();
@@ -187,7 +191,8 @@ impl Inner {
             upsert.execute(params![key, record, kept.forget_at.map(micros)])?;
         }
         drop(upsert);
-        // One that was merged into since lives on in memory. It is closed and forgiven, or it would be kept: nothing is lost.
+        // A record that was merged into since lives on in memory. It is closed and has no trips, or it would be kept:
+        // nothing is lost.
         writing
             .connection()
             .prepare_cached(
@@ -198,7 +203,7 @@ impl Inner {
         writing.after_commit(move || {
             let mut unwritten = self.unwritten();
             for (key, written) in piece {
-                // A newer one may have come since.
+                // A newer record may have been swapped in since.
                 if unwritten.get(&key).is_some_and(|kept| kept.record.version == written.record.version) {
                     unwritten.remove(&key);
                 }
@@ -208,7 +213,7 @@ impl Inner {
     }
 }
 
-/// What is in the file and not forgotten.
+/// Reads the records in the file that are not to be forgotten.
 async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> {
     let now = database.now();
     database
@@ -233,7 +238,7 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> 
         .await
 }
 
-/// What memory answers, which it does at once.
+/// Returns the result of the memory store, which never waits.
 fn now<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     answer.now_or_never().unwrap_or_else(|| Err(StoreError::TimedOut { limit: Duration::ZERO }))
 }
@@ -280,8 +285,8 @@ impl Store for SqliteCircuits {
         self.0.memory.lead(name, candidate, ttl).await
     }
 
-    /// Writes go to memory first and are never refused there. A full disk does not make this fail, because it does not make a
-    /// swap fail either.
+    /// Writes go to memory first and are never refused there. A full disk does not make this fail, because it does not
+    /// make a swap fail either.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.0.memory.check_write().await
     }

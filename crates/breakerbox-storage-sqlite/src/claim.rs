@@ -1,7 +1,7 @@
-//! Leases waiting deliveries. Each step goes straight to its place in the index of what waits: what is parked elsewhere, due
-//! later or finished is never looked at.
+//! Leases waiting deliveries. Each query seeks directly in the index of waiting deliveries: rows that are parked in
+//! other lanes, due later or finished are never read.
 //!
-//! What has expired is never leased: it is given up on the way. That, too, is bounded.
+//! Expired deliveries are never leased: they fail during the claim. That, too, is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,22 +24,22 @@ use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// How often a claim looks again because all that it found had expired.
+/// How often a claim is repeated because all deliveries that it found had expired.
 const ROUNDS: u32 = 4;
 
-/// What is due at one priority, the longest due first.
+/// The due deliveries of one priority, the longest due first.
 pub(super) const DUE: &str = "SELECT id, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 ORDER BY due_at LIMIT ?4";
 
-/// The longest due at one priority that has not failed a probe in this outage.
+/// The longest due delivery of one priority that has not failed a probe in this outage.
 pub(super) const FRESH_AND_DUE: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
 
-/// The next due at one priority that has not failed a probe in this outage.
+/// The next delivery of one priority to be due that has not failed a probe in this outage.
 pub(super) const FRESH_AND_LATER: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at > ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
 
-/// Whatever is due first at one priority.
+/// The delivery of one priority that is due first.
 pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 ORDER BY due_at LIMIT 1";
 
@@ -115,7 +115,7 @@ fn due(
     Ok(claimed)
 }
 
-/// A delivery that was leased; or one that can't be read.
+/// Adds a leased delivery, or counts one that can't be read.
 fn add(claimed: &mut Claimed, taken: Option<Leased>) {
     match taken {
         Some(leased) => claimed.deliveries.push(leased),
@@ -123,7 +123,7 @@ fn add(claimed: &mut Claimed, taken: Option<Leased>) {
     }
 }
 
-/// What can be probed with.
+/// A delivery that can be used for a probe.
 struct Candidate {
     delivery: i64,
     due_at: i64,
@@ -155,7 +155,8 @@ fn probe(writing: &mut Writing<'_>, lane: i64, outage: Epoch, lease: Duration) -
     Ok(claimed)
 }
 
-/// In this order: due and without a failed probe in this outage; later, and without one; whatever is due first.
+/// Finds a delivery for a probe, in this order: due and without a failed probe in this outage; due later, and without
+/// one; the one that is due first.
 fn candidate(
     connection: &Connection,
     lane: i64,
@@ -190,18 +191,18 @@ fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
     expires_at.is_some_and(|at| time(at) <= now)
 }
 
-/// The run that a delivery is.
+/// Reads the run that a delivery stands for.
 fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
-    // Once it was sent, it stands for what it stood for then.
+    // A run that was sent keeps the occurrence that it stood for then.
     let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
-    // A schedule that can't be read stops its reminder; the run goes on, for the time that it was fired for.
+    // A schedule that can't be read stops its reminder; the run continues, for the occurrence that it was fired for.
     let latest_of = schedule.and_then(|text| Kept::read(14, text).ok());
     let latest_of = latest_of.map(|kept| Arc::new(kept.schedule));
     Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }
 
-/// Leases one delivery. None: it can't be read, and was given up.
+/// Leases one delivery. `None`: it can't be read, and has failed.
 fn take(
     writing: &mut Writing<'_>,
     delivery: i64,

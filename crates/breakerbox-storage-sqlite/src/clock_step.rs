@@ -1,8 +1,9 @@
-//! What is done at a start where the newest stored time is ahead of the clock.
+//! Handles a start at which the newest stored time is ahead of the clock.
 //!
-//! Then either the clock was ahead at an earlier start, or it is behind now. Times of that start would hold up everything: work would
-//! be due hours later, circuits would stay open, and nothing would be old enough to be pruned. So each stored time that something
-//! waits for is bounded by now and its own duration. Ids stay as they are: see [`ids`](super::ids).
+//! Then either the clock was ahead at an earlier start, or it is behind now. Times of that start would delay
+//! everything: deliveries would be due hours later, circuits would stay open, and nothing would be old enough to be
+//! pruned. So each stored time that something waits for is bounded by now plus its own duration. Ids stay as they are:
+//! see [`ids`](super::ids).
 //!
 //! This reads each delivery once. It is rare enough.
 
@@ -17,11 +18,11 @@ use super::columns::micros;
 use super::error::OpenError;
 use super::ids;
 
-/// From how far ahead on a start is refused, unless it was accepted.
+/// How far ahead the newest time must be for a start to be refused, unless the step was accepted.
 const REFUSED_FROM: Duration = Duration::from_secs(86_400);
 
-/// Names in `meta`: the wall-clock time of the latest start, by how many microseconds the store clock was ahead of the wall clock when
-/// that was last noticed, and whether waits are still to be bounded.
+/// Names in `meta`: the wall-clock time of the latest start, the microseconds by which the store clock was ahead of the
+/// wall clock when that was last detected, and whether waits are still to be bounded.
 const STARTED_AT: &str = "started_at";
 const STORE_AHEAD: &str = "store_ahead";
 const PENDING: &str = "clock_step_pending";
@@ -29,7 +30,7 @@ const PENDING: &str = "clock_step_pending";
 /// The newest stored time was ahead of the clock at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockStep {
-    /// By how much.
+    /// By how much it was ahead.
     pub ahead: Duration,
 }
 
@@ -43,8 +44,8 @@ fn set(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> 
         .map(drop)
 }
 
-/// Looks whether stored times are ahead of the clock, and bounds those that need nothing but the file. What waits by a schedule is
-/// bounded later, by [`done`] at the latest.
+/// Checks whether stored times are ahead of the clock, and bounds those that need nothing but the file. Waits of a
+/// retry schedule are bounded later, by [`done`] at the latest.
 pub(super) fn look(
     connection: &mut Connection,
     path: &Path,
@@ -68,7 +69,7 @@ pub(super) fn look(
     Ok((is_step || is_pending).then_some(ClockStep { ahead }))
 }
 
-/// By how much the newest stored time is ahead of the clock.
+/// Returns by how much the newest stored time is ahead of the clock.
 fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> {
     let started_at = value(connection, STARTED_AT)?.map_or(Timestamp::ZERO, super::columns::time);
     let newest = ids::newest(connection)?.made_at().max(started_at);
@@ -80,7 +81,7 @@ fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> 
 fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     ids::note_ahead(connection, now)?;
     let now = micros(now);
-    // Lives as long as it would have. The time of an id is its upper 42 bits, in milliseconds.
+    // Keeps the lifetime. The time of an id is its upper 42 bits, in milliseconds.
     connection.execute(
         "UPDATE deliveries SET expires_at = max(?1, ?1 + expires_at - (id >> 21) * 1000)
          WHERE state < 2 AND expires_at IS NOT NULL AND (id >> 21) * 1000 > ?1",
@@ -105,12 +106,13 @@ fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     set(connection, PENDING, 1)
 }
 
-/// All waits are bounded.
+/// Records that all waits are bounded.
 pub(super) fn done(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM meta WHERE name = ?1", [PENDING]).map(drop)
 }
 
-/// Keeps how far the store clock is from the wall clock, for the next start: times by the store clock are off by that much then.
+/// Stores how far the store clock is from the wall clock, for the next start: times by the store clock are off by that
+/// much then.
 pub(super) fn note(connection: &Connection, drift: Drift) -> rusqlite::Result<()> {
     match drift {
         Drift::Behind(by) => set(connection, STORE_AHEAD, i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),

@@ -1,4 +1,4 @@
-//! How values are kept in columns: SQLite has signed numbers of 64 bits and nothing else for them.
+//! The form of values in columns: SQLite has only signed 64-bit integers for them.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -8,38 +8,38 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryState, FailReason, Id, Priority};
 use rusqlite::types::Type;
 
-/// A count, as SQLite keeps it.
+/// Converts a count for SQLite.
 pub(crate) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A count, as it was kept.
+/// Converts a stored count.
 pub(crate) fn whole(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A time, as SQLite keeps it: microseconds since 1970.
+/// Converts a time for SQLite: microseconds since 1970.
 pub(crate) fn micros(at: Timestamp) -> i64 {
     number(at.as_micros())
 }
 
-/// A time, as it was kept.
+/// Converts a stored time.
 pub(crate) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(whole(micros))
 }
 
-/// Not finished: it waits in its lane.
+/// Not finished: the delivery waits in its lane.
 pub(crate) const WAITING: i64 = 0;
-/// Not finished: somebody holds it.
+/// Not finished: the delivery is leased.
 pub(crate) const LEASED: i64 = 1;
-/// Finished: the receiver has it.
+/// Finished: the receiver accepted it.
 pub(crate) const DELIVERED: i64 = 2;
 /// Finished: a dead letter.
 pub(crate) const FAILED: i64 = 3;
-/// Finished: its endpoint was deleted.
+/// Finished: the endpoint was deleted, or the delivery was cancelled.
 pub(crate) const CANCELLED: i64 = 4;
 
-/// What a delivery's columns `state`, `reason` and `attempts` say.
+/// Reads a delivery's columns `state`, `reason` and `attempts`.
 #[must_use]
 pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryState {
     match state {
@@ -58,7 +58,7 @@ pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryS
     }
 }
 
-/// The column `reason`.
+/// Returns the value of the column `reason`.
 #[must_use]
 pub(crate) const fn reason(reason: FailReason) -> i64 {
     match reason {
@@ -70,7 +70,7 @@ pub(crate) const fn reason(reason: FailReason) -> i64 {
     }
 }
 
-/// The column `priority`.
+/// Returns the value of the column `priority`.
 #[must_use]
 pub(crate) const fn level(priority: Priority) -> i64 {
     match priority {
@@ -81,20 +81,20 @@ pub(crate) const fn level(priority: Priority) -> i64 {
     }
 }
 
-/// What the column `priority` says.
+/// Reads the column `priority`.
 #[must_use]
 pub(crate) fn priority(level: i64) -> Priority {
     let index = usize::try_from(level).unwrap_or(usize::MAX);
     Priority::ALL.get(index).copied().unwrap_or(Priority::Low)
 }
 
-/// The column `content_type`: most are JSON, and need no text.
+/// Returns the value of the column `content_type`. JSON, the most frequent type, is NULL.
 #[must_use]
 pub(crate) fn content_type(text: &str) -> Option<&str> {
     (text != JSON).then_some(text)
 }
 
-/// What the column `content_type` says.
+/// Reads the column `content_type`.
 #[must_use]
 pub(crate) fn content_type_of(column: Option<String>) -> Arc<str> {
     static SHARED: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(JSON));
@@ -103,7 +103,7 @@ pub(crate) fn content_type_of(column: Option<String>) -> Arc<str> {
 
 const JSON: &str = "application/json";
 
-/// A name that was checked before it was kept.
+/// Parses a text that was checked before it was stored.
 pub(crate) fn parsed<T: FromStr>(column: usize, text: &str) -> rusqlite::Result<T>
 where
     T::Err: Error + Send + Sync + 'static,
@@ -112,7 +112,7 @@ where
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-/// Whether an error is about the values of one row: the row can't be read, and the database is well.
+/// Returns whether an error is about the values of one row: the row can't be read, but the database works.
 pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -123,7 +123,7 @@ pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// An id, as it was kept.
+/// Converts a stored id.
 pub(crate) fn id(number: i64) -> Id {
     Id::from_number(number).unwrap_or_else(|| Id::first_at(Timestamp::ZERO))
 }

@@ -1,7 +1,7 @@
-//! One SQLite file, open. Jobs that write go to one thread, jobs that read to a few.
+//! An open SQLite file. Write jobs go to one thread, read jobs to a few.
 //!
-//! Write-ahead log, synced at every commit: what was answered survives a power cut. One process for each file. The folder
-//! is made if it is not there; the file can be read by its owner only, since payloads are other people's business.
+//! The write-ahead log is synced at every commit: confirmed writes survive a power cut. Only one process may have the
+//! file. The folder is created if it is missing; only its owner can read the file, since payloads are confidential.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -32,30 +32,30 @@ use super::readers::Readers;
 use super::writer::{Writer, Writing};
 use crate::error::JobError;
 
-/// The file's name in a folder.
+/// The name of the file in a folder.
 const FILE: &str = "breakerbox.db";
 
-/// Who hears of commits.
+/// The observer of commits.
 pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Clone)]
 pub struct Options {
-    /// Decides about leases, retries and expiry: the wall clock at the start, and monotonic since.
+    /// The clock for leases, retries and expiry: the wall clock at the start, and monotonic since.
     pub clock: Arc<dyn Clock>,
-    /// The time that is recorded, and that ids are made of: the wall clock. None: the same as `clock`.
+    /// The wall clock, for recorded times and for ids. `None`: the same as `clock`.
     pub wall: Option<WallClock>,
     /// Whether to open a file whose newest time is more than a day ahead of the clock.
     pub accept_clock_step: bool,
-    /// Bytes of the disk that only settlements may use.
+    /// The number of bytes of the disk that are reserved for settlements.
     pub reserve: u64,
-    /// Who says how many bytes are free; none: the file system.
+    /// The source of the number of free bytes. `None`: the file system.
     pub free_space: Option<FreeSpace>,
-    /// Hears of each commit: how many jobs it had, and how long it took. It must not wait.
+    /// Receives each commit: the number of its jobs, and how long it took. It must not block.
     pub on_commit: Option<OnCommit>,
-    /// How many threads read.
+    /// The number of threads that read.
     pub readers: usize,
-    /// How many jobs may wait for the writer.
+    /// The maximum number of jobs that wait for the writer.
     pub waiting_jobs: usize,
 }
 
@@ -74,7 +74,7 @@ impl Default for Options {
     }
 }
 
-/// An open file. A clone is the same one. It is closed when the last clone goes, or by [`close`](Self::close).
+/// An open file. A clone shares it. It is closed when the last clone is dropped, or by [`close`](Self::close).
 #[derive(Clone)]
 pub struct Database(Arc<Open>);
 
@@ -83,12 +83,13 @@ struct Open {
     clock: Arc<dyn Clock>,
     wall: WallClock,
     clock_step: Option<ClockStep>,
-    /// The drift that is in the file, in microseconds; positive if the store clock is ahead.
+    /// The drift that is stored in the file, in microseconds; positive if the store clock is ahead.
     noted_drift: AtomicI64,
     line: Arc<Line>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Closing any descriptor of the file releases the locks that SQLite has on it: so this one is closed after the threads.
+    /// Closing any descriptor of the file releases the locks that SQLite has on it: so this one is closed after the
+    /// threads.
     _file: Arc<File>,
 }
 
@@ -96,7 +97,7 @@ impl Database {
     /// Opens a file, or `breakerbox.db` in a folder, and brings its schema up to date.
     ///
     /// # Errors
-    /// If another process has it, a newer version wrote it, or it can't be opened or migrated.
+    /// If another process has it open, a newer version wrote it, or it can't be opened or migrated.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let path = file_of(path);
         let (mut connection, lock) = connect(&path)?;
@@ -115,7 +116,7 @@ impl Database {
         let clock_step = clock_step::look(&mut connection, &path, now, options.accept_clock_step)?;
         let disk = Disk::new(free_space, options.reserve);
         let ledger = Ledger::open(&mut connection, disk, now).map_err(failed)?;
-        // The ledger has written to the file, so the write-ahead log is there.
+        // The ledger has written to the file, so the write-ahead log exists.
         let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let line = Arc::new(Line::new(options.waiting_jobs));
         let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
@@ -136,7 +137,7 @@ impl Database {
         let for_writer = Arc::clone(&file);
         let thread = thread::Builder::new().name("queue-writer".to_owned()).spawn(move || {
             writer.run();
-            // Only now may another process have the file.
+            // Only now may another process open the file.
             drop(for_writer);
             drop(lock);
         });
@@ -154,7 +155,7 @@ impl Database {
         })))
     }
 
-    /// Which schema a file has. Nothing is changed; a file that is not there is new.
+    /// Returns the schema of a file. Nothing is changed; a missing file is new.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -167,7 +168,7 @@ impl Database {
         Schema::of(&connection, &path)
     }
 
-    /// Brings the schema of a file up to date, and says what it was.
+    /// Brings the schema of a file up to date, and returns the previous one.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -177,8 +178,8 @@ impl Database {
         migrations::migrate(&mut connection, &path)
     }
 
-    /// Does this in a transaction, together with whatever else waits, and answers once it is durable. If the closure refuses,
-    /// nothing of it is written.
+    /// Runs a job in a transaction, in a group commit with other waiting jobs, and returns once it is durable. If the
+    /// closure returns an error, nothing of it is written.
     ///
     /// ```
     /// use breakerbox_storage::QueueError;
@@ -215,10 +216,10 @@ impl Database {
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
-    /// Does this with a read-only connection, in one snapshot of what is committed.
+    /// Runs a job with a read-only connection, in one snapshot of the committed data.
     ///
     /// # Errors
-    /// What the closure says, or why it could not be asked.
+    /// The error of the closure, or why it could not run.
     pub async fn read<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: FnOnce(&Connection) -> Result<T, JobError<E>> + Send + 'static,
@@ -228,7 +229,7 @@ impl Database {
         self.0.readers.read(job).await
     }
 
-    /// A verb of the hot path, as soon as there is room for it.
+    /// Runs a command of the hot path, as soon as there is room for it.
     pub(super) async fn request<C: Command>(
         &self,
         command: C,
@@ -239,7 +240,7 @@ impl Database {
         heard(answered).await
     }
 
-    /// A verb of the hot path, if there is room for it now.
+    /// Runs a command of the hot path, if there is room for it now.
     pub(super) async fn try_ask<C: Command>(
         &self,
         command: C,
@@ -250,10 +251,10 @@ impl Database {
         heard(answered).await
     }
 
-    /// Writes a few bytes, and answers once they are durable: whether a database takes writes is shown by a write alone.
+    /// Writes a few bytes, and returns once they are durable: only a write shows whether a database accepts writes.
     ///
     /// # Errors
-    /// Why it takes none.
+    /// Why it accepts none.
     pub async fn check_write(&self) -> Result<(), QueueError> {
         self.write(|writing| {
             writing
@@ -268,25 +269,26 @@ impl Database {
         .await
     }
 
-    /// The queue's time.
+    /// Returns the queue's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    /// The wall-clock time.
+    /// Returns the wall-clock time.
     #[must_use]
     pub fn wall(&self) -> Timestamp {
         (self.0.wall)()
     }
 
-    /// The newest stored time was ahead of the clock at the start.
+    /// Returns by how much the newest stored time was ahead of the clock at the start, if it was.
     #[must_use]
     pub fn clock_step(&self) -> Option<ClockStep> {
         self.0.clock_step
     }
 
-    /// Keeps how far the wall clock is from the queue's time, for the next start. Writes nothing if that has hardly changed.
+    /// Stores how far the wall clock is from the queue's time, for the next start. Writes nothing if that has hardly
+    /// changed.
     ///
     /// # Errors
     /// If it can't be written.
@@ -306,13 +308,13 @@ impl Database {
         Ok(())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Does what waits, refuses what comes, and returns once the file is closed.
+    /// Runs the waiting jobs, refuses new ones, and returns once the file is closed.
     pub async fn close(self) {
         let open = Arc::clone(&self.0);
         // If the runtime ends first, the threads end by themselves.
@@ -358,7 +360,7 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// The connection that writes, and the lock without which nobody may.
+/// Opens the connection that writes, and takes the lock that is required for it.
 fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let file = |error| OpenError::File { path: path.to_owned(), error };
     fs::create_dir_all(folder_of(path)).map_err(file)?;
@@ -367,9 +369,9 @@ fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let failed = |error| OpenError::Database { path: path.to_owned(), error };
     let connection = Connection::open(path).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(128);
-    // The cache is small on purpose. A commit in which pages were split looks through all cached pages (SQLite moves a page over
-    // a number beyond the end of the file, and truncates its cache to the file afterwards): with 64 MiB that took about a
-    // millisecond. What is not cached here comes from the cache of the operating system.
+    // The cache is small on purpose. A commit in which pages were split scans all cached pages (SQLite moves a page
+    // over a number beyond the end of the file, and truncates its cache to the file afterwards): with 64 MiB that took
+    // about a millisecond. Pages that are not cached here come from the cache of the operating system.
     connection
         .execute_batch(
             "PRAGMA busy_timeout = 10000;

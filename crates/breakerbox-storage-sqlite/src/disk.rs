@@ -1,4 +1,4 @@
-//! How much room is left on the disk. Asked often, so the file system is asked at most every now and then.
+//! The free space of the disk. It is needed often, so the result of the file system is cached for a short time.
 
 use std::fmt;
 use std::fs::File;
@@ -6,22 +6,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How old an answer of the file system may be.
+/// The maximum age of a cached result.
 const STALE_AFTER: Duration = Duration::from_millis(200);
-/// So much may be written before it is asked again, however young the answer is.
+/// The number of bytes that may be written before the file system is queried again, however recent the result is.
 const STALE_AFTER_BYTES: u64 = 16 << 20;
 
-/// Asks how many bytes are free.
+/// A source of the number of free bytes.
 #[derive(Clone)]
 pub struct FreeSpace(Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync>);
 
 impl FreeSpace {
-    /// Asks this, instead of the file system.
+    /// Returns a source that calls this function, instead of the file system.
     pub fn by(ask: impl Fn() -> std::io::Result<u64> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 
-    /// Asks the file system that this folder is in.
+    /// Returns a source that queries the file system of this folder.
     ///
     /// # Errors
     /// If the folder can't be opened.
@@ -33,10 +33,10 @@ impl FreeSpace {
         }))
     }
 
-    /// How many bytes are free now.
+    /// Returns the number of free bytes.
     ///
     /// # Errors
-    /// If the file system does not say.
+    /// If the file system query fails.
     pub fn bytes(&self) -> std::io::Result<u64> {
         (self.0)()
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for FreeSpace {
     }
 }
 
-/// The last answer, and what was written since.
+/// The latest result, and the bytes that were written since.
 #[derive(Debug)]
 pub(super) struct Disk {
     free: FreeSpace,
@@ -58,7 +58,7 @@ pub(super) struct Disk {
     written: u64,
 }
 
-/// So little is free that nothing new is accepted.
+/// The free space is below the reserve: nothing new is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BelowReserve {
     pub(super) free: u64,
@@ -70,13 +70,13 @@ impl Disk {
         Self { free, reserve, asked_at: None, answer: 0, written: 0 }
     }
 
-    /// Whether this many bytes may be added.
+    /// Checks that this many bytes may be added.
     pub(super) fn admits(&mut self, bytes: u64) -> Result<(), BelowReserve> {
         let now = Instant::now();
         let is_fresh = self.written < STALE_AFTER_BYTES
             && self.asked_at.is_some_and(|at| now.duration_since(at) < STALE_AFTER);
         if !is_fresh {
-            // A file system that does not say is no reason to refuse: a full disk will say so itself.
+            // A failed query is no reason to refuse: a write to a full disk fails by itself.
             self.answer = self.free.bytes().unwrap_or(u64::MAX);
             self.asked_at = Some(now);
             self.written = 0;

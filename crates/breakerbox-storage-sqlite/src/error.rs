@@ -1,4 +1,4 @@
-//! What can go wrong with the file, and how an error of SQLite becomes one of the storage traits.
+//! Errors of the file, and the conversion of SQLite errors to those of the storage traits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,90 +9,90 @@ use breakerbox_storage::records::Refused;
 use breakerbox_storage::{QueueError, RecordsError};
 use rusqlite::ErrorCode;
 
-/// Why a file is not opened.
+/// Why a file can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error(
         "{} is in use by process {holder}; stop that one, or name another file",
         path.display()
     )]
     InUse {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Who has it, as far as it said.
+        /// The process that has it open, as its lock file states it.
         holder: String,
     },
-    /// A newer version of this program wrote it.
+    /// A newer version of this program wrote the file.
     #[error(
         "{} has schema {found}, but this version knows schemas up to {known}; use a newer version of breakerbox",
         path.display()
     )]
     TooNew {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its schema.
+        /// The schema of the file.
         found: u32,
-        /// The newest that is known here.
+        /// The newest schema that this version knows.
         known: u32,
     },
-    /// It belongs to another program.
+    /// The file belongs to another program.
     #[error("{} is a database of another program; name another file", path.display())]
     Foreign {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The folder can't be made, or the file not locked.
+    /// The folder can't be created, or the file can't be locked.
     #[error("can't open {}", path.display())]
     File {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: std::io::Error,
     },
     /// A migration failed. Nothing of it was written.
     #[error("{}: migration {number} failed; nothing of it was written", path.display())]
     Migration {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Which migration.
+        /// The number of the migration.
         number: u32,
-        /// Why.
+        /// The cause.
         #[source]
         error: rusqlite::Error,
     },
-    /// Its newest time is more than a day ahead of the clock.
+    /// The newest time in the file is more than a day ahead of the clock.
     #[error(
         "{}: its newest time is {}, but the clock says {}; either the clock of this machine is behind, or it was ahead at an \
          earlier start; check the machine's time, and if it is right start once with --accept-clock-step",
         path.display(), Moment(*newest), Moment(*now)
     )]
     ClockAhead {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// The newest time in it.
+        /// The newest time in the file.
         newest: Timestamp,
         /// The time by the clock.
         now: Timestamp,
     },
-    /// SQLite can't open it.
+    /// SQLite can't open the file.
     #[error("can't open the database {}", path.display())]
     Database {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: rusqlite::Error,
     },
 }
 
-/// An error of a job of [`Database::write`](super::Database::write) or [`read`](super::Database::read), which return the error
-/// inside.
+/// An error of a job of [`Database::write`](super::Database::write) or [`read`](super::Database::read), which return
+/// the error inside.
 ///
-/// The errors of the storage traits are defined in another crate, so an error of SQLite can't become one with `?`. It can become
-/// this, and so can they.
+/// The errors of the storage traits are defined in another crate, so an error of SQLite can't be converted to one with
+/// `?`. It can be converted to this type, and so can they.
 #[derive(Debug)]
 pub struct JobError<E>(pub(crate) E);
 
@@ -150,7 +150,7 @@ impl From<JobError<QueueError>> for JobError<RecordsError> {
     }
 }
 
-/// What the queue calls an error of SQLite.
+/// Converts an error of SQLite to one of the queue.
 pub(super) fn queue_error(error: rusqlite::Error) -> QueueError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => QueueError::DiskFull,

@@ -1,9 +1,9 @@
 //! Large fan-outs: writes the deliveries that did not fit into the transaction that accepted their event.
 //!
-//! The accept writes a durable job: the event, the endpoints that were matched ([`defer`]) and how many of them have their
-//! delivery. The ids of the rest are reserved. A piece ([`WritePiece`]) writes some of them and moves the job's position in
-//! one transaction, so a crash at any moment neither loses nor repeats a delivery. Pieces are jobs like all others: between
-//! two of them other tenants' jobs run, and tenants with fan-outs take turns.
+//! The accept writes a durable job: the event, the endpoints that were matched ([`defer`]) and how many of them have
+//! their delivery. The ids of the rest are reserved. A piece ([`WritePiece`]) writes some of them and moves the job's
+//! position in one transaction, so a crash at any moment neither loses nor repeats a delivery. Pieces are jobs like all
+//! others: between two of them other tenants' jobs run, and tenants with fan-outs take turns.
 //!
 //! Deliveries that have no row yet count towards the tenant's backlog from the accept on.
 
@@ -25,13 +25,13 @@ use super::unheard::Unheard;
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// The bytes of one endpoint in an audience.
+/// The number of bytes of one endpoint in an audience.
 const ENTRY: usize = 16;
 
-/// How many fan-outs of a tenant are searched for deliveries to a deleted endpoint.
+/// The maximum number of fan-outs of a tenant that are searched for deliveries to a deleted endpoint.
 const SEARCHED: u32 = 10_000;
 
-/// The endpoints of an event, as a job keeps them.
+/// The endpoints of an event, as a job stores them.
 #[derive(Default)]
 pub(super) struct Audience(Vec<u8>);
 
@@ -48,7 +48,7 @@ impl Audience {
     }
 }
 
-/// The endpoints of a piece of an audience.
+/// Iterates over the endpoints of a part of an audience.
 fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
     bytes.as_chunks::<ENTRY>().0.iter().map(|entry| {
         let (lane, expires_after) = entry.split_at(ENTRY / 2);
@@ -61,16 +61,16 @@ fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
     })
 }
 
-/// A fan-out to be.
+/// A fan-out job to write.
 pub(super) struct NewFanOut<'a> {
     pub(super) tenant: i64,
     pub(super) event: i64,
     pub(super) audience: &'a Audience,
-    /// How many of the audience have their delivery.
+    /// The number of endpoints of the audience that have their delivery.
     pub(super) written: u32,
-    /// How many have none yet.
+    /// The number of endpoints that have none yet.
     pub(super) rest: u32,
-    /// Bytes of the payload.
+    /// The size of the payload, in bytes.
     pub(super) size: u64,
     pub(super) due_at: Timestamp,
 }
@@ -80,7 +80,7 @@ pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::
     let connection = writing.connection;
     let known = writing.ledger.audience_like(new.tenant, &new.audience.0);
     let mut is_kept = connection.prepare_cached("SELECT 1 FROM audiences WHERE id = ?1")?;
-    // It may be gone with the last job that had it, or with a transaction that failed.
+    // The audience may have been deleted with the last job that had it, or by a rollback.
     let audience = match known {
         Some(known) if is_kept.exists([known])? => known,
         _ => {
@@ -100,7 +100,7 @@ pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::
     Ok(())
 }
 
-/// The tenant with a fan-out after this one.
+/// The next tenant with a fan-out, after this one.
 pub(super) const NEXT_TENANT: &str =
     "SELECT tenant FROM fan_outs WHERE tenant > ?1 ORDER BY tenant, event LIMIT 1";
 
@@ -118,7 +118,7 @@ struct FanOut {
     of_event: Option<OfEvent>,
 }
 
-/// What a delivery needs to know of its event.
+/// The data of an event that its deliveries need.
 struct OfEvent {
     priority: Priority,
     size: u64,
@@ -152,7 +152,7 @@ fn oldest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<FanOu
 pub(super) struct WritePiece {
     pub(super) limit: u32,
     pub(super) routes: Arc<dyn Routes>,
-    /// Whose turn was last.
+    /// The tenant that had the latest turn.
     pub(super) turn: Arc<AtomicI64>,
     pub(super) unheard: Unheard,
 }
@@ -188,7 +188,7 @@ impl Command for WritePiece {
 }
 
 impl WritePiece {
-    /// Writes the next deliveries of a job, and ends it with the last one. Answers how many.
+    /// Writes the next deliveries of a job, and ends it with the last one. Returns how many.
     fn write(
         &self,
         writing: &mut Writing<'_>,
@@ -214,7 +214,7 @@ impl WritePiece {
             )
             .optional()?;
         let name = writing.ledger.tenant(connection, tenant)?;
-        // A tenant of the same name may have come since.
+        // Another tenant may have the same name by now.
         let routes = self.routes.tenant(&name).filter(|routes| routes.row() == tenant);
         let mut written = 0;
         for route in endpoints(&bytes.unwrap_or_default()) {
@@ -226,7 +226,7 @@ impl WritePiece {
                     event: job.event,
                     tenant,
                     lane: route.lane.number(),
-                    // Its endpoint was deleted before it had a row: it ends as it would have with one.
+                    // The endpoint was deleted before the delivery had a row: it ends as it would have with one.
                     state: if is_there { WAITING } else { CANCELLED },
                     priority: event.priority,
                     due_at: job.due_at,
@@ -247,7 +247,7 @@ impl WritePiece {
         }
         let position = job.position + written;
         if written < limit || position >= event.fan_out {
-            // What is missing in an audience can't be written: nobody knows to whom.
+            // Deliveries to endpoints that are missing in the audience can't be written: their destination is unknown.
             let missing = event.fan_out.saturating_sub(position);
             writing.ledger.written_later(tenant, missing.into(), event.size);
             end(connection, tenant, job)?;
@@ -260,7 +260,7 @@ impl WritePiece {
     }
 }
 
-/// A job is done: it goes, and the audience with the last job that has it.
+/// Deletes a finished job, and the audience with the last job that has it.
 fn end(connection: &Connection, tenant: i64, job: &FanOut) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM fan_outs WHERE tenant = ?1 AND event = ?2")?
@@ -273,7 +273,7 @@ fn end(connection: &Connection, tenant: i64, job: &FanOut) -> rusqlite::Result<(
     Ok(())
 }
 
-/// How many deliveries to this endpoint have no row yet.
+/// Returns how many deliveries to this endpoint have no row yet.
 pub(super) fn pending_in(connection: &Connection, tenant: i64, lane: i64) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(
         "SELECT f.position, a.endpoints FROM fan_outs f JOIN audiences a ON a.id = f.audience

@@ -1,10 +1,12 @@
-//! One process for each data folder: what the writer knows by heart would be wrong if another process wrote too.
+//! One process for each data folder: the writer's state in memory would be wrong if another process wrote too.
 //!
-//! Two locks, both released with the process, however that ends. The one on the folder itself can't be deleted together with a
-//! file. The one on the file beside the database keeps out versions that know no other, and works where folders can't be locked
-//! (network file systems). The file names the process that holds it, for the error message; nothing is ever decided by that.
+//! Two locks, both released with the process, however it ends. The one on the folder itself can't be deleted together
+//! with a file. The one on the file beside the database keeps out versions that know no other, and works where folders
+//! can't be locked (network file systems). The file names the process that holds it, for the error message; nothing is
+//! ever decided by that.
 //!
-//! Neither is a lock on the database file: closing any descriptor of that file would release the locks that SQLite has on it.
+//! Neither is a lock on the database file: closing any descriptor of that file would release the locks that SQLite has
+//! on it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,7 +17,7 @@ use rustix::io::Errno;
 
 use super::error::OpenError;
 
-/// The locks, as long as they live.
+/// The locks, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct FileLock {
     _folder: Option<File>,
@@ -49,13 +51,13 @@ impl FileLock {
             Err(Errno::WOULDBLOCK) => return Err(in_use()),
             Err(error) => return Err(opened(&path, error.into())),
         }
-        // Only for people: a lock that does not say who holds it is a lock all the same.
+        // Only for people: the lock is valid even without the id of its holder.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _folder: folder_file, _file: file })
     }
 }
 
-/// The process that says it holds the lock.
+/// Returns the process that holds the lock, as the lock file states it.
 fn holder(path: &Path) -> String {
     let holder = std::fs::read_to_string(path).unwrap_or_default();
     let holder = holder.trim();

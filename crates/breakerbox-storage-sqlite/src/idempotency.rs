@@ -1,7 +1,7 @@
-//! Idempotency keys in their table: which requests were carried out in the last 24 hours, and what they were answered.
+//! Idempotency keys in their table: the requests that were carried out in the last 24 hours, and their responses.
 //!
-//! All requests of a tenant share one table, events among them, so a key that was used for one kind of request is not good for
-//! another. Events store how many deliveries each has; other requests store their response.
+//! All requests of a tenant share one table, including events, so a key that was used for one kind of request can't be
+//! used for another. Events store how many deliveries each has; other requests store their response.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::writer::Writing;
 
-/// How long an idempotency key is remembered.
+/// How long an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
 
-/// The scope of requests that belong to no tenant. No tenant has this row.
+/// The scope of requests that belong to no tenant. No tenant has this number.
 pub(super) const OPERATOR: i64 = 0;
 
-/// The lowest id of what is remembered.
+/// Returns the lowest id of keys that are still valid.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
     Id::first_at(now.before(REMEMBERED)).number()
 }
 
-/// What is stored of an earlier request with the same key.
+/// The stored part of an earlier request with the same key.
 pub(super) struct Earlier {
-    /// The row's id; of events, the first event's.
+    /// The row's id; for events, the id of the first event.
     pub(super) id: i64,
     /// Whether the request is the same one.
     pub(super) is_same: bool,
-    /// How many deliveries each event has, four bytes each.
+    /// The number of deliveries of each event, four bytes each.
     pub(super) fan_outs: Vec<u8>,
     created: Option<String>,
     status: Option<u16>,
@@ -39,7 +39,7 @@ pub(super) struct Earlier {
     response: Option<Vec<u8>>,
 }
 
-/// Finds an earlier request with this key that is still remembered.
+/// Finds an earlier request with this key that is still valid.
 pub(super) fn earlier(
     writing: &Writing<'_>,
     scope: i64,
@@ -67,7 +67,7 @@ pub(super) fn earlier(
 }
 
 impl Earlier {
-    /// The response that was stored.
+    /// Returns the stored response.
     pub(super) fn response(self) -> Result<RequestResponse, RecordsError> {
         if !self.is_same {
             return Err(RecordsError::KeyReused);
@@ -81,7 +81,7 @@ impl Earlier {
     }
 }
 
-/// Remembers a batch of events. Ids are consecutive, so the numbers of deliveries say all of them.
+/// Stores a batch of events. Ids are consecutive, so the numbers of deliveries determine all of them.
 pub(super) fn remember_events(
     connection: &Connection,
     scope: i64,
@@ -98,7 +98,7 @@ pub(super) fn remember_events(
     Ok(())
 }
 
-/// Remembers a request and its response; of a response with a secret only what was created.
+/// Stores a request and its response; of a response with a secret only the id of the created object.
 pub(super) fn remember(
     writing: &mut Writing<'_>,
     scope: i64,
@@ -127,7 +127,7 @@ pub(super) fn remember(
     Ok(())
 }
 
-/// A row that is still there is too old to be remembered, or it would have been found.
+/// Deletes the row of this key. A row that still exists is too old to be valid, or it would have been found.
 fn forget(connection: &Connection, scope: i64, key: &IdempotencyKey) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?

@@ -1,4 +1,4 @@
-//! New rows: an event, what it carries, and a delivery of it.
+//! Inserts rows: an event, its payload, and a delivery of it.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Priority, RunId};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::columns::{content_type, level, micros, number};
 
-/// An event to be.
+/// An event to insert.
 pub(super) struct NewEventRow<'e> {
     pub(super) id: i64,
     pub(super) tenant: i64,
@@ -21,17 +21,17 @@ pub(super) struct NewEventRow<'e> {
     pub(super) run: Option<NewRun>,
 }
 
-/// The run of a reminder that an event is.
+/// The run of a reminder that an event stands for.
 #[derive(Clone, Copy)]
 pub(super) struct NewRun {
     pub(super) id: RunId,
     pub(super) scheduled_at: Timestamp,
     pub(super) skipped: u32,
-    /// Until it is sent it stands for the latest occurrence.
+    /// Whether it stands for the latest occurrence until it is sent.
     pub(super) latest: bool,
 }
 
-/// Writes an event and its payload.
+/// Inserts an event and its payload.
 pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -62,14 +62,14 @@ pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite:
     Ok(())
 }
 
-/// A delivery to be.
+/// A delivery to insert.
 #[derive(Clone, Copy)]
 pub(super) struct NewDeliveryRow {
     pub(super) id: i64,
     pub(super) event: i64,
     pub(super) tenant: i64,
     pub(super) lane: i64,
-    /// As the column has it.
+    /// The value of the column `state`.
     pub(super) state: i64,
     pub(super) priority: Priority,
     pub(super) due_at: Timestamp,
@@ -78,7 +78,7 @@ pub(super) struct NewDeliveryRow {
     pub(super) finished_at: Option<Timestamp>,
 }
 
-/// Writes a delivery.
+/// Inserts a delivery.
 pub(super) fn delivery(connection: &Connection, row: NewDeliveryRow) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

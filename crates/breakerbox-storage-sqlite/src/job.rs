@@ -1,4 +1,4 @@
-//! What the writer does: verbs of the hot path, and closures of whoever else writes.
+//! The jobs of the writer: commands of the hot path, and closures of other writers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,50 +8,51 @@ use tokio::sync::oneshot;
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// Something to do in a transaction, with others or alone.
+/// Work for a transaction, alone or in a group.
 pub(super) trait Job: Send {
-    /// Does it. An error means that the transaction is broken, and that this job broke it.
+    /// Runs the job. An error means that this job broke the transaction.
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>>;
 
-    /// What it did was rolled back. Returns whether it can be done again.
+    /// Called after a rollback of the job's work. Returns whether it can be run again.
     fn undo(&mut self) -> bool;
 
-    /// Tells whoever asked.
+    /// Sends the result to the caller.
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>);
 
-    /// About how many bytes it writes.
+    /// Returns the approximate number of bytes that it writes.
     fn bytes(&self) -> usize;
 }
 
-/// A verb of the hot path: it refuses by its answer and before it writes, so it needs no savepoint, and it can be done again.
+/// A command of the hot path. It reports refusals in its result and before it writes, so it needs no savepoint, and it
+/// can be run again.
 pub(super) trait Command: Send + 'static {
     type Answer: Send + 'static;
 
-    /// Does it. An error breaks the transaction.
+    /// Runs the command. An error breaks the transaction.
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, JobError<QueueError>>;
 
-    /// What it did, all or half of it, did not become durable.
+    /// Called when its work, all or a part of it, did not become durable.
     fn undone(&mut self) {}
 
-    /// It is durable, but whoever asked is gone. May be called on any thread.
+    /// Called when its work is durable, but the caller is gone. May be called on any thread.
     fn unheard(&mut self, answer: Self::Answer) {
         drop(answer);
     }
 
-    /// About how many bytes it writes.
+    /// Returns the approximate number of bytes that it writes.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// A command, and who asked.
+/// A command, and the channel to its caller.
 pub(super) struct Asked<C: Command> {
     command: C,
     answer: Option<C::Answer>,
     asker: oneshot::Sender<Result<Heard<C>, QueueError>>,
 }
 
-/// An answer on its way. If it is dropped before it was taken, nobody has heard it.
+/// A result on its way to the caller. If it is dropped before it was taken, the caller did not receive it.
 pub(super) struct Heard<C: Command> {
     command: C,
     answer: Option<C::Answer>,
@@ -93,7 +94,7 @@ impl<C: Command> Job for Asked<C> {
 
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
         let Self { command, answer, asker } = *self;
-        // Who asked may be gone.
+        // The caller may be gone.
         let _ = asker.send(outcome.map(|()| Heard { command, answer }));
     }
 
@@ -102,7 +103,7 @@ impl<C: Command> Job for Asked<C> {
     }
 }
 
-/// A closure, and who asked. It runs in a savepoint, once.
+/// A closure, and the channel to its caller. It runs in a savepoint, once.
 pub(super) struct Once<F, T, E> {
     closure: Option<F>,
     answer: Option<Result<T, E>>,
@@ -151,7 +152,7 @@ where
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
-        // What it refused itself says more than what happened to the others.
+        // The job's own refusal is more specific than the error of the transaction.
         let answer = match (self.answer, outcome) {
             (Some(Err(refused)), _) => Err(refused),
             (_, Err(error)) => Err(error.into()),
@@ -166,7 +167,7 @@ where
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

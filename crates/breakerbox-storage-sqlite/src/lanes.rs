@@ -1,4 +1,4 @@
-//! What waits in a lane, and which lane a dynamic URL has.
+//! The waiting deliveries of a lane, and the lanes of dynamic URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::columns::{id, micros, number, parsed, time};
 use super::ledger::Ledger;
 
-/// That a lane was used is written at most so often.
+/// The minimum interval between two writes of a lane's last use.
 const USED_EVERY: Duration = Duration::from_secs(1_800);
-/// A lane of a dynamic URL that was not used for so long is forgotten, if nothing waits in it.
+/// How long a lane of a dynamic URL is kept without being used, if nothing waits in it.
 const UNUSED: Duration = Duration::from_secs(2 * 3_600);
 
-/// For each priority: one step into the index of what waits.
+/// For each priority: one seek in the index of waiting deliveries.
 pub(super) const NEXT_DUE: &str = "SELECT
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 0 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 1 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 2 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 3 ORDER BY due_at LIMIT 1)";
 
-/// For each priority of a lane: when the earliest is due.
+/// Returns for each priority of a lane when the earliest delivery is due.
 pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[Option<Timestamp>; 4]> {
     connection.prepare_cached(NEXT_DUE)?.query_row([lane], |row| {
         let mut due = [None; 4];
@@ -34,7 +34,7 @@ pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[
     })
 }
 
-/// The circuit's key of a dynamic lane; none for an endpoint's.
+/// Returns the circuit's key of a dynamic lane, or `None` for an endpoint's lane.
 pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option<Arc<str>>> {
     connection
         .prepare_cached("SELECT key FROM lanes WHERE id = ?1")?
@@ -42,7 +42,7 @@ pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option
         .optional()
 }
 
-/// A lane in which something waits, with what is known of it.
+/// Returns a lane with waiting deliveries, with the facts about it.
 pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> rusqlite::Result<WaitingLane> {
     Ok(WaitingLane {
         lane: LaneId(id(lane)),
@@ -61,10 +61,10 @@ pub(super) struct OneWaiting<'w> {
 }
 
 impl OneWaiting<'_> {
-    /// Notes it.
+    /// Adds it to the woken lanes.
     pub(super) fn wake(self, woken: &mut Vec<WaitingLane>, priority: Priority, due_at: Timestamp) {
         let level = priority.index();
-        // An entry for each lane and priority, so that each says how many.
+        // One entry for each lane and priority, so that each has its own count.
         let known =
             woken.iter_mut().find(|waiting| waiting.lane == self.lane && waiting.next_due[level].is_some());
         if let Some(waiting) = known {
@@ -79,11 +79,11 @@ impl OneWaiting<'_> {
     }
 }
 
-/// One step into the index for each lane, however much waits in it.
+/// One seek in the index for each lane, however much waits in it.
 pub(super) const NEXT_LANE: &str = "SELECT lane, tenant FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane > ?1 ORDER BY lane LIMIT 1";
 
-/// The lanes in which something waits, after this one.
+/// Returns the lanes with waiting deliveries, after this one.
 pub(super) fn waiting_after(
     connection: &Connection,
     mut after: i64,
@@ -105,23 +105,23 @@ pub(super) fn waiting_after(
     Ok(found)
 }
 
-/// Something that waits in a lane and has not expired.
+/// A delivery that waits in a lane and has not expired.
 pub(super) const ANY_WAITING: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
 
-/// Whether anything waits in a lane that has not expired.
+/// Returns whether any delivery waits in a lane that has not expired.
 pub(super) fn has_waiting(connection: &Connection, lane: i64, now: Timestamp) -> rusqlite::Result<bool> {
     let is_closed =
         connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])?;
     Ok(!is_closed && connection.prepare_cached(ANY_WAITING)?.exists(params![lane, micros(now)])?)
 }
 
-/// The lanes of dynamic URLs that were not used since then, the longest unused first.
+/// The lanes of dynamic URLs that were not used since this time, the longest unused first.
 pub(super) const UNUSED_LANES: &str =
     "SELECT id FROM lanes INDEXED BY lanes_by_use WHERE used_at < ?1 ORDER BY used_at LIMIT ?2";
 
-/// Forgets lanes of dynamic URLs that were not used for a while and have nothing unfinished. Finished deliveries do not need
-/// them: a resend finds the lane by the URL. Looks at a bounded number, and answers how many it looked at.
+/// Deletes lanes of dynamic URLs that were not used for a while and have nothing unfinished. Finished deliveries do not
+/// need them: a resend finds the lane by the URL. Checks a bounded number, and returns how many it checked.
 pub(super) fn forget_unused(
     connection: &Connection,
     ledger: &Ledger,
@@ -135,18 +135,18 @@ pub(super) fn forget_unused(
     let mut delete = connection.prepare_cached("DELETE FROM lanes WHERE id = ?1")?;
     let mut used = connection.prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?;
     for lane in &unused {
-        // By heart, and not by the table: this transaction may have brought something.
+        // From memory, and not from the table: this transaction may have added deliveries.
         if ledger.unfinished_in(*lane).count == 0 {
             delete.execute([lane])?;
         } else {
-            // Looked at again later, after the others.
+            // Checked again later, after the others.
             used.execute(params![lane, micros(now)])?;
         }
     }
     Ok(unused.len())
 }
 
-/// The lane of a circuit's key, which is made if there is none.
+/// Returns the lane of a circuit's key, and creates it if there is none.
 pub(super) fn of_key(
     connection: &Connection,
     ledger: &mut Ledger,

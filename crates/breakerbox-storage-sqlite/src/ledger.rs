@@ -1,8 +1,7 @@
-//! What the writer knows by heart: who holds which delivery, how much of each tenant's work is unfinished, which lanes are
-//! closed, and the last id.
+//! The writer's state in memory: leases, the unfinished work of each tenant, closed lanes, and the last id.
 //!
-//! It changes with the transaction. Each change notes how to take it back, so that what a rollback undoes on disk is undone
-//! here too. Leases are nowhere else: one process has the file, so they are void when it ends.
+//! It changes with the transaction. Each change records its undo, so that a rollback on disk is also a rollback here.
+//! Leases are only in memory: one process has the file, so they are void when it ends.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -16,14 +15,14 @@ use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
 
-/// Numbers of leases: which start of the file, and which of that start's.
+/// The position of the number of the start in a lease's number. The bits below it count the leases of that start.
 const STARTS_SHIFT: u32 = 32;
 
-/// The most deliveries that accepts of one tenant write in one group of jobs. The rest is written by fan-out jobs,
+/// The maximum number of deliveries that accepts of one tenant write in one group of jobs. Fan-out jobs write the rest,
 /// so that no tenant makes the others in the group wait longer.
 const ROWS_IN_GROUP: u32 = 1_000;
 
-/// A delivery that somebody holds.
+/// A leased delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -32,11 +31,11 @@ pub(super) struct Held {
     pub(super) tenant: i64,
     pub(super) bytes: u64,
     pub(super) requests: u32,
-    /// The reminder whose run it is.
+    /// The reminder whose run it is. `None`: it is not a run.
     pub(super) reminder: Option<i64>,
 }
 
-/// How much work is unfinished.
+/// An amount of unfinished work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Unfinished {
     pub(super) count: u64,
@@ -53,7 +52,7 @@ impl Unfinished {
     }
 }
 
-/// How much of a lane's work is unfinished.
+/// The unfinished work of a lane.
 #[derive(Clone, Copy, Debug)]
 struct InLane {
     tenant: i64,
@@ -73,26 +72,26 @@ enum Undo {
 pub(super) struct Ledger {
     held: HashMap<i64, Held>,
     lanes: HashMap<i64, InLane>,
-    /// Of each tenant, what has no row yet included.
+    /// The unfinished work of each tenant, including deliveries that have no row yet.
     backlogs: HashMap<i64, Unfinished>,
-    /// Of each tenant: deliveries that have no row yet, because their fan-out is under way.
+    /// The deliveries of each tenant that have no row yet, because their fan-out is still running.
     deferred: HashMap<i64, Unfinished>,
-    /// The audience that was written last for each tenant with a fan-out under way.
+    /// The audience that was written last for each tenant with a running fan-out.
     audiences: HashMap<i64, (i64, Vec<u8>)>,
-    /// How many deliveries accepts of each tenant wrote in this group of jobs.
+    /// The number of deliveries that accepts of each tenant wrote in this group of jobs.
     in_group: HashMap<i64, u32>,
     closed: BTreeSet<i64>,
     names: HashMap<i64, TenantId>,
     pub(super) ids: Ids,
     last_lease: i64,
     undo: Vec<Undo>,
-    /// Lanes whose backlog is not yet written.
+    /// Lanes whose backlog is not written yet.
     dirty: Vec<i64>,
     pub(super) disk: Disk,
 }
 
 impl Ledger {
-    /// Reads what is kept, and voids the leases of earlier starts: what they held waits again.
+    /// Reads the stored state, and voids the leases of earlier starts: their deliveries wait again.
     pub(super) fn open(connection: &mut Connection, disk: Disk, now: Timestamp) -> rusqlite::Result<Self> {
         let transaction = connection.transaction()?;
         let starts: i64 = transaction.query_row(
@@ -144,7 +143,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Ids, one after the other: the first of `count`. They are used up even if the transaction fails.
+    /// Returns the first of `count` consecutive ids. They are used up even if the transaction fails.
     pub(super) fn next_ids(&mut self, count: u32, now: Timestamp) -> Id {
         self.ids.next(count, now)
     }
@@ -166,13 +165,13 @@ impl Ledger {
         Some(held)
     }
 
-    /// Those whose lease has ended, at most so many.
+    /// Returns the deliveries whose lease has ended, at most `limit`.
     pub(super) fn overdue(&self, now: Timestamp, limit: usize) -> Vec<(i64, Lease)> {
         let ended = self.held.iter().filter(|(_, held)| held.until <= now);
         ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
     }
 
-    /// Whether anything of a lane is held.
+    /// Returns whether any delivery of a lane is leased.
     pub(super) fn holds_any_of(&self, lane: i64) -> bool {
         self.held.values().any(|held| held.lane == lane)
     }
@@ -181,18 +180,18 @@ impl Ledger {
         self.backlogs.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// How much of a lane's work is unfinished.
+    /// Returns the unfinished work of a lane.
     pub(super) fn unfinished_in(&self, lane: i64) -> Unfinished {
         self.lanes.get(&lane).map(|in_lane| in_lane.unfinished).unwrap_or_default()
     }
 
-    /// How many deliveries of a lane wait: those that are unfinished and that nobody holds.
+    /// Returns how many deliveries of a lane wait: unfinished and not leased.
     pub(super) fn waiting_in(&self, lane: i64) -> u64 {
         let held = self.held.values().filter(|held| held.lane == lane).count() as u64;
         self.unfinished_in(lane).count.saturating_sub(held)
     }
 
-    /// How much is unfinished, and of how many tenants.
+    /// Returns all unfinished work, and the number of tenants that have any.
     pub(super) fn total(&self) -> (Unfinished, u64) {
         let any = self.backlogs.values().filter(|unfinished| unfinished.count > 0);
         any.fold((Unfinished::default(), 0), |(sum, tenants), one| {
@@ -201,12 +200,12 @@ impl Ledger {
         })
     }
 
-    /// A delivery is new, or waits again after it was finished.
+    /// Counts a delivery that is new, or waits again after it was finished.
     pub(super) fn begun(&mut self, tenant: i64, lane: i64, bytes: u64) {
         self.change(tenant, lane, |was| was.plus(bytes));
     }
 
-    /// A delivery is finished.
+    /// Counts a delivery that is finished.
     pub(super) fn finished(&mut self, tenant: i64, lane: i64, bytes: u64) {
         self.change(tenant, lane, |was| was.minus(bytes));
     }
@@ -224,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// So many deliveries were accepted, each of so many bytes, whose rows are written later.
+    /// Counts accepted deliveries, each of `bytes` bytes, whose rows are written later.
     pub(super) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_add(count),
@@ -232,7 +231,7 @@ impl Ledger {
         });
     }
 
-    /// So many of those have their rows now, and count [by lane](Self::begun) from here on.
+    /// Counts those of them that have their rows now, and count [by lane](Self::begun) from here on.
     pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_sub(count),
@@ -248,12 +247,12 @@ impl Ledger {
         *of_tenant = change(*of_tenant);
     }
 
-    /// How many deliveries have no row yet.
+    /// Returns how many deliveries have no row yet.
     pub(super) fn fanning_out(&self) -> u64 {
         self.deferred.values().fold(0, |sum, deferred| sum.saturating_add(deferred.count))
     }
 
-    /// The audience that a tenant's last fan-out had, if it is this one.
+    /// Returns the audience of a tenant's last fan-out, if it has the same endpoints.
     pub(super) fn audience_like(&self, tenant: i64, endpoints: &[u8]) -> Option<i64> {
         self.audiences.get(&tenant).filter(|(_, known)| known == endpoints).map(|(id, _)| *id)
     }
@@ -262,7 +261,7 @@ impl Ledger {
         self.audiences.insert(tenant, (id, endpoints));
     }
 
-    /// A new group of jobs begins.
+    /// Begins a new group of jobs.
     pub(super) fn begin_group(&mut self) {
         self.in_group.clear();
         if !self.audiences.is_empty() {
@@ -271,12 +270,12 @@ impl Ledger {
         }
     }
 
-    /// How many deliveries accepts of a tenant may still write in this group of jobs.
+    /// Returns how many deliveries accepts of a tenant may still write in this group of jobs.
     pub(super) fn room_in_group(&self, tenant: i64) -> u32 {
         ROWS_IN_GROUP.saturating_sub(self.in_group.get(&tenant).copied().unwrap_or(0))
     }
 
-    /// An accept wrote so many.
+    /// Counts deliveries that an accept wrote.
     pub(super) fn wrote_in_group(&mut self, tenant: i64, rows: u32) {
         *self.in_group.entry(tenant).or_default() += rows;
     }
@@ -285,12 +284,12 @@ impl Ledger {
         self.closed.contains(&lane)
     }
 
-    /// The first closed lane after this one.
+    /// Returns the first closed lane after this one.
     pub(super) fn closed_after(&self, lane: i64) -> Option<i64> {
         self.closed.range(lane.saturating_add(1)..).next().copied()
     }
 
-    /// Closes a lane: nothing waits in it any more, or not for long.
+    /// Closes a lane: its waiting deliveries are cancelled, and none is leased.
     pub(super) fn close(
         &mut self,
         connection: &Connection,
@@ -315,7 +314,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The name of a tenant, which never changes.
+    /// Returns the name of a tenant, which never changes.
     pub(super) fn tenant(&mut self, connection: &Connection, row: i64) -> rusqlite::Result<TenantId> {
         if let Some(known) = self.names.get(&row) {
             return Ok(known.clone());
@@ -331,12 +330,12 @@ impl Ledger {
         Ok(id)
     }
 
-    /// Where the list of what can be undone ends now.
+    /// Returns the present end of the undo list.
     pub(super) fn mark(&self) -> usize {
         self.undo.len()
     }
 
-    /// Takes back what was changed since a mark.
+    /// Undoes all changes since a mark.
     pub(super) fn undo_to(&mut self, mark: usize) {
         for undo in self.undo.drain(mark..).rev() {
             match undo {
@@ -366,7 +365,7 @@ impl Ledger {
         }
     }
 
-    /// Writes what belongs into the transaction and is not there yet.
+    /// Writes the changes that belong into the transaction and are not there yet.
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)
@@ -385,7 +384,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The transaction is over: nothing can be undone any more.
+    /// Clears the undo list, because the transaction is over.
     pub(super) fn settled(&mut self) {
         self.undo.clear();
         self.deferred.retain(|_, deferred| deferred.count > 0);

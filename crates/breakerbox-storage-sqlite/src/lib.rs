@@ -1,28 +1,28 @@
-//! The embedded backend: everything that the gateway stores, in one SQLite file. It decides nothing, and knows the traits that
-//! it implements, not who calls them.
+//! The embedded backend: everything that the gateway stores, in one SQLite file. It decides nothing, and depends on the
+//! traits that it implements, not on their callers.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
-//! | [`Database`] | opens the file; jobs that write go to one thread, jobs that read to a few |
+//! | [`Database`] | opens the file; write jobs go to one thread, read jobs to a few |
 //! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
-//! | [`SqliteRecords`] | what is kept besides the hot queue, in the same file |
-//! | [`SqliteCircuits`] | the circuits' store, so that they survive a restart |
+//! | [`SqliteRecords`] | everything besides the hot queue, in the same file |
+//! | [`SqliteCircuits`] | the store of circuits, so that they survive a restart |
 //! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
-//! | `reminders` | reminders: what is due, what was decided, what becomes of runs |
-//! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the answers |
-//! | `line` | where jobs wait for the writer |
+//! | `reminders` | due reminders, decisions about them, ends of runs |
+//! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the results |
+//! | `line` | the queue of jobs for the writer |
 //! | `readers` | threads with read-only connections |
 //! | `migrations` | brings the schema up to date, forward only |
 //! | `checkpoints` | keeps the write-ahead log short without making writers wait |
-//! | `ledger` | what the writer knows by heart: leases, backlogs, closed lanes |
-//! | `ids` | gives out ids, none twice, also where the clock is set back |
-//! | `clock_step`, `waits` | what is done at a start where stored times are ahead of the clock |
-//! | `idempotency` | which requests were carried out in the last 24 hours |
-//! | `columns` | how values are kept in columns |
-//! | [`backup`], [`restore`] | copy a file while it is in use, and put a copy back |
+//! | `ledger` | the writer's state in memory: leases, backlogs, closed lanes |
+//! | `ids` | generates ids, none twice, even if the clock is set back |
+//! | `clock_step`, `waits` | a start at which stored times are ahead of the clock |
+//! | `idempotency` | the requests that were carried out in the last 24 hours |
+//! | `columns` | the form of values in columns |
+//! | [`backup`], [`restore`] | copy a file while it is in use, and restore a copy |
 //! | `file_lock` | one process for each folder |
-//! | `open_files`, `disk` | whether the files are still there; how much room is left |
+//! | `open_files`, `disk` | whether the files still exist; how much space is free |
 
 mod accept;
 mod backup;

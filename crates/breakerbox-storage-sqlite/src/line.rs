@@ -1,9 +1,9 @@
-//! Where jobs wait for the writer: in the order they came, bounded, with room to be waited for.
+//! The queue of jobs for the writer: in order of arrival and bounded; senders can wait for room.
 //!
-//! An urgent job is taken as soon as the writer is idle. A lazy one may wait a little for company, so that a commit (and its
-//! fsync) is not spent on it alone. Once anything is taken, everything that waits is taken with it.
+//! An urgent job is taken as soon as the writer is idle. A lazy one may wait a little for a group commit, so that a
+//! commit (and its fsync) is not spent on it alone. Once any job is taken, all waiting jobs are taken with it.
 //!
-//! Senders wake the writer only if it sleeps and has reason to get up: a wake costs more than the rest of all this.
+//! Senders wake the writer only if it sleeps and has a reason to run: a wakeup costs more than everything else here.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,16 +14,16 @@ use tokio::sync::Semaphore;
 
 use super::job::Job;
 
-/// How long a lazy job may wait for company.
+/// How long a lazy job may wait for a group commit.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// So many lazy jobs are company enough.
+/// The number of waiting lazy jobs at which the writer does not wait any longer.
 const COMPANY: usize = 256;
-/// The most jobs of one commit. More would make the first of them wait for the last.
+/// The maximum number of jobs of one commit. More would make the first of them wait for the last.
 const MOST_JOBS: usize = 512;
-/// The most bytes of one commit, all but the last job's.
+/// The maximum number of bytes of one commit, not counting the last job.
 const MOST_BYTES: usize = 4 << 20;
 
-/// How soon a job wants to be done.
+/// How soon a job is to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Urgency {
     /// At once.
@@ -42,14 +42,14 @@ pub(super) struct Line {
 struct Waiting {
     jobs: VecDeque<Box<dyn Job>>,
     urgent: bool,
-    /// When the longest waiting lazy job came.
+    /// When the longest waiting lazy job arrived.
     lazy_since: Option<Instant>,
     sleeping: bool,
     closed: bool,
 }
 
 impl Waiting {
-    /// Whether the writer should begin; if not, when to look again.
+    /// Returns whether the writer should begin; if not, when to check again.
     fn begins(&self, now: Instant) -> Result<(), Option<Duration>> {
         if self.urgent || self.closed || self.jobs.len() >= COMPANY {
             return Ok(());
@@ -63,7 +63,7 @@ impl Waiting {
 }
 
 impl Line {
-    /// A line with room for this many jobs.
+    /// Creates a queue with room for this many jobs.
     pub(super) fn new(room: usize) -> Self {
         Self { waiting: Mutex::default(), ready: Condvar::new(), room: Semaphore::new(room) }
     }
@@ -97,7 +97,7 @@ impl Line {
                 waiting.lazy_since.get_or_insert_with(Instant::now);
             }
         }
-        // The first job ends its sleep in any case: if it is lazy, only to look at the clock.
+        // The first job ends its sleep in any case: if it is lazy, only to check the clock.
         let wakes =
             waiting.sleeping && (was_idle || urgency == Urgency::Urgent || waiting.jobs.len() == COMPANY);
         if wakes {
@@ -110,7 +110,8 @@ impl Line {
         Ok(())
     }
 
-    /// Moves what waits to `group`, as soon as there is something to be done. Returns false when the line is closed and empty.
+    /// Moves the waiting jobs to `group`, as soon as the writer should begin. Returns false when the queue is closed
+    /// and empty.
     pub(super) fn take(&self, group: &mut VecDeque<Box<dyn Job>>) -> bool {
         let mut waiting = self.lock();
         while let Err(wait) = waiting.begins(Instant::now()) {
@@ -135,7 +136,7 @@ impl Line {
             waiting.urgent = false;
             waiting.lazy_since = None;
         } else {
-            // Which of them are lazy is not worth knowing: they have waited for one commit already.
+            // Which of them are lazy does not matter: they have waited for one commit already.
             waiting.urgent = true;
         }
         drop(waiting);
@@ -143,14 +144,14 @@ impl Line {
         taken > 0
     }
 
-    /// Refuses further jobs. Those that wait are still done.
+    /// Refuses further jobs. Waiting jobs are still run.
     pub(super) fn close(&self) {
         self.room.close();
         self.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Forgets what waits, so that those who asked hear that it will not be done.
+    /// Drops the waiting jobs, so that their callers learn that they will not be run.
     pub(super) fn abandon(&self) {
         self.close();
         let jobs = std::mem::take(&mut self.lock().jobs);

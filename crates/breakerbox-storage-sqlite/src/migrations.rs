@@ -1,4 +1,4 @@
-//! Brings the schema up to date. Only forward: there is no way back but a backup.
+//! Brings the schema up to date. Only forward: the only way back is a backup.
 //!
 //! Each migration is a file of SQL and one transaction. SQLite's `user_version` is the number of the last one.
 
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::error::OpenError;
 
-/// All of them, the first first. A released one never changes.
+/// All migrations, in order. A released one never changes.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_reminders.sql"),
@@ -25,26 +25,26 @@ const MIGRATIONS: &[&str] = &[
 #[allow(clippy::cast_possible_truncation, reason = "there are not that many")]
 pub const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// "Brkb", so that no other program's file is taken for ours.
+/// "Brkb", so that a file of another program is not mistaken for one of ours.
 const APPLICATION: i32 = 0x4272_6b62;
 
-/// Which schema a file has.
+/// The schema of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schema {
     /// The last migration that was applied; 0: the file is new.
     pub current: u32,
-    /// The newest that this version knows.
+    /// The newest schema that this version knows.
     pub newest: u32,
 }
 
 impl Schema {
-    /// How many migrations are to be applied.
+    /// Returns the number of migrations that are to be applied.
     #[must_use]
     pub const fn pending(self) -> u32 {
         self.newest.saturating_sub(self.current)
     }
 
-    /// What this file has.
+    /// Reads the schema of this file.
     pub(super) fn of(connection: &Connection, path: &Path) -> Result<Self, OpenError> {
         let failed = |error| OpenError::Database { path: path.to_owned(), error };
         let number =
@@ -65,12 +65,12 @@ impl Schema {
     }
 }
 
-/// Applies what is pending, and says what the file had before.
+/// Applies the pending migrations, and returns the previous schema.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Schema, OpenError> {
     migrate_to(connection, path, NEWEST)
 }
 
-/// Applies what is pending up to this one.
+/// Applies the pending migrations up to this one.
 pub(super) fn migrate_to(connection: &mut Connection, path: &Path, last: u32) -> Result<Schema, OpenError> {
     let before = Schema::of(connection, path)?;
     for (number, sql) in (1_u32..=last).zip(MIGRATIONS).skip(before.current as usize) {
@@ -91,7 +91,7 @@ fn apply(connection: &mut Connection, number: u32, sql: &str) -> rusqlite::Resul
     transaction.commit()
 }
 
-/// An empty database of the newest schema, to look at plans.
+/// Returns an empty database of the newest schema, for checks of query plans.
 #[cfg(test)]
 pub(super) fn in_memory() -> Connection {
     let mut connection = Connection::open_in_memory().expect("memory is there");

@@ -1,5 +1,5 @@
-//! Tells of something in a transaction: the notice, and a row for each of its targets. For whoever writes what it is about, so
-//! that both are one commit.
+//! Creates notifications in a transaction: the notification, and a row for each of its targets. The job that writes the
+//! cause calls this, so that both are one commit.
 
 use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notice};
 use breakerbox_model::objects::Moment;
@@ -12,8 +12,8 @@ use super::writer::Writing;
 use crate::error::JobError;
 
 impl Writing<'_> {
-    /// Tells of something. Answers whether it is new: of each kind, subject and epoch there is one notice, and of the store
-    /// none that says what the latest one said.
+    /// Creates a notification. Returns whether it is new: there is one for each kind, subject and epoch, and none about
+    /// the store that repeats the latest one.
     ///
     /// # Errors
     /// If the database fails.
@@ -62,7 +62,7 @@ impl Writing<'_> {
         Ok(true)
     }
 
-    /// A notice waits for a target, unless too many do: then it is counted.
+    /// Adds a notification to those that wait for a target; if too many do, only counts it.
     fn wait_for(
         &mut self,
         notice: i64,
@@ -93,7 +93,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// What was last told of the store, if this is about the store.
+    /// Returns the latest notification about the store, if this one is about the store.
     fn latest_of_store(&self, kind: Kind) -> Result<Option<(String, Moment)>, JobError<QueueError>> {
         if !matches!(kind, Kind::StoreLost | Kind::StoreBack) {
             return Ok(None);
@@ -110,7 +110,7 @@ impl Writing<'_> {
         Ok(found)
     }
 
-    /// When the outage began that this circuit comes back from: its latest trip, if it has not come back since.
+    /// Returns when the outage began that this circuit recovers from: its latest trip, if it has not recovered since.
     fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
         let mut latest = self.connection.prepare_cached(
             "SELECT epoch, at FROM notices WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",

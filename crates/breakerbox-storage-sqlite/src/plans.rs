@@ -1,5 +1,5 @@
-//! Every question of the hot path goes straight to its place, however much is parked, due later or finished. Shown by SQLite's
-//! own plans, and by the steps it counts: time would say more about the machine.
+//! Checks that every query of the hot path seeks directly, however much is parked, due later or finished. It uses
+//! SQLite's own query plans and step counts: times would depend on the machine.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
     questions
 }
 
-/// How many steps each question takes.
+/// Returns how many steps each query takes.
 fn steps(connection: &Connection) -> Vec<i32> {
     let count = |(sql, values): (&str, Vec<i64>)| {
         let mut statement = connection.prepare(sql).unwrap();

@@ -1,9 +1,9 @@
-//! Deletes finished work that was kept long enough: a sweep over the events from the oldest on.
+//! Deletes finished work whose retention has ended: a sweep over the events from the oldest on.
 //!
-//! A reader looks, a bounded number of events at a time; the writer only deletes what was found, in small jobs between which
-//! others have their turn, and looks again at each row: it may have been resent meanwhile. No index is needed for all this,
-//! which would cost something for each delivery. What is too young when the sweep comes by (still waiting, finished late,
-//! dead letters) is seen by a sweep from the start, which there is once in a while.
+//! A reader scans, a bounded number of events at a time; the writer only deletes the rows that were found, in small
+//! jobs between which other jobs run, and checks each row again: it may have been resent meanwhile. This needs no
+//! index, which would cost something for each delivery. Rows that are too young when the sweep passes (still waiting,
+//! finished late, dead letters) are found by a sweep from the start, which runs periodically.
 
 use std::time::Duration;
 
@@ -23,26 +23,26 @@ use super::tombstones;
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// How many rows the writer deletes in one job.
+/// The maximum number of rows that the writer deletes in one job.
 const ROWS_IN_A_JOB: usize = 200;
-/// How many events are looked at for each row that may be deleted.
+/// The number of events that are scanned for each row that may be deleted.
 const LOOKS_FOR_EACH: usize = 8;
-/// How often there is a sweep from the start.
+/// The interval of sweeps from the start.
 const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 
-/// How far the sweep is.
+/// The position of the sweep.
 #[derive(Default)]
 pub(super) struct Sweep {
-    /// The last event that was looked at.
+    /// The last event that was scanned.
     position: i64,
-    /// The same among those whose ids are ahead of the clock.
+    /// The same among the events whose ids are ahead of the clock.
     ahead: i64,
-    /// When to begin at the start again.
+    /// When the next sweep from the start begins.
     restart_at: Timestamp,
     keep: Option<Retention>,
 }
 
-/// Until when something must have been finished to be deleted.
+/// The times before which rows must have been finished to be deleted.
 #[derive(Clone, Copy)]
 struct Until {
     finished: i64,
@@ -79,7 +79,7 @@ impl Sweep {
         }
         let wall = database.wall();
         let until = Until::of(&keep, wall);
-        // Nothing younger can have been finished long enough ago.
+        // No younger event can have been finished long enough ago.
         let end = Id::first_at(wall.before(keep.finished.min(keep.failed))).number();
         let (after, after_ahead) = (self.position, self.ahead);
         let found = database.read(move |connection| {
@@ -108,7 +108,7 @@ impl Sweep {
     }
 }
 
-/// An event with what it has that is old enough.
+/// An event with those of its rows that are old enough.
 struct Old {
     event: i64,
     fan_out: i64,
@@ -163,14 +163,14 @@ fn look(
     Ok(found)
 }
 
-/// Deletes what was found, if it still is as it was found.
+/// Deletes the rows that were found, if they have not changed.
 struct Delete {
     rows: Vec<Old>,
     until: Until,
 }
 
 impl Command for Delete {
-    /// How many deliveries.
+    /// The number of deleted deliveries.
     type Answer = u64;
 
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, JobError<QueueError>> {
@@ -202,14 +202,14 @@ impl Command for Delete {
     }
 }
 
-/// Forgets idempotency keys, lanes that are not used, and deleted tenants that nothing names.
+/// Deletes old idempotency keys, unused lanes, and deleted tenants that nothing references.
 struct Tidy {
     limit: usize,
     is_last: bool,
 }
 
 impl Command for Tidy {
-    /// How many keys were forgotten, and how many lanes were looked at.
+    /// The number of deleted keys, and of checked lanes.
     type Answer = (usize, usize);
 
     fn run(&mut self, writing: &mut Writing<'_>) -> Result<(usize, usize), JobError<QueueError>> {
@@ -230,7 +230,7 @@ impl Command for Tidy {
     }
 }
 
-/// Forgets idempotency keys of a time when the clock was ahead, once they would have been forgotten.
+/// Deletes idempotency keys of a time when the clock was ahead, once their 24 hours are over.
 fn forget_keys_ahead(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<usize> {
     let Some(ahead) = writing.ledger.ids.ahead() else { return Ok(0) };
     if writing.wall.since(ahead.seen_at) < REMEMBERED {

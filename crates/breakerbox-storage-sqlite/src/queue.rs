@@ -1,4 +1,4 @@
-//! The hot path as [`Queue`]: each verb is a job for the writer, or for a reader.
+//! The hot path as [`Queue`]: each operation is a job for the writer, or for a reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -30,12 +30,12 @@ pub struct SqliteQueue {
     hand_over: Arc<dyn HandOver>,
     unheard: Unheard,
     sweep: tokio::sync::Mutex<Sweep>,
-    /// Whose fan-out was written last.
+    /// The tenant whose fan-out was written last.
     turn: Arc<AtomicI64>,
 }
 
 impl SqliteQueue {
-    /// The queue of this file, for these tenants and endpoints.
+    /// Returns the queue of this file, for these tenants and endpoints.
     #[must_use]
     pub fn new(database: Database, routes: Arc<dyn Routes>, hand_over: Arc<dyn HandOver>) -> Self {
         Self {
@@ -48,12 +48,12 @@ impl SqliteQueue {
         }
     }
 
-    /// What a job that fires or accepts deliveries needs.
+    /// Returns the state that jobs share which fire or accept deliveries.
     pub(super) fn shared(&self) -> (Arc<dyn Routes>, Arc<dyn HandOver>, Unheard) {
         (Arc::clone(&self.routes), Arc::clone(&self.hand_over), self.unheard.clone())
     }
 
-    /// The file.
+    /// Returns the database.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
@@ -61,7 +61,7 @@ impl SqliteQueue {
 }
 
 impl Database {
-    /// Cancels what waits in lanes that were closed, at most so many deliveries.
+    /// Cancels waiting deliveries of closed lanes, at most `limit`.
     ///
     /// # Errors
     /// If the database fails.

@@ -1,4 +1,5 @@
-//! Threads with read-only connections, for whatever only looks. They see what is committed, and never make the writer wait.
+//! Threads with read-only connections, for jobs that only read. They see committed data, and never make the writer
+//! wait.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -14,17 +15,17 @@ use super::job::text_of;
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// Readers, and the jobs that wait for one.
+/// The readers, and the queue of their jobs.
 pub(super) struct Readers {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     room: Arc<Semaphore>,
 }
 
-/// How many jobs may wait for a reader.
+/// The maximum number of jobs that wait for a reader.
 const ROOM: usize = 256;
 
 impl Readers {
-    /// Starts this many.
+    /// Starts this many threads.
     pub(super) fn start(path: &Path, count: usize) -> rusqlite::Result<(Self, Vec<JoinHandle<()>>)> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -38,7 +39,7 @@ impl Readers {
         Ok((Self { jobs: Mutex::new(Some(jobs)), room: Arc::new(Semaphore::new(ROOM)) }, threads))
     }
 
-    /// Does this with a read-only connection.
+    /// Runs a job with a read-only connection.
     pub(super) async fn read<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: FnOnce(&Connection) -> Result<T, JobError<E>> + Send + 'static,
@@ -62,14 +63,14 @@ impl Readers {
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
-    /// Lets the threads end once they have done what waits.
+    /// Lets the threads end after the waiting jobs.
     pub(super) fn close(&self) {
         self.room.close();
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Several questions of one job see the same state.
+/// Runs a job in one transaction, so that all its queries see the same state.
 fn in_one_snapshot<T, E: From<QueueError>>(
     connection: &mut Connection,
     job: impl FnOnce(&Connection) -> Result<T, JobError<E>>,

@@ -1,7 +1,7 @@
-//! What the writer asks about tenants and endpoints while it accepts an event. Whoever keeps them in memory answers.
+//! The writer's view of tenants and endpoints while it accepts an event. The directory implements it from memory.
 //!
-//! The answers may change only in [`Writing::after_commit`](super::Writing::after_commit). Then an event that is accepted
-//! after an endpoint was deleted never goes there, and one that is accepted after it was created always does.
+//! The results may change only in [`Writing::after_commit`](super::Writing::after_commit). Then an event that is
+//! accepted after an endpoint was deleted is never sent there, and one that is accepted after it was created always is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,68 +10,69 @@ use breakerbox_core::CircuitBy;
 use breakerbox_model::notifications::Notice;
 use breakerbox_model::objects::{Backlog, EventType, LaneId, TenantId};
 
-/// Finds tenants. Asked by the writer: it must not wait.
+/// Finds tenants. The writer calls it: it must not block.
 pub trait Routes: Send + Sync + 'static {
-    /// A tenant, if there is one of this name.
+    /// Returns the tenant of this name, if it exists.
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
 
-    /// Who is told of this; nobody, unless somebody says otherwise.
+    /// Returns the targets of a notification. The default is none.
     fn audience(&self, notice: &Notice) -> Audience {
         let _ = notice;
         Audience::default()
     }
 }
 
-/// Who is told of a notice.
+/// The targets of a notification.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Audience {
-    /// The number of the tenant whom it concerns.
+    /// The number of the tenant that it concerns. `None`: only the operator.
     pub tenant: Option<i64>,
-    /// The names of the targets, and the numbers of the tenants whose they are; none: the operator's.
+    /// The names of the targets, and the numbers of their tenants; `None`: the operator's.
     pub targets: Vec<(Arc<str>, Option<i64>)>,
 }
 
-/// What the writer needs to know of a tenant.
+/// The settings of a tenant that the writer needs.
 pub trait TenantRoutes: Send + Sync {
-    /// Its number in the database.
+    /// Returns the number of the tenant in the database.
     fn row(&self) -> i64;
 
-    /// How much may wait.
+    /// Returns the maximum backlog.
     fn backlog(&self) -> Backlog;
 
-    /// Who shares a circuit, for dynamic URLs.
+    /// Returns which destinations share a circuit, for dynamic URLs.
     fn circuit_by(&self) -> CircuitBy;
 
-    /// Who shares a circuit, for reminders.
+    /// Returns which URLs share a circuit, for reminders.
     fn reminders_by(&self) -> CircuitBy;
 
-    /// After how long work for a dynamic URL is given up.
+    /// Returns how long a delivery to a dynamic URL may wait before it expires. `None`: it never expires.
     fn expires_after(&self) -> Option<Duration>;
 
-    /// Tells each endpoint that gets events of this type, disabled ones too: their work is parked.
+    /// Calls `each` for every endpoint that receives events of this type, including disabled ones: their deliveries are
+    /// parked.
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
 
-    /// Prepares the answer for events of this type, if that takes long. Asked before the writer is.
+    /// Computes the match for events of this type ahead, if that takes long. Called before the writer runs.
     fn match_ahead(&self, kind: &EventType) {
         let _ = kind;
     }
 
-    /// How many those are.
+    /// Returns the number of those endpoints.
     fn endpoint_count(&self, kind: &EventType) -> usize {
         let mut count = 0;
         self.endpoints(kind, &mut |_| count += 1);
         count
     }
 
-    /// Whether an endpoint with this lane is there.
+    /// Returns whether an endpoint with this lane exists.
     fn has_endpoint(&self, lane: LaneId) -> bool;
 }
 
-/// An endpoint that gets an event.
+/// An endpoint that receives an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndpointRoute {
-    /// Its lane.
+    /// The lane of the endpoint.
     pub lane: LaneId,
-    /// After how long its work is given up: its own value, else the tenant's.
+    /// How long its deliveries may wait before they expire: its own value, else the tenant's.
     pub expires_after: Option<Duration>,
 }

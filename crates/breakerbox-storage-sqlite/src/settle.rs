@@ -1,4 +1,5 @@
-//! What became of a delivery: settled, handed back, given up, cancelled. Fenced by the lease, which the writer knows by heart.
+//! Ends of leases and deliveries: settled, handed back, failed, cancelled. Fenced by the lease, which the writer has in
+//! memory.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::Next;
@@ -71,8 +72,8 @@ impl Command for HandBack {
     }
 }
 
-/// Makes a leased delivery wait again, at its old place; or cancels it, if its lane is closed or its reminder was called off
-/// while it was in flight. None: it is not leased so.
+/// Makes a leased delivery wait again, at its old position; or cancels it, if its lane is closed or its reminder was
+/// paused or cancelled while it was in flight. `None`: the lease is not current.
 pub(super) fn hand_back(
     writing: &mut Writing<'_>,
     delivery: i64,
@@ -92,17 +93,17 @@ pub(super) fn hand_back(
     Ok(Some(held))
 }
 
-/// Whether its reminder was paused or cancelled while it was in flight: it is not tried again.
+/// Returns whether its reminder was paused or cancelled while it was in flight: then it is not retried.
 fn is_called_off(writing: &mut Writing<'_>, delivery: i64, held: &Held) -> rusqlite::Result<bool> {
     held.reminder.map_or(Ok(false), |reminder| runs::is_called_off(writing, reminder, delivery))
 }
 
-/// Gives up a waiting delivery whose time is over.
+/// Fails a waiting delivery that has expired.
 pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusqlite::Result<()> {
     stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired), writing.wall)
 }
 
-/// Gives up a waiting delivery whose row, event or payload can't be read: it would be due for ever, and in the way of others.
+/// Fails a waiting delivery whose row, event or payload can't be read: it would be due for ever, and block others.
 pub(super) fn give_up_unreadable(
     writing: &mut Writing<'_>,
     delivery: i64,
@@ -176,7 +177,7 @@ fn finish(
     runs::ended(writing.connection, held.reminder, delivery)
 }
 
-/// Keeps an attempt.
+/// Stores an attempt.
 fn note(writing: &mut Writing<'_>, delivery: i64, requests: u32, attempt: &Attempt) -> rusqlite::Result<()> {
     let response = (!attempt.response.is_empty()).then_some(&attempt.response[..]);
     let latency = i64::try_from(attempt.latency.as_micros()).unwrap_or(i64::MAX);

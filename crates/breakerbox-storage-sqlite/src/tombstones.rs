@@ -1,8 +1,8 @@
-//! Forgets tenants that were deleted, when nothing names them any more. Until then their row stays: finished work and notices still
-//! say whose they were. Jobs that have ended go with them.
+//! Deletes the rows of deleted tenants when nothing references them any more. Until then the row stays: finished work
+//! and notifications still name their tenant. Ended jobs are deleted with it.
 //!
-//! Deliveries have no index by tenant, which each of them would pay for. But nothing is made for a tenant after its deletion, and ids
-//! sort by time: if there is no event left that is as old, there is none of that tenant.
+//! Deliveries have no index by tenant, which would cost each of them. But nothing is created for a tenant after its
+//! deletion, and ids sort by time: if no event that old is left, none of that tenant is.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use breakerbox_model::objects::Id;
 use super::columns::{number, time};
 use super::writer::Writing;
 
-/// Ids go on where they were when a clock is set back, so they may be ahead of it.
+/// How far ids may be ahead of the clock: they continue where they were when the clock is set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 
-/// Who was deleted before then, the longest ago first. The newest row stays whatever it is, so that no number is used again.
+/// The tenants that were deleted before this time, the longest ago first. The newest row always stays, so that no
+/// number is reused.
 const DELETED: &str = "SELECT row, deleted_at FROM tenants INDEXED BY deleted_tenants
     WHERE deleted_at IS NOT NULL AND row < (SELECT max(row) FROM tenants) ORDER BY deleted_at LIMIT ?1";
 
-/// Whether anything still names a tenant, apart from events and what belongs to them.
+/// Whether anything still references a tenant, apart from events and their rows.
 const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM idempotency_keys WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM jobs WHERE tenant = ?1 AND finished_at IS NULL)
@@ -29,7 +30,7 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notices WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notice_targets WHERE tenant = ?1)";
 
-/// Forgets deleted tenants that nothing names. Looks at a bounded number of them.
+/// Deletes the rows of deleted tenants that nothing references. Checks a bounded number of them.
 pub(super) fn forget(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<()> {
     let connection = writing.connection;
     let deleted = connection
@@ -44,7 +45,7 @@ pub(super) fn forget(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<()
     for (row, deleted_at) in deleted {
         let later = Id::first_at(deleted_at + AHEAD).number();
         if is_old_there.query_row([later], |row| row.get(0))? {
-            // Those that were deleted later have to wait all the more.
+            // Tenants that were deleted later have to wait, too.
             break;
         }
         let is_idle = writing.ledger.unfinished(row).count == 0;

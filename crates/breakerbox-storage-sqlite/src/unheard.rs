@@ -1,20 +1,20 @@
-//! What was leased or woken for somebody who is gone: a client hung up, a task was dropped. It is not lost: the next
-//! [`reclaim`](breakerbox_storage::Queue::reclaim) makes it wait again and tells of its lanes.
+//! Results whose caller is gone: a client hung up, or a task was dropped. The leased deliveries are not lost: the next
+//! [`reclaim`](breakerbox_storage::Queue::reclaim) makes them wait again and reports their lanes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use breakerbox_model::objects::DeliveryId;
 use breakerbox_storage::{Lease, Leased, WaitingLane};
 
-/// What nobody has heard of.
+/// Results that no caller received.
 #[derive(Clone, Default)]
 pub(super) struct Unheard(Arc<Mutex<Answers>>);
 
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Leased, and nobody will try it.
+    /// Leased deliveries that no process will try.
     pub(super) leases: Vec<(DeliveryId, Lease)>,
-    /// Woken, and nobody knows.
+    /// Woken lanes that were not reported.
     pub(super) woken: Vec<WaitingLane>,
 }
 
@@ -29,7 +29,7 @@ impl Unheard {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was taken and could not be dealt with.
+    /// Puts back results that were taken and could not be processed.
     pub(super) fn put_back(&self, taken: Answers) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.leases.extend(taken.leases);

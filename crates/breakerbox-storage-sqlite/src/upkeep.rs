@@ -1,4 +1,4 @@
-//! What is done now and then, in bounded pieces: leases that ended, work whose time is over, lanes that were closed.
+//! Maintenance in bounded pieces: ended leases, expired deliveries, closed lanes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::unheard::{Answers, Unheard};
 use super::writer::Writing;
 use crate::error::JobError;
 
-/// Makes deliveries wait again whose lease has ended, or whose holder never heard of it.
+/// Makes deliveries wait again whose lease has ended, or whose holder never received them.
 pub(super) struct Reclaim {
     pub(super) limit: usize,
     pub(super) unheard: Unheard,
@@ -54,11 +54,11 @@ impl Command for Reclaim {
     }
 }
 
-/// What waits and has expired, the longest ago first.
+/// Waiting deliveries that have expired, the longest ago first.
 pub(super) const EXPIRED: &str = "SELECT id FROM deliveries INDEXED BY expiring
     WHERE state = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
 
-/// Gives up waiting deliveries whose time is over.
+/// Fails waiting deliveries that have expired.
 pub(super) struct Expire {
     pub(super) limit: usize,
 }
@@ -79,11 +79,11 @@ impl Command for Expire {
     }
 }
 
-/// What waits in one lane, in any order.
+/// The waiting deliveries of one lane, in any order.
 pub(super) const IN_LANE: &str =
     "SELECT id FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 LIMIT ?2";
 
-/// Cancels what waits in closed lanes.
+/// Cancels the waiting deliveries of closed lanes.
 pub(super) struct CancelClosed {
     pub(super) limit: usize,
 }

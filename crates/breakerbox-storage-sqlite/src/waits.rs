@@ -1,4 +1,5 @@
-//! Bounds what waits after the clock was ahead: a delivery is due at the latest after the wait of its own retry schedule, from now on.
+//! Bounds due times after the clock was ahead: a delivery is due at the latest after the wait of its own retry
+//! schedule, from now on.
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use super::columns::{id, micros, parsed, time};
 use super::{Database, SqliteQueue};
 use crate::error::JobError;
 
-/// How many deliveries one job looks at.
+/// The maximum number of deliveries that one job checks.
 const PIECE: u32 = 2_000;
 
-/// A delivery whose time is still to come.
+/// A delivery that is due in the future.
 struct Later {
     delivery: i64,
     lane: LaneId,
@@ -28,8 +29,8 @@ struct Later {
 }
 
 impl SqliteQueue {
-    /// Bounds the waits of all deliveries, if the clock was ahead at an earlier start. Answers how many were due later than that. For
-    /// the start, before anything is claimed.
+    /// Bounds the waits of all deliveries, if the clock was ahead at an earlier start. Returns how many were due later
+    /// than that. Called at the start, before any claim.
     ///
     /// # Errors
     /// If the database fails.
@@ -99,7 +100,7 @@ fn look(connection: &Connection, after: i64, now: Timestamp) -> rusqlite::Result
         .collect()
 }
 
-/// By which schedule it is tried again. None: its endpoint or tenant is gone, and it will be cancelled.
+/// Returns the retry schedule of a delivery. `None`: its endpoint or tenant was deleted, and it will be cancelled.
 fn schedule(directory: &Directory, later: &Later) -> Option<Arc<RetrySchedule>> {
     if let Some(endpoint) = directory.endpoint(later.lane) {
         return Some(Arc::clone(&endpoint.retry));

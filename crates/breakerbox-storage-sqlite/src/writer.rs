@@ -1,12 +1,14 @@
-//! The one thread that writes. It takes what waits, does all of it in one transaction, commits, and only then answers.
+//! The one thread that writes. It takes the waiting jobs, runs all of them in one transaction, commits, and only then
+//! sends the results.
 //!
-//! A job that refuses refuses before it writes, or is undone alone (a closure has a savepoint of its own). A job that breaks
-//! takes the transaction with it: the others are done again without it. If the commit fails, all of them hear why, nothing
-//! is changed, and the thread goes on.
+//! A job that refuses does so before it writes, or is rolled back alone (a closure has a savepoint of its own). A job
+//! that breaks takes the transaction with it: the others are run again without it. If the commit fails, all of them get
+//! the error, nothing is changed, and the thread continues.
 //!
-//! What is in memory follows the disk: hooks run after the commit and before the next job, and a job that changes memory is the
-//! last of its transaction. So whoever decides by memory never sees what is not durable, and never misses what is. A hook that
-//! only tells somebody changes nothing that a job goes by, so such jobs share a transaction as others do.
+//! Memory follows the disk: hooks run after the commit and before the next job, and a job that changes memory is the
+//! last of its transaction. So a decision by memory never sees a change that is not durable, and never misses one that
+//! is. A hook that only sends a notification changes nothing that a job depends on, so such jobs share a transaction as
+//! others do.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,10 +30,10 @@ use super::line::Line;
 use super::open_files::OpenFiles;
 use crate::error::{JobError, queue_error};
 
-/// What is done once the transaction is durable.
+/// A function that runs once the transaction is durable.
 pub(super) struct Hook {
     call: Box<dyn FnOnce() + Send>,
-    /// Jobs go by what it changes: the next one must come after it.
+    /// Whether jobs depend on its effect: then the next job must run after it.
     changes_memory: bool,
 }
 
@@ -45,56 +47,57 @@ pub struct Writing<'w> {
 }
 
 impl Writing<'_> {
-    /// The connection, in a transaction. Never begin, commit or roll back by hand.
+    /// Returns the connection, in a transaction. Never begin, commit or roll back by hand.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         self.connection
     }
 
-    /// The queue's time.
+    /// Returns the queue's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The wall-clock time: for what is recorded and for what other parties check. It may be before that of an earlier
-    /// transaction.
+    /// Returns the wall-clock time, for recorded times and for times that other parties check. It may be before that of
+    /// an earlier transaction.
     #[must_use]
     pub fn wall(&self) -> Timestamp {
         self.wall
     }
 
-    /// How far the wall clock is from the queue's time.
+    /// Returns how far the wall clock is from the queue's time.
     pub(super) fn drift(&self) -> Drift {
         Drift::between(self.wall, self.now).noticeable()
     }
 
-    /// The time after the newest id that is ahead of the clock; zero if there is none.
+    /// Returns the time after the newest id that is ahead of the clock; zero if there is none.
     pub(super) fn newest_id_time(&self) -> Timestamp {
         let ahead = self.ledger.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
         ahead.map_or(Timestamp::ZERO, |last| last.made_at() + Duration::from_millis(1))
     }
 
-    /// A new id.
+    /// Returns a new id.
     pub fn next_id(&mut self) -> Id {
         self.ledger.next_ids(1, self.wall)
     }
 
-    /// Does this in memory once the transaction is durable, before the next job runs and before anybody gets an answer. It
-    /// must be quick. If the transaction fails it is never called.
+    /// Runs the hook in memory once the transaction is durable, before the next job runs and before any caller gets a
+    /// result. It must be quick. If the transaction fails it is never called.
     pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: true });
     }
 
-    /// Tells somebody once the transaction is durable, before anybody gets an answer. It must be quick, and change nothing that
-    /// a job goes by: others may share the transaction. If that fails it is never called.
+    /// Runs a hook that only reports, once the transaction is durable and before any caller gets a result. It must be
+    /// quick, and change nothing that a job depends on: others may share the transaction. If that fails it is never
+    /// called.
     pub fn tell_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
     }
 
-    /// Closes the lane of an endpoint that is deleted in this transaction: nothing is leased from it any more. What waits in it
-    /// is cancelled bit by bit, by [`Database::cancel_closed`](super::Database::cancel_closed); what is leased is cancelled
-    /// when it would wait again.
+    /// Closes the lane of an endpoint that is deleted in this transaction: nothing is leased from it any more. Its
+    /// waiting deliveries are cancelled step by step, by [`Database::cancel_closed`](super::Database::cancel_closed);
+    /// leased ones are cancelled when they would wait again.
     ///
     /// # Errors
     /// If the database fails.
@@ -103,7 +106,7 @@ impl Writing<'_> {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) ledger: Ledger,
@@ -115,16 +118,16 @@ pub(super) struct Writer {
     pub(super) on_commit: Option<OnCommit>,
 }
 
-/// What broke a transaction.
+/// The cause of a broken transaction.
 enum Broken {
     /// The last job that was run.
     ByJob(QueueError),
-    /// The database: all of them.
+    /// The database: all jobs fail.
     ForAll(QueueError),
 }
 
 impl Writer {
-    /// Works until the line is closed and empty.
+    /// Runs until the queue of jobs is closed and empty.
     pub(super) fn run(mut self) {
         let _abandons = Abandons(Arc::clone(&self.line));
         let mut group = VecDeque::new();
@@ -139,7 +142,7 @@ impl Writer {
         self.checkpoints.at_the_end(&self.connection);
     }
 
-    /// One transaction with as many of the group as go into it, and their answers.
+    /// Runs one transaction with as many jobs of the group as fit, and sends their results.
     fn transact(&mut self, group: &mut VecDeque<Box<dyn Job>>, ran: &mut Vec<Box<dyn Job>>) {
         let mut hooks = Vec::new();
         let began = Instant::now();
@@ -169,7 +172,7 @@ impl Writer {
         match broken {
             Broken::ForAll(error) => {
                 tracing::warn!(%error, "a transaction failed");
-                // If not even one was run, the first would be tried for ever.
+                // If not even one job was run, the first would be tried for ever.
                 ran.extend(ran.is_empty().then(|| group.pop_front()).flatten());
                 for mut job in ran.drain(..) {
                     job.undo();
@@ -230,7 +233,7 @@ impl Writer {
     }
 }
 
-/// Whether an error is the disk's and not a job's.
+/// Returns whether an error is the disk's and not a job's.
 fn is_for_all(error: &QueueError) -> bool {
     match error {
         QueueError::DiskFull => true,
@@ -251,7 +254,7 @@ fn is_for_all(error: &QueueError) -> bool {
     }
 }
 
-/// Whatever ends the thread, nobody waits for it any more.
+/// However the thread ends, no caller waits for it any more.
 struct Abandons(Arc<Line>);
 
 impl Drop for Abandons {

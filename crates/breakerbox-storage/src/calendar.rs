@@ -1,8 +1,8 @@
-//! The calendar: which reminders are to be looked at, and what was decided about them. For the scheduler.
+//! The scheduler's view of reminders: which are due for a check, and the decisions about them.
 //!
-//! A reminder is looked at when it is due, when its run has ended, and when somebody asked something of it. What follows is
-//! decided elsewhere, with what was seen; the calendar does it, if the reminder is still as it was seen. So two schedulers never
-//! fire one run twice, and whoever pauses a reminder is not overtaken by a decision from before.
+//! A reminder is checked when it is due, when its run has ended, and when a client requested something. The scheduler
+//! decides the next step from the state that it read; the calendar carries it out, if the reminder has not changed
+//! since. So two schedulers never fire one run twice, and a pause is never overtaken by an earlier decision.
 //!
 //! Times are by the wall clock: a schedule is a promise to people.
 
@@ -12,41 +12,42 @@ use breakerbox_model::reminder::{Decided, Looked};
 
 use super::{Leased, QueueError, WaitingLane};
 
-/// What the scheduler reads and writes.
+/// The operations of the scheduler.
 #[async_trait]
 pub trait Calendar: Send + Sync + 'static {
-    /// When the first reminder is to be looked at; none if none ever is.
+    /// Returns when the next reminder is to be checked, or `None` if none is.
     ///
     /// # Errors
     /// If the database fails.
     async fn next_look(&self) -> Result<Option<Timestamp>, QueueError>;
 
-    /// Reminders that are to be looked at by then, the longest due first. Costs the same however many there are.
+    /// Returns reminders that are to be checked by this time, the longest due first. The cost does not depend on the
+    /// number of reminders.
     ///
     /// # Errors
     /// If the database fails.
     async fn to_look_at(&self, until: Timestamp, limit: usize) -> Result<Vec<Looked>, QueueError>;
 
-    /// Does what was decided, for each reminder that is still as it was seen. Fires runs: each is durable, with its delivery,
-    /// before this returns.
+    /// Carries out decisions, each if its reminder has not changed since it was read. Fires runs: each is durable, with
+    /// its delivery, before this returns.
     ///
     /// # Errors
     /// If nothing was done.
     async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError>;
 }
 
-/// What came of a number of decisions.
+/// The result of carrying out decisions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stepped {
-    /// Runs that were fired.
+    /// The number of runs that were fired.
     pub fired: u64,
-    /// Reminders that were stopped.
+    /// The number of reminders that were stopped.
     pub stopped: u64,
-    /// Decisions that came too late.
+    /// The number of decisions that came too late: the reminder had changed.
     pub stale: u64,
-    /// Deliveries that this process took.
+    /// Deliveries that this process leases.
     pub taken: Vec<Leased>,
-    /// What waits now that was not taken.
+    /// Lanes with deliveries that wait now and were not leased.
     pub woken: Vec<WaitingLane>,
 }
 
@@ -54,15 +55,15 @@ pub struct Stepped {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// The disk is nearly full. What is left is for settlements.
+    /// The disk is nearly full. The rest is reserved for settlements.
     #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
     DiskReserve {
-        /// Free bytes.
+        /// The number of free bytes.
         free: u64,
-        /// Bytes in reserve.
+        /// The number of reserved bytes.
         reserve: u64,
     },
-    /// The database fails.
+    /// The database failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

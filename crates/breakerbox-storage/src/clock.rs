@@ -24,7 +24,7 @@ const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Reads the wall clock.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Where a gateway takes the time from. A clone reads the same clocks.
+/// The clocks of a gateway. A clone reads the same clocks.
 #[derive(Clone)]
 pub struct Clocks {
     wall: WallClock,
@@ -33,44 +33,44 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks of this machine.
+    /// Returns the clocks of this machine.
     #[must_use]
     pub fn system() -> Self {
         Self::with_wall(Arc::new(system_time))
     }
 
-    /// Another wall clock, with the monotonic clock of this machine. For tests and proofs.
+    /// Returns another wall clock, with the monotonic clock of this machine. For tests and proofs.
     #[must_use]
     pub fn with_wall(wall: WallClock) -> Self {
         Self::new(wall, Arc::new(Monotonic(Instant::now())))
     }
 
-    /// Both clocks from elsewhere. For tests.
+    /// Returns these two clocks. For tests.
     #[must_use]
     pub fn new(wall: WallClock, steady: Arc<dyn Clock>) -> Self {
         Self { wall, steady, accepts_step: false }
     }
 
-    /// The same clocks, right although the newest stored time is more than a day ahead of them. Without this a gateway does not start
-    /// then.
+    /// Returns the same clocks, accepted as right although the newest stored time is more than a day ahead of them.
+    /// Without this a gateway does not start in that case.
     #[must_use]
     pub fn accepting_step(self) -> Self {
         Self { accepts_step: true, ..self }
     }
 
-    /// Whether a start goes on although the newest stored time is more than a day ahead of these clocks.
+    /// Returns whether a start continues although the newest stored time is more than a day ahead of these clocks.
     #[must_use]
     pub const fn accepts_step(&self) -> bool {
         self.accepts_step
     }
 
-    /// The wall clock.
+    /// Returns the wall clock.
     #[must_use]
     pub fn wall(&self) -> &WallClock {
         &self.wall
     }
 
-    /// A store clock that starts at the present wall-clock time.
+    /// Returns a store clock that starts at the present wall-clock time.
     #[must_use]
     pub fn store(&self) -> StoreClock {
         let Self { wall, steady, .. } = self.clone();
@@ -94,7 +94,7 @@ pub struct StoreClock {
 }
 
 impl StoreClock {
-    /// How far the wall clock is from this clock now.
+    /// Returns how far the wall clock is from this clock now.
     #[must_use]
     pub fn drift(&self) -> Drift {
         Drift::between((self.wall)(), self.now())
@@ -120,26 +120,26 @@ impl Drift {
     /// No drift.
     pub const NONE: Self = Self::Ahead(Duration::ZERO);
 
-    /// From two readings of the same moment.
+    /// Returns the drift between two readings of the same moment.
     #[must_use]
     pub fn between(wall: Timestamp, store: Timestamp) -> Self {
         if wall >= store { Self::Ahead(wall.since(store)) } else { Self::Behind(store.since(wall)) }
     }
 
-    /// How large it is, in either direction.
+    /// Returns the size of the drift, in either direction.
     #[must_use]
     pub const fn size(self) -> Duration {
         let (Self::Ahead(size) | Self::Behind(size)) = self;
         size
     }
 
-    /// The drift, or none if it is below a second: the two clocks are never read at quite the same moment.
+    /// Returns the drift, or none if it is below a second: the two clocks are never read at quite the same moment.
     #[must_use]
     pub fn noticeable(self) -> Self {
         if self.size() < NOTICEABLE { Self::NONE } else { self }
     }
 
-    /// Seconds; positive if the wall clock is ahead.
+    /// Returns the drift in seconds; positive if the wall clock is ahead.
     #[must_use]
     pub fn seconds(self) -> f64 {
         match self {
@@ -148,7 +148,7 @@ impl Drift {
         }
     }
 
-    /// A time of the store clock by the wall clock.
+    /// Converts a time of the store clock to the wall clock.
     #[must_use]
     pub fn to_wall(self, store: Timestamp) -> Timestamp {
         match self {
@@ -157,7 +157,7 @@ impl Drift {
         }
     }
 
-    /// A time of the wall clock by the store clock.
+    /// Converts a time of the wall clock to the store clock.
     #[must_use]
     pub fn to_store(self, wall: Timestamp) -> Timestamp {
         match self {
@@ -178,8 +178,8 @@ impl fmt::Display for Drift {
 
 /// The system's monotonic clock.
 ///
-/// From the standard library, since what the operating system keeps monotonic also across a suspension is this clock and not the
-/// processor's counter.
+/// From the standard library, since that clock, and not the processor's counter, is the one that the operating system
+/// keeps monotonic across a suspension.
 struct Monotonic(Instant);
 
 impl Clock for Monotonic {

@@ -1,4 +1,4 @@
-//! The registry that a service builds once and asks for circuits.
+//! The registry of circuits, which a service builds once.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +18,23 @@ use crate::registry::{Kept, Registry, check_key};
 use crate::store::Unreadable;
 use crate::waiters::Waiters;
 
-/// How many circuits a registry holds unless it is told otherwise.
+/// The default maximum number of circuits in a registry.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 
-/// Circuits by key. Build one for a service, clone it freely, and keep it for as long as the service runs.
+/// The registry: circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs.
 #[derive(Clone)]
 pub struct Breakerbox(Handle);
 
-/// What all handles share.
+/// The state that all handles share.
 pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) observers: Observers,
     pub(crate) waiters: Waiters,
     pub(crate) registry: Registry<Cell>,
-    /// None: circuits are this process's own.
+    /// The connection to the other processes. None: circuits are not shared.
     pub(crate) fleet: Option<Fleet>,
     policies: RwLock<Policies>,
-    /// Held by whoever changes policies.
+    /// Serialises changes of policies.
     changing: Mutex<()>,
     pub(crate) dry_run: bool,
     late: AtomicU64,
@@ -45,14 +45,14 @@ pub(crate) struct Shared {
 }
 
 impl Breakerbox {
-    /// All handles to these circuits begin here.
+    /// Creates the first handle to these circuits.
     pub(crate) fn start(shared: Shared) -> Self {
         let shared = Arc::new(shared);
         fleet::start(&shared);
         Self(Handle::new(shared))
     }
 
-    /// A handle to circuits that are there.
+    /// Creates a further handle to existing circuits.
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
         Self(Handle::new(Arc::clone(shared)))
     }
@@ -61,15 +61,15 @@ impl Breakerbox {
         self.0.shared()
     }
 
-    /// Starts with the default policy, the system's clock and room for a million circuits.
+    /// Returns a builder with the default policy, the system clock and a limit of one million circuits.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The circuit of this key. Keep the handle where the same key is asked for often.
+    /// Returns the circuit of this key, and creates it if necessary. Keep the handle if you need the same key often.
     ///
-    /// If there is no room for one more circuit and none can go, the handle has none: it [admits everything and counts
-    /// nothing](Circuit::is_controlled). Ask for the handle again to find room.
+    /// If the registry is full and can evict nothing, the handle has no circuit: it [admits every call and counts
+    /// none](Circuit::is_controlled). Get the handle again later to use a free slot.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -82,8 +82,8 @@ impl Breakerbox {
         })
     }
 
-    /// The circuit of this key, if this process has it. Asking makes none: whoever looks at keys that others name does not fill
-    /// the registry.
+    /// Returns the circuit of this key if this process has it. It creates none, so looking up keys that others supply
+    /// does not fill the registry.
     ///
     /// ```
     /// use breakerbox::Breakerbox;
@@ -100,20 +100,20 @@ impl Breakerbox {
         self.0.registry.find(key).map(|cell| Circuit::new(self.0.clone(), cell, true))
     }
 
-    /// Whether the tenant of this key has as many circuits as its [limit](crate::Builder::tenant_limit) allows, so that there is no
-    /// room for this one.
+    /// Returns whether the tenant of this key has reached its [limit](crate::Builder::tenant_limit), so that this key
+    /// can get no circuit.
     #[must_use]
     pub fn tenant_is_full(&self, key: &str) -> bool {
         self.0.registry.is_full_for(key)
     }
 
-    /// The policy that governs this key: its own, its tenant's, or the default one.
+    /// Returns the policy that governs this key: its own, that of its tenant, or the default.
     #[must_use]
     pub fn policy_of(&self, key: &str) -> Arc<Policy> {
         self.0.policy_of(key)
     }
 
-    /// A handle to a circuit that is nobody's.
+    /// Creates a handle whose circuit is not in the registry.
     #[cold]
     fn without_room(&self, key: &str) -> Circuit {
         let cell = Cell::new(key, self.0.policies().of(key), &self.0.times);
@@ -122,8 +122,8 @@ impl Breakerbox {
 
     #[cold]
     fn add(&self, key: &str) -> Option<Arc<Cell>> {
-        // Taken before the registry's lock, as by a change of policies, or the two would wait for each other. Held until the
-        // circuit is in, so that a change comes before it or finds it.
+        // Lock policies before the registry, in the same order as a change of policies, to avoid a deadlock. Hold the
+        // lock until the circuit is added, so that a change happens before it or finds it.
         let policies = self.0.policies();
         let times = &self.0.times;
         let cell = self.0.registry.find_or_add(key, || Cell::new(key, policies.of(key), times), times)?;
@@ -131,35 +131,35 @@ impl Breakerbox {
         Some(cell)
     }
 
-    /// The circuit of a tenant's endpoint, host, or whole tenant.
+    /// Returns the circuit of an endpoint, a host or a whole tenant.
     #[must_use]
     pub fn circuit_of(&self, key: &Key) -> Circuit {
         self.circuit(key.text()).expect("a key is neither empty nor too long")
     }
 
-    /// Changes the policy of all keys that have none of their own, at once and without losing state.
+    /// Changes the policy of all keys that have no policy of their own, at once and without losing state.
     pub fn set_policy(&self, policy: Policy) {
         self.change_policies(|policies| policies.set_default(policy));
     }
 
-    /// Changes the policy of a tenant's keys; none: the default's again.
+    /// Changes the policy of a tenant's keys. None restores the default policy.
     ///
     /// # Errors
-    /// If there can be no such tenant.
+    /// If the tenant name is not valid.
     pub fn set_tenant_policy(&self, tenant: &str, policy: Option<Policy>) -> Result<(), KeyError> {
         Key::of_tenant(tenant)?;
         self.change_policies(|policies| policies.set_for_tenant(tenant, policy));
         Ok(())
     }
 
-    /// Changes the policy of one key; none: its tenant's or the default's again. The key of a URL is
-    /// [written in its own way](Key::of): pass that text.
+    /// Changes the policy of one key. None restores the policy of its tenant or the default. The key of a URL has a
+    /// [normalised text](Key::of): pass that text.
     ///
     /// # Errors
-    /// If there can be no such key.
+    /// If the key is not valid.
     pub fn set_key_policy(&self, key: &str, policy: Option<Policy>) -> Result<(), KeyError> {
         check_key(key)?;
-        // Only this key's circuit has to hear of it: many keys may have policies of their own.
+        // Update only the circuit of this key: many keys may have policies of their own.
         let _turn = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.policies_mut().set_for_key(key, policy);
         if let Some(cell) = self.0.registry.find(key) {
@@ -170,10 +170,10 @@ impl Breakerbox {
     }
 
     fn change_policies(&self, change: impl FnOnce(&mut Policies)) {
-        // One after the other, so that of two changes the later one stays.
+        // Serialised, so that the later of two changes wins.
         let _turn = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut self.0.policies_mut());
-        // New circuits have the new policies already, and need not wait until all others have.
+        // New circuits already have the new policies, and need not wait for the others.
         for cells in self.0.registry.by_parts() {
             for cell in &cells {
                 let policy = self.0.policies().of(cell.key());
@@ -185,7 +185,7 @@ impl Breakerbox {
         }
     }
 
-    /// Shows every circuit there is, one after the other. What comes or goes meanwhile may be missed.
+    /// Calls `visit` with each circuit. Circuits that are added or evicted meanwhile may be missed.
     ///
     /// ```
     /// use breakerbox::{Breakerbox, Status};
@@ -207,19 +207,20 @@ impl Breakerbox {
         }
     }
 
-    /// Lets go of what idle circuits do not need. Worth calling now and then where keys come and go.
+    /// Releases the memory that idle circuits do not need. Call it now and then if keys come and go.
     pub fn tidy(&self) {
         self.0.registry.for_each(|cell| {
             cell.may_go(&self.0.times);
         });
     }
 
-    /// Reports to the store everything that was settled before, and waits for what follows from it: a circuit whose failures
-    /// are enough is open for the fleet when this returns. For processes that end soon after a call, such as jobs and
+    /// Reports all settled outcomes to the store, and waits for the resulting transitions: a circuit with enough
+    /// failures is open for the fleet when this returns. For processes that end soon after a call, such as jobs and
     /// functions. Without a store it does nothing.
     ///
-    /// It takes at most four times [`store_timeout`](crate::Builder::store_timeout), and the time in which others may
-    /// contradict a trip that only this process has seen. It goes on in the background if you stop waiting.
+    /// It takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
+    /// processes may contradict a trip that only this process has seen. If you drop the future, it continues in the
+    /// background.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -235,48 +236,48 @@ impl Breakerbox {
     /// ```
     ///
     /// # Errors
-    /// If the store has not heard everything.
+    /// If not everything was reported to the store.
     pub async fn flush(&self) -> Result<(), FlushError> {
         self.0.flush().await
     }
 
-    /// [Flushes](Self::flush), then stops the background tasks. Call it before the process ends: dropping the last handle and
-    /// shutting the runtime down try the same, but they have to block a thread and to connect to the store anew, and can't
-    /// return an error. Circuits can be used afterwards, but are not shared any more.
+    /// [Flushes](Self::flush), then stops the background tasks. Call it before the process ends: dropping the last
+    /// handle and shutting down the runtime attempt the same, but they must block a thread and open a new connection to
+    /// the store, and can't return an error. Circuits stay usable afterwards, but are no longer shared.
     ///
     /// # Errors
-    /// If the store has not heard everything. The background tasks are stopped all the same.
+    /// If not everything was reported to the store. The background tasks are stopped in any case.
     pub async fn close(&self) -> Result<(), FlushError> {
         self.0.close().await
     }
 
-    /// How many circuits there are.
+    /// Returns the number of circuits.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.registry.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no circuits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How the store is doing; none if there is none.
+    /// Returns the health of the store; none without a store.
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.fleet.as_ref().map(Fleet::health)
     }
 
-    /// The circuits whose record in the store can't be read at the moment, by the store's names for them (see
-    /// [`StoredKeys`](crate::StoredKeys)), and why. They go on
-    /// in this process alone until it can be.
+    /// Returns the circuits whose record in the store can't be read at present, by their names in the store (see
+    /// [`StoredKeys`](crate::StoredKeys)), with the reasons. Until the record can be read, this process does not share
+    /// them.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
     }
 
-    /// What happened that nobody was told of.
+    /// Returns the counters of occurrences that are reported nowhere else.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -324,7 +325,7 @@ impl Shared {
         self.policies.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The policy that governs this key.
+    /// Returns the policy that governs this key.
     pub(crate) fn policy_of(&self, key: &str) -> Arc<Policy> {
         self.policies().of(key)
     }
@@ -351,23 +352,23 @@ impl Shared {
     }
 }
 
-/// What happened that nobody was told of.
+/// Counters of occurrences that are reported nowhere else, since the registry was built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Results that came after their epoch or lease, and changed nothing.
+    /// Results that arrived after their epoch or lease, and changed nothing.
     pub late_results: u64,
-    /// Calls that were admitted without a circuit, because there was no room for one.
+    /// Calls that were admitted without a circuit, because the registry was full.
     pub uncontrolled: u64,
-    /// Observers that panicked.
+    /// Panics of observers.
     pub observer_panics: u64,
-    /// Probes beside which somebody else was given one. It takes a store that lost writes, or whose clock stepped; while a
-    /// store is away nobody can tell.
+    /// Probes that ran while another process was given a probe too. This happens only if a store lost writes or its
+    /// clock stepped. While a store is unavailable, it can't be detected.
     pub overlaps: u64,
-    /// How often counts of a circuit were told to a store that did not answer. They may be lost; they are not told again.
+    /// Reports of counts to which the store did not respond. The counts may be lost; they are not reported again.
     pub unheard: u64,
-    /// How often this process opened a circuit for itself alone, because its own calls failed and the fleet's did not. No
-    /// observer hears of it.
+    /// Times that this process opened a circuit for itself alone, because its own calls failed and those of the fleet
+    /// did not. No observer receives this.
     pub opened_locally: u64,
 }
 

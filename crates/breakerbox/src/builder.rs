@@ -1,4 +1,4 @@
-//! What a service says about its circuits before there are any.
+//! The settings of a registry, before it is built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,40 +48,41 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The policy of all keys that get none of their own.
+    /// Sets the policy of all keys that have no policy of their own. Default: the default [`Policy`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Another clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    /// Replaces the system clock, for example by a [`ManualClock`](crate::ManualClock) in tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = AnyClock::Custom(Arc::new(clock));
         self
     }
 
-    /// Somebody who hears of every change, after the fact, in the thread that caused it. It should be quick.
+    /// Adds a function that receives every change, after it happened, in the thread that caused it. It should return
+    /// quickly.
     pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
     }
 
-    /// How many circuits there may be; a million if nothing is said.
+    /// Sets how many circuits the registry may hold. Default: one million.
     pub fn max_circuits(mut self, max: usize) -> Self {
         self.max_circuits = max;
         self
     }
 
-    /// What one tenant may have of them; as much as there is if nothing is said. Beyond it the tenant's own idle circuits go
-    /// first. If none can go, its new keys have no circuit; other tenants' keys have theirs. Set it only where all keys begin
-    /// with a tenant.
+    /// Limits the circuits of each tenant. Default: no limit but that of the registry. Beyond the limit, the registry
+    /// first evicts idle circuits of the same tenant. If it can evict none, new keys of this tenant get no circuit;
+    /// keys of other tenants are not affected. Set it only if all keys begin with a tenant.
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self
     }
 
-    /// Observe only: circuits live their whole life, every call is admitted, and `refused` hears of those that would have
-    /// been refused. They count nowhere.
+    /// Turns dry-run on: circuits go through their whole life cycle and every call is admitted. `refused` receives the
+    /// key and the refusal of each call that would have been refused. The outcomes of those calls are not counted.
     pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
         self.dry_run = true;
         self.observers.add_for_refusals(refused);
@@ -90,87 +91,89 @@ impl Builder {
 
     /// Shares circuits with every process that uses the same store.
     ///
-    /// What goes on in the background runs on the tokio runtime that [`build`](Self::build) is called in, or else on a thread
-    /// of its own.
+    /// The background tasks run on the tokio runtime in which [`build`](Self::build) is called, or else on a thread of
+    /// their own.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// How closely the processes keep together; [`Consistency::LocalFirst`] if nothing is said. All processes should say the
-    /// same.
+    /// Sets how closely the processes of a fleet agree. Default: [`Consistency::LocalFirst`]. Set the same value in all
+    /// processes.
     ///
-    /// Strictly, a call goes to the store twice: before it is made, and before its result is handed out. That takes waiting,
-    /// so calls are made by [`call`](crate::Circuit::call) and the middleware, or by
-    /// [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm). Whoever asks without
-    /// waiting is refused with [`Refusal::StoreRequired`].
+    /// With [`Consistency::Strict`], a call accesses the store twice: before it is made, and before its result is
+    /// returned. This requires waiting, so make calls with [`call`](crate::Circuit::call) and the middleware, or with
+    /// [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm). Functions
+    /// that do not wait refuse with [`Refusal::StoreRequired`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.settings.consistency = consistency;
         self
     }
 
-    /// No other process shares this store. Then nobody else's successes can be on their way, and a trip takes place at once: in
-    /// a fleet, local-first, it waits for a second and a half for them.
+    /// Declares that no other process shares this store. Then no successes of other processes can be in flight, and a
+    /// trip takes effect at once. In a fleet with [`Consistency::LocalFirst`], a trip waits 1.5 s for them.
     pub fn exclusive_store(mut self) -> Self {
         self.settings.is_exclusive = true;
         self
     }
 
-    /// What the store holds of keys; [`StoredKeys::Text`] if nothing is said. With [`StoredKeys::Hashed`] no text of a key reaches
-    /// the store. All processes of a fleet must say the same.
+    /// Sets the form in which keys are stored. Default: [`StoredKeys::Text`]. With [`StoredKeys::Hashed`], the text of
+    /// a key never reaches the store. Set the same value in all processes of a fleet.
     pub fn stored_keys(mut self, stored: StoredKeys) -> Self {
         self.settings.stored_keys = stored;
         self
     }
 
-    /// What to do while the store is away; [`OnStoreLoss::Local`] if nothing is said.
+    /// Sets the behaviour while the store is unavailable. Default: [`OnStoreLoss::Local`].
     pub fn on_store_loss(mut self, on_loss: OnStoreLoss) -> Self {
         self.settings.on_loss = on_loss;
         self
     }
 
-    /// How often reports that are due go to the store, all together; every 100 ms if nothing is said.
+    /// Sets the interval at which pending reports go to the store, in one batch. Default: 100 ms.
     pub fn flush_every(mut self, every: Duration) -> Self {
         self.settings.flush_every = every.max(Duration::from_millis(1));
         self
     }
 
-    /// How long the store may take to answer; [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT) if nothing is said. No ask
-    /// waits longer. A store has a limit of its own, which should be shorter: it knows what it waits for, and says so.
+    /// Sets the timeout for a response of the store. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
+    /// No acquire waits longer. A store has a timeout of its own, which should be shorter: its error states the
+    /// operation.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self
     }
 
-    /// How often circuits that are not closed are read again, in case a change was missed; every 2 s if nothing is said.
+    /// Sets the interval at which circuits that are not closed are read again, in case a change was missed. Default: 2
+    /// s.
     pub fn reread_every(mut self, every: Duration) -> Self {
         self.settings.reread_every = every.max(Duration::from_millis(1));
         self
     }
 
-    /// Somebody who hears when the store goes away and when it comes back.
+    /// Adds a function that is called when the store becomes unavailable and when it is available again.
     pub fn store_observer(mut self, observer: impl Fn(&StoreHealth) + Send + Sync + 'static) -> Self {
         self.observers.add_for_store(observer);
         self
     }
 
-    /// For simulations: all random bits come from this seed, and circuits are gone through in the order of their keys. With
-    /// the same seed, clock and calls, everything happens again as it did. Never use it in production: versions and leases
-    /// of processes with the same seed are the same.
+    /// For simulations: takes all random bits from this seed, and iterates over circuits in the order of their keys.
+    /// The same seed, clock and calls reproduce the same run. Never use it in production: processes with the same seed
+    /// generate the same versions and leases.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// For simulations, which pause and kill: somebody else runs what goes on in the background. The tasks need tokio's timer.
+    /// For simulations that pause and kill processes: `spawn` runs the background tasks. They need tokio's timer.
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.runtime = Some(Runtime::custom(spawn));
         self
     }
 
-    /// Circuits that are sampled, in place of circuits that hear of every call: what became of calls is in a table of yours
-    /// already, and one process of the fleet looks there. See [`sampling`](crate::sampling). The policy takes the place
-    /// of [`policy`](Self::policy).
+    /// Builds circuits that are sampled: the outcomes are already in your database, and one process of the fleet, the
+    /// leader, reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy
+    /// replaces that of [`policy`](Self::policy).
     pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
         SamplingBuilder::new(self, policy)
     }
@@ -187,10 +190,10 @@ impl Builder {
         self.store.is_some()
     }
 
-    /// The registry.
+    /// Builds the registry, and starts its background tasks if circuits are shared.
     ///
     /// # Panics
-    /// If circuits are shared, this is not called in a tokio runtime, and the system has no thread left to start.
+    /// If circuits are shared, this is called outside of a tokio runtime, and the system can't start another thread.
     #[must_use]
     pub fn build(self) -> Breakerbox {
         let (settings, runtime) = (self.settings, self.runtime);

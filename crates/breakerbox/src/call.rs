@@ -1,7 +1,7 @@
-//! Whole calls: ask, make the call, say how it went.
+//! Whole calls: acquire, make the call, settle.
 //!
-//! No lock is held while the caller's code runs. The permit is settled before a fallback runs, so a slow fallback holds
-//! up nobody's recovery. A call that panics drops its permit, which counts as any dropped permit does.
+//! No lock is held while the caller's code runs. The permit is settled before a fallback runs, so a slow fallback
+//! delays no recovery. A call that panics drops its permit, which counts as any dropped permit does.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -17,23 +17,23 @@ use crate::fleet::Settling;
 use crate::permit::Permit;
 use crate::probe_timeout::ProbeTimeout;
 
-/// Why there is no result.
+/// The reason why a call returned no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The call was not made: the circuit refused it.
     #[error("the call was refused ({})", .0.name())]
     Refused(#[source] Refusal),
-    /// The call was a probe and did not end in time. It was given up.
+    /// The call was a probe that exceeded its timeout. It was aborted.
     #[error("the call was given up")]
     ProbeTimedOut(#[source] ProbeTimeout),
-    /// The call was made, and this is its error.
+    /// The call was made and returned this error.
     #[error("the call failed")]
     Failed(#[source] E),
 }
 
 impl<E> CallError<E> {
-    /// The refusal, if the call was not made.
+    /// Returns the refusal, if the call was not made.
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -42,7 +42,7 @@ impl<E> CallError<E> {
     }
 }
 
-/// What a result says about the destination.
+/// The outcome of a call, as a classifier derives it from the result: success, failure or ignored, without the latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classification {
     kind: OutcomeKind,
@@ -50,21 +50,21 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// The destination did its part.
+    /// The destination worked.
     pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
     /// The destination failed.
     pub const FAILURE: Self = Self { kind: OutcomeKind::Failure, retry_after: None };
-    /// It says nothing about the destination.
+    /// The result says nothing about the destination. It is not counted.
     pub const IGNORED: Self = Self { kind: OutcomeKind::Ignored, retry_after: None };
 
-    /// The destination failed, and said when to come back.
+    /// The destination failed, and sent a retry-after.
     #[must_use]
     pub const fn failure_with_retry_after(retry_after: Duration) -> Self {
         Self { kind: OutcomeKind::Failure, retry_after: Some(retry_after) }
     }
 }
 
-/// `Ok` is a success, `Err` a failure.
+/// Classifies `Ok` as a success and `Err` as a failure.
 pub fn by_result<T, E>(result: &Result<T, E>) -> Classification {
     if result.is_ok() { Classification::SUCCESS } else { Classification::FAILURE }
 }
@@ -72,8 +72,8 @@ pub fn by_result<T, E>(result: &Result<T, E>) -> Classification {
 impl Circuit {
     /// Makes a call if the circuit permits it. `Ok` is a success, `Err` a failure.
     ///
-    /// A probe is given up at its deadline, which needs tokio's timer; on another runtime, or one without its timer, it is
-    /// left to run, and counts as a failure if it ends too late.
+    /// A probe is aborted at its deadline. This needs tokio's timer; on another runtime, or one without the timer, the
+    /// probe runs on, and counts as a failure if it ends too late.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -87,17 +87,17 @@ impl Circuit {
     /// ```
     ///
     /// # Errors
-    /// If the call was refused, was given up, or failed.
+    /// If the call was refused, was aborted, or failed.
     pub async fn call<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, CallError<E>> {
         self.call_classified(by_result, call).await
     }
 
-    /// Makes a call whose result this function judges; as
-    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified). A [ready classifier](crate::ClassifyResponse) is passed as
-    /// `|result| ready.judge(result)`.
+    /// Makes a call and classifies its result with `classify`, as
+    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified) does. Pass a
+    /// [ready classifier](crate::ClassifyResponse) as `|result| ready.judge(result)`.
     ///
     /// # Errors
-    /// If the call was refused, was given up, or returned an error, whatever its judgement.
+    /// If the call was refused, was aborted, or returned an error, however it is classified.
     pub async fn call_classified<T, E>(
         &self,
         classify: impl FnOnce(&Result<T, E>) -> Classification,
@@ -107,7 +107,7 @@ impl Circuit {
         let result = match self.limit(permit.time_left()) {
             None => call.await,
             Some(Duration::ZERO) => {
-                // It took so long to get the permit that there is no time left to use it.
+                // Acquiring the permit took so long that there is no time left to use it.
                 let retry_at = self.clock().there(self.clock().now());
                 permit.ignored();
                 return Err(CallError::Refused(Refusal::Probing { retry_at, retry_in: Duration::ZERO }));
@@ -125,10 +125,10 @@ impl Circuit {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call, and if there is no result, asks `fallback` for one. The fallback is told why.
+    /// Makes a call, and if it has no result, calls `fallback` with the reason.
     ///
     /// # Errors
-    /// The fallback's own.
+    /// The error of the fallback.
     pub async fn call_or_else<T, E, F, O>(
         &self,
         call: impl Future<Output = Result<T, E>>,
@@ -143,15 +143,15 @@ impl Circuit {
         }
     }
 
-    /// Makes a call in this thread. A fallback is what [`Result::or_else`] does.
+    /// Makes a call in this thread. For a fallback use [`Result::or_else`].
     ///
     /// # Errors
-    /// If the call was refused or failed. A probe can't be given up here; one that ends after its deadline has failed.
+    /// If the call was refused or failed. A probe can't be aborted here; one that ends after its deadline has failed.
     pub fn call_blocking<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
         self.call_blocking_classified(by_result, call)
     }
 
-    /// Makes a call in this thread whose result `classify` judges.
+    /// Makes a call in this thread and classifies its result with `classify`.
     ///
     /// # Errors
     /// As [`call_blocking`](Self::call_blocking).
@@ -167,8 +167,9 @@ impl Circuit {
     }
 }
 
-/// Whether this thread is in a tokio runtime whose timer is on. There is no way to ask but to try: a timer panics where there
-/// is none. So it is tried once for each thread and runtime, and in a program that aborts at panics it can't be.
+/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to find out is to try:
+/// without a timer tokio panics. It tries once per thread and runtime; a program that aborts on panics can't try at
+/// all.
 pub(crate) fn has_timer() -> bool {
     thread_local! {
         static TRIED: Cell<Option<(Id, bool)>> = const { Cell::new(None) };
@@ -184,7 +185,7 @@ pub(crate) fn has_timer() -> bool {
     }
 }
 
-/// A probe that ended after its deadline has failed, whatever it brought.
+/// Settles the permit. A probe that ended after its deadline has failed, whatever its result.
 pub(crate) fn settle(permit: Permit<'_>, judgement: Classification) -> Settling {
     if permit.time_left() == Some(Duration::ZERO) {
         return permit.settling(Outcome::failure);

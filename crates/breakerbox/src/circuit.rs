@@ -1,4 +1,4 @@
-//! A handle to one circuit: ask, settle, look, and order.
+//! A handle to one circuit: acquire, settle, inspect and override.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::handle::Handle;
 use crate::permit::{OwnedPermit, Permit};
 use crate::registry::Kept;
 
-/// After how long a waiter on the ramp asks again, though nobody woke it.
+/// The interval at which a waiter on the ramp acquires again without being woken.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often an ask begins anew because others changed the circuit meanwhile.
+/// How often an acquire is retried because other processes changed the circuit meanwhile.
 pub(crate) const ASKED_AGAIN: u32 = 4;
 
-/// What the store is due for before an ask can be answered.
+/// The information that an acquire needs from the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// The record of a circuit that this process has never heard of.
+    /// The record of a circuit that this process does not know yet.
     Record,
-    /// The lease of a probe, or an answer to each ask.
+    /// The lease of a probe, or with strict consistency the decision itself.
     Lease,
-    /// A place on the ramp of this epoch.
+    /// A slot on the ramp of this epoch.
     Place(Epoch),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Due {
 pub struct Circuit {
     pub(crate) shared: Handle,
     pub(crate) cell: Arc<Cell>,
-    /// False if there was no room for it: the cell is nobody's, every call is admitted, and none is counted.
+    /// False if the registry was full: the cell is in no registry, every call is admitted, and none is counted.
     pub(crate) controlled: bool,
 }
 
@@ -51,10 +51,10 @@ impl Circuit {
         Self { shared, cell, controlled }
     }
 
-    /// Asks for a permit to make one call now. Never waits.
+    /// Acquires a permit to make one call now. Never waits.
     ///
     /// # Errors
-    /// A refusal is not an error of the caller: it says why there is no permit, and when to ask again.
+    /// A refusal is not an error of the caller: it states why there is no permit, and when to acquire again.
     #[inline(always)]
     pub fn try_acquire(&self) -> Result<Permit<'_>, Refusal> {
         if !self.controlled {
@@ -71,7 +71,7 @@ impl Circuit {
         }
     }
 
-    /// The same, for a permit that outlives this handle.
+    /// Acquires like [`try_acquire`](Self::try_acquire), and returns a permit that outlives this handle.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -79,9 +79,9 @@ impl Circuit {
         self.try_acquire().map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Asks for a permit and, where it is refused, waits for one, at most so long. Who waits is woken when something happens
-    /// to the circuit: a probe ends, a call on the ramp settles, an operator lets go. Times are waited for by tokio's clock;
-    /// on a runtime without tokio's timer nobody waits, and the first refusal is the last.
+    /// Acquires a permit and, if it is refused, waits for one up to `limit`. A waiter is woken when the circuit
+    /// changes: a probe ends, a call on the ramp settles, an operator releases an override. Waiting uses tokio's clock;
+    /// on a runtime without tokio's timer it does not wait, and returns the first refusal.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -122,16 +122,16 @@ impl Circuit {
                 return Err(refusal);
             }
             let wait = match refusal {
-                // Some calls never settle, and are written off without a word.
+                // Some calls never settle, and are written off without waking a waiter.
                 Refusal::Ramping { .. } => ASK_AGAIN,
                 refusal => refusal.retry_in().unwrap_or(left),
             };
-            // Whether woken or not, the next step is to ask.
+            // Woken or not, the next step is to acquire.
             let _ = tokio::time::timeout(wait.min(left), place.woken()).await;
         }
     }
 
-    /// The same, for a permit that outlives this handle.
+    /// Acquires like [`acquire_within`](Self::acquire_within), and returns a permit that outlives this handle.
     ///
     /// # Errors
     /// As [`acquire_within`](Self::acquire_within).
@@ -139,7 +139,7 @@ impl Circuit {
         self.acquire_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Boxed, so that the answer fits into registers: the quick way would otherwise go through memory too.
+    /// Boxed, so that the result fits into registers: otherwise the fast path would go through memory too.
     #[cold]
     fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
@@ -166,8 +166,8 @@ impl Circuit {
         }
     }
 
-    /// What needs no decision about the circuit: a probe that was granted already, and what is said to everybody while the
-    /// store is away.
+    /// Returns the result if it takes no decision about the circuit: a probe that was already granted, or the result
+    /// that applies to every call while the store is unavailable.
     pub(crate) fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(said) = self.shared.without_store() {
             return Some(match said {
@@ -178,7 +178,7 @@ impl Circuit {
         self.shared.granted(&self.cell).map(|permit| Ok(Some(Box::new(permit))))
     }
 
-    /// Refuses, or only says so in dry-run.
+    /// Refuses; in dry-run only reports the refusal.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
             self.shared.observers.tell_refusal(self.key(), &refusal);
@@ -187,10 +187,10 @@ impl Circuit {
         Err(Box::new(refusal))
     }
 
-    /// Asks for a permit to make one call, and waits for the store where it must be asked: a circuit that this process has
-    /// never heard of, the lease of a probe, and [strictly](crate::Consistency::Strict) each time. It waits no longer than the
-    /// store may take to answer; what is not known by then goes on in the background. Without a store it is
-    /// [`try_acquire`](Self::try_acquire).
+    /// Acquires a permit to make one call, and waits for the store where it is needed: for a circuit that this process
+    /// does not know yet, for the lease of a probe, and with [`Consistency::Strict`](crate::Consistency::Strict) for
+    /// every call. It waits no longer than the store timeout; a request that takes longer continues in the background.
+    /// Without a store it is the same as [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -217,11 +217,11 @@ impl Circuit {
                 Err(due) => due,
             };
         }
-        // Others keep getting the lease.
+        // Other processes keep winning the lease.
         self.said(self.refuse(self.shared.probing()))
     }
 
-    /// What is said to whoever was to be given a lease or a place.
+    /// Converts the result of requesting a lease or a slot.
     fn leased(&self, lease: Lease) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         match lease {
             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
@@ -231,7 +231,7 @@ impl Circuit {
         }
     }
 
-    /// The answer, if the store need not be waited for; else what it is due for.
+    /// Returns the result if it does not need the store; else what the store has to be asked for.
     pub(crate) fn acquire_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         if !self.controlled || self.shared.fleet.is_none() {
             return Ok(self.try_acquire());
@@ -260,7 +260,7 @@ impl Circuit {
         Ok(self.said(said))
     }
 
-    /// The answer to whoever could have waited for the store.
+    /// Returns the result to a caller that was able to wait for the store.
     fn said(&self, said: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
         match said {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
@@ -279,56 +279,56 @@ impl Circuit {
         }
     }
 
-    /// The key.
+    /// Returns the key of the circuit.
     #[must_use]
     pub fn key(&self) -> &str {
         self.cell.key()
     }
 
-    /// Whether there was room for the circuit. If not, every call through this handle is admitted and none is counted,
-    /// except [as such](crate::Counts::uncontrolled).
+    /// Returns whether the registry had room for the circuit. If not, every call through this handle is admitted, and
+    /// none is counted except as [`uncontrolled`](crate::Counts::uncontrolled).
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.controlled
     }
 
-    /// The state.
+    /// Returns the state of the circuit.
     #[must_use]
     pub fn status(&self) -> Status {
         self.cell.status()
     }
 
-    /// Whether the circuit is open in this process only: its own calls fail while those of the other processes succeed, and it
-    /// is refused with [`Refusal::OpenLocally`]. The [state](Self::status) is the fleet's and stays closed. Always false without a
-    /// store, and with one that [no other process uses](crate::Builder::exclusive_store).
+    /// Returns whether the circuit is open in this process only: its own calls fail while those of the other processes
+    /// succeed, and calls are refused with [`Refusal::OpenLocally`]. The [state](Self::status) is that of the fleet and
+    /// stays closed. Always false without a store, and with an [exclusive store](crate::Builder::exclusive_store).
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.cell.is_open_locally()
     }
 
-    /// All that is remembered of the circuit.
+    /// Returns the record: the stored state of the circuit, without its window.
     #[must_use]
     pub fn record(&self) -> Record {
         self.cell.record(self.clock())
     }
 
-    /// What the window holds.
+    /// Returns the totals of the window.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.cell.totals(self.clock())
     }
 
-    /// The policy that governs it.
+    /// Returns the policy that governs the circuit.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         self.cell.policy()
     }
 
-    /// Does what an operator says: force open, force closed, disable, release, enable, reset. Returns the change; none if
-    /// there was nothing to do.
+    /// Applies an operator's command: force open, force closed, disable, release, enable, reset. Returns the change;
+    /// none if the command changed nothing.
     ///
     /// # Errors
-    /// If it can't be done.
+    /// If the command can't be applied. A shared circuit needs [`apply_override`](Self::apply_override).
     pub fn try_override(&self, command: Command, by: &Attribution) -> Result<Option<Change>, OverrideError> {
         if !self.controlled {
             return Err(OverrideError::NoRoom);
@@ -344,10 +344,10 @@ impl Circuit {
         Ok(change)
     }
 
-    /// The same for a circuit that is shared: the store is asked. Without a store it is [`try_override`](Self::try_override).
+    /// Applies an operator's command through the store. Without a store it is [`try_override`](Self::try_override).
     ///
     /// # Errors
-    /// If it can't be done, such as while the store is away: overrides stay as they were until it is back.
+    /// If the command can't be applied. While the store is unavailable, overrides stay as they are.
     pub async fn apply_override(
         &self,
         command: Command,
@@ -369,12 +369,12 @@ impl Circuit {
         &self.cell
     }
 
-    /// After how long a probe with so much time left is to be given up: never while calls are only watched.
+    /// Returns the time after which a probe is aborted; none in dry-run, which aborts no call.
     pub(crate) fn limit(&self, time_left: Option<Duration>) -> Option<Duration> {
         time_left.filter(|_| !self.shared.dry_run)
     }
 
-    /// Tells the observers, and the store, what settling a permit changed.
+    /// Reports to the observers and the store what settling a permit changed.
     pub(crate) fn settled(&self, reported: Reported) -> Settling {
         let Reported { settled, tell } = reported;
         let settling = if self.shared.is_strict() || matches!(tell, Tell::Swap(_)) {
@@ -383,7 +383,7 @@ impl Circuit {
             self.shared.tell(&self.cell, tell);
             Settling::Known(settled.settlement)
         };
-        // Before the observers, who may take their time.
+        // Before the observers, which may be slow.
         self.shared.waiters.wake_one(&self.cell);
         if let Some(change) = settled.change {
             self.changed(change);
@@ -400,23 +400,23 @@ impl Circuit {
     }
 }
 
-/// Why an operator's word was not followed.
+/// The reason why an override was not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverrideError {
-    /// There was no room for the circuit. Ask the registry for the handle again, or raise `max_circuits`.
+    /// The registry had no room for the circuit. Get the handle again, or raise `max_circuits`.
     #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
     NoRoom,
-    /// The circuit is shared, and the store has to be asked: by [`Circuit::apply_override`].
+    /// The circuit is shared, so the store must be accessed: use [`Circuit::apply_override`].
     #[error("this circuit is shared, and the store has to be asked: use apply_override")]
     Shared,
-    /// The store does not answer. Try again when it is back.
+    /// The store does not respond. Try again when it is available.
     #[error("the store does not answer; overrides stay as they are until it is back")]
     StoreAway,
-    /// The store's record can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    /// The record in the store can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
     #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
     Unreadable,
-    /// Others changed the circuit each time before this could be done. Try again.
+    /// Other processes changed the circuit at every try. Try again.
     #[error("others keep changing the circuit; try again")]
     Contended,
 }

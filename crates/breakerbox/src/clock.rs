@@ -1,8 +1,8 @@
-//! Where the time comes from.
+//! Sources of time.
 //!
-//! A real clock is read often, so it has two faces. [`Clock::now`] is exact. [`Clock::recent`] may be a few
-//! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in both,
-//! so that users' tests decide to the microsecond.
+//! A real clock is read often, so it has two methods. [`Clock::now`] is exact. [`Clock::recent`] may be a few
+//! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in
+//! both, so that users' tests are exact to the microsecond.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -15,19 +15,19 @@ use breakerbox_core::{RandomBits, Timestamp};
 use crate::draws::Draws;
 use crate::tokio_clock::{TokioClock, is_paused};
 
-/// Tells the time. It is read while a circuit's lock is held: it must be quick, and must not ask for a circuit itself.
+/// A source of time. It is read while a circuit's lock is held: it must be fast, and must not access a circuit itself.
 pub trait Clock: Send + Sync + 'static {
-    /// The time, exactly. It never goes back.
+    /// Returns the exact time. It never goes back.
     fn now(&self) -> Timestamp;
 
-    /// The time, never later than it is, and a little earlier: a few milliseconds, or as late as a busy machine lets the
-    /// thread be that keeps it.
+    /// Returns a time that is never in the future, and usually a few milliseconds old; older if a busy machine delays
+    /// the thread that updates it.
     fn recent(&self) -> Timestamp {
         self.now()
     }
 }
 
-/// The clock of this machine: monotonic, and counted from the first time anybody asked.
+/// The clock of this machine: monotonic, counted from its first use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -41,7 +41,8 @@ impl Clock for SystemClock {
         match RECENT.load(Ordering::Relaxed) {
             ASLEEP => wake_the_ticker(),
             micros => {
-                // Written only when it is not yet set, so that busy threads share the line instead of fighting for it.
+                // Written only if it is not yet set, so that busy threads share the cache line instead of contending
+                // for it.
                 if !ASKED.load(Ordering::Relaxed) {
                     ASKED.store(true, Ordering::Relaxed);
                 }
@@ -51,7 +52,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time since 1970, as it was when somebody first asked, and monotonic from then on: for stores, whose times others read.
+/// The time since 1970 at its first use, and monotonic from then on: for stores, whose times other processes read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
@@ -65,7 +66,7 @@ impl Clock for WallClock {
     }
 }
 
-/// The system's clock without a detour, or somebody else's.
+/// The system clock without dynamic dispatch, or a clock of the user.
 pub(crate) enum AnyClock {
     System(ClockUser),
     Custom(Arc<dyn Clock>),
@@ -76,7 +77,7 @@ impl AnyClock {
         Self::System(ClockUser::new())
     }
 
-    /// This clock; or tokio's, if nobody chose one and tokio's time stands still, as it does in a test that is paused.
+    /// Returns this clock; or tokio's, if the user chose none and tokio's time is paused, as in a test.
     pub(crate) fn or_paused(self) -> Self {
         match self {
             Self::System(_) if is_paused() => Self::Custom(Arc::new(TokioClock::new())),
@@ -103,22 +104,21 @@ impl Clock for AnyClock {
     }
 }
 
-/// The time here, and the time by the clock that records go by: a store's, if there is one.
+/// The local time, and the time of the clock that records use: the store's, if there is one.
 pub(crate) struct Times {
     clock: AnyClock,
-    /// By how many microseconds the store's clock is ahead of ours, modulo 2^64.
+    /// How many microseconds the store's clock is ahead of the local one, modulo 2^64.
     ahead: AtomicU64,
-    /// How circuits are shared through a store; none: they are not.
+    /// The consistency of circuits that are shared through a store; none: they are not shared.
     pub(crate) shared: Option<Consistency>,
     /// Whether no other process uses the store.
     pub(crate) is_exclusive: bool,
-    /// Whether nobody gets past the gates without asking, because the store is away.
+    /// Whether every call must take the slow path, because the store is unavailable.
     shut: AtomicBool,
     draws: Draws,
 }
 
-/// A store's clock is not followed more closely than this, in microseconds: its answers take a while, and not always the
-/// same.
+/// The store's clock is followed to this precision, in microseconds: the time that its responses take varies.
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
@@ -127,12 +127,12 @@ impl Times {
         Self { clock, ahead, shared, is_exclusive: false, shut, draws }
     }
 
-    /// The same times where no other process uses the store, or where one may.
+    /// Sets whether no other process uses the store.
     pub(crate) fn exclusive(self, is_exclusive: bool) -> Self {
         Self { is_exclusive, ..self }
     }
 
-    /// Random bits for one step.
+    /// Returns random bits for one step.
     pub(crate) fn draw(&self) -> RandomBits {
         self.draws.draw()
     }
@@ -145,15 +145,15 @@ impl Times {
         self.shut.load(Ordering::SeqCst)
     }
 
-    /// What the store's clock says when ours says `here`.
+    /// Converts a local time to the store's time.
     pub(crate) fn there(&self, here: Timestamp) -> Timestamp {
         Timestamp::from_micros(here.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// What our clock says when the store's says `there`; not before it began.
+    /// Converts a time of the store to local time, but not to before the local clock began.
     pub(crate) fn here(&self, there: Timestamp) -> Timestamp {
         let here = there.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
-        // More than half of all times: it wrapped, and was before our clock began.
+        // In the upper half of the range: it wrapped, so it was before the local clock began.
         Timestamp::from_micros(if here > u64::MAX / 2 && there.as_micros() <= u64::MAX / 2 {
             0
         } else {
@@ -161,8 +161,8 @@ impl Times {
         })
     }
 
-    /// The store said that it was `there` in answer to what was asked when our clock said `asked_at`. Returns by how many
-    /// microseconds its clock turned out to be elsewhere.
+    /// Records that the store's clock showed `there` in the response to a request that was sent at the local time
+    /// `asked_at`. Returns by how many microseconds its clock deviated.
     pub(crate) fn note(&self, there: Timestamp, asked_at: Timestamp) -> u64 {
         let ahead = there.as_micros().wrapping_sub(asked_at.as_micros());
         let before = self.ahead.load(Ordering::Relaxed);
@@ -187,17 +187,17 @@ impl Clock for Times {
     }
 }
 
-/// How old the recent time gets.
+/// The maximum age of the recent time.
 const TICK: Duration = Duration::from_millis(2);
 
-/// After how many ticks without a question the ticker goes to sleep.
+/// The number of ticks without a read after which the ticker goes to sleep.
 const PATIENCE: u32 = 250;
 
 /// The recent time in microseconds, or [`ASLEEP`].
 static RECENT: AtomicU64 = AtomicU64::new(ASLEEP);
 const ASLEEP: u64 = 0;
 
-/// Whether anybody asked for the recent time since the ticker last looked.
+/// Whether the recent time was read since the last tick.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
@@ -206,10 +206,10 @@ static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
     (clock, start)
 });
 
-/// The thread that keeps the recent time.
+/// The thread that updates the recent time.
 static TICKER: Mutex<Ticker> = Mutex::new(Ticker::Ended);
 
-/// How many registries and throttles use the system's clock. Without any the thread ends instead of going to sleep.
+/// The number of registries and throttles that use the system clock. Without any, the thread ends instead of sleeping.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
 enum Ticker {
@@ -217,7 +217,7 @@ enum Ticker {
     Ended,
     /// It ticks or sleeps.
     Runs(Thread),
-    /// The system has no thread for it: the exact time is read.
+    /// The system can't start another thread: the exact time is read.
     Failed,
 }
 
@@ -232,7 +232,7 @@ impl Ticker {
     }
 }
 
-/// A registry or a throttle that uses the system's clock. When the last one is gone, the thread that keeps the recent time ends.
+/// A registry or a throttle that uses the system clock. When the last one is gone, the thread for the recent time ends.
 pub(crate) struct ClockUser(());
 
 impl ClockUser {
@@ -247,7 +247,7 @@ impl Drop for ClockUser {
         if USERS.fetch_sub(1, Ordering::Relaxed) == 1
             && let Ticker::Runs(thread) = &*Ticker::lock()
         {
-            // If it sleeps, it finds that nobody needs it.
+            // If it sleeps, it wakes up and finds that it is not needed.
             thread.unpark();
         }
     }
@@ -263,7 +263,7 @@ fn precise() -> Timestamp {
 #[cold]
 fn wake_the_ticker() -> Timestamp {
     ASKED.store(true, Ordering::Relaxed);
-    // Whoever finds it locked need not wait: somebody else is waking it.
+    // If it is locked there is no need to wait: another thread is waking the ticker.
     if let Ok(mut ticker) = TICKER.try_lock() {
         match &*ticker {
             Ticker::Runs(thread) => thread.unpark(),
@@ -274,7 +274,7 @@ fn wake_the_ticker() -> Timestamp {
     precise()
 }
 
-/// Keeps the recent time while anybody asks for it. Then it sleeps until somebody does, or ends if nobody could.
+/// Updates the recent time while it is read. Then it sleeps until the next read, or ends if there are no users left.
 fn tick() {
     let mut unasked = 0;
     loop {
@@ -282,7 +282,7 @@ fn tick() {
         thread::sleep(TICK);
         unasked = if ASKED.swap(false, Ordering::Relaxed) { 0 } else { unasked + 1 };
         if unasked >= PATIENCE {
-            // From here on askers read the exact clock and wake us. An unpark that came before is not lost.
+            // From here on readers use the exact clock and wake this thread. An earlier unpark is not lost.
             RECENT.store(ASLEEP, Ordering::Relaxed);
             while !ASKED.load(Ordering::Relaxed) {
                 let mut ticker = Ticker::lock();
@@ -298,7 +298,7 @@ fn tick() {
     }
 }
 
-/// A clock that stands still until it is told otherwise, for tests.
+/// A clock that moves only when it is advanced, for tests.
 ///
 /// ```
 /// use breakerbox::{Clock, ManualClock};
@@ -313,13 +313,13 @@ fn tick() {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that stands at one second.
+    /// Creates a clock that stands at one second.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(AtomicU64::new(1_000_000)))
     }
 
-    /// Moves the time on. All clones of this clock move with it.
+    /// Advances the time. All clones of this clock advance with it.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(now.saturating_add(by))).ok();

@@ -1,4 +1,4 @@
-//! Where random bits come from: the thread's own source, or a seed, for simulations that must replay exactly.
+//! Sources of random bits: the thread's own generator, or a seed for simulations that must replay exactly.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,9 +8,9 @@ use rand::{RngExt, SeedableRng};
 
 /// A source of random bits.
 pub(crate) enum Draws {
-    /// Nobody can foretell them.
+    /// Unpredictable bits.
     Random,
-    /// The same ones, in the same order, for the same seed.
+    /// The same bits in the same order for the same seed.
     Seeded(Box<Mutex<SmallRng>>),
 }
 

@@ -1,5 +1,5 @@
-//! A user's reference to the registry: that of a [`Breakerbox`](crate::Breakerbox) or a [`Circuit`](crate::Circuit). When the
-//! last one is dropped, what the store has not heard is reported, within a bound.
+//! A user's reference to the registry: that of a [`Breakerbox`](crate::Breakerbox) or a [`Circuit`](crate::Circuit).
+//! When the last one is dropped, the unreported outcomes are reported to the store, within a time limit.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        // Two loads for most handles: there are others, and only a suspicion is worth a lock.
+        // Two loads for most handles: usually there are others, and only the possibly last one is worth a lock.
         if let Some(fleet) = &self.0.fleet
             && Arc::strong_count(&self.0) <= 1 + fleet.under_way.count()
         {

@@ -31,31 +31,32 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Breakerbox`] | all circuits of a service, by key |
-//! | [`Circuit`] | a handle to one: call, ask, look, try_override |
-//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the answers to an ask |
+//! | [`Circuit`] | a handle to one circuit: call, acquire, inspect, override |
+//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the results of an acquire |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
-//! | [`Policy`] | the numbers; see [`Preset`] for those of breakers that you know |
-//! | [`Clock`], [`ManualClock`], [`TokioClock`] | where the time comes from |
-//! | [`throttle`] | for destinations that are alive but drowning: priorities, shedding, retries |
+//! | [`Policy`] | the numbers that govern a circuit; see [`Preset`] for those of well-known breakers |
+//! | [`Clock`], [`ManualClock`], [`TokioClock`] | the sources of time |
+//! | [`throttle`] | for destinations that are up but overloaded: priorities, shedding, retry budgets |
 //! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
-//! | [`sampling`] | for outcomes that are in a database already: a leader that samples them, and checks |
-//! | [`store`] | where circuits are shared by a fleet: the verbs of a store, and one in memory |
+//! | [`sampling`] | for outcomes that are already in a database: a leader that samples them, and checks before calls |
+//! | [`store`] | shares circuits in a fleet: the operations of a store, and the memory store |
 //!
-//! What is guaranteed: while a circuit is half-open, one call at a time gets through, however many threads and tasks ask;
-//! a result that comes after its epoch or its lease changes nothing; no lock is held while your code runs. What is not: the
-//! order in which observers hear of two changes, and that a window's edge is sharper than a few milliseconds.
+//! Guaranteed: while a circuit is half-open, it admits one call at a time, however many threads and tasks acquire; a
+//! result that arrives after its epoch or its lease changes nothing; no lock is held while your code runs. Not
+//! guaranteed: the order in which observers receive two changes, and a window edge that is sharper than a few
+//! milliseconds.
 //!
 //! The guides for library users are `docs/guide/library.md`, `docs/guide/fleet.md`, `docs/guide/sampling.md`,
-//! `docs/guide/throttle.md` and `docs/guide/tower.md`. What is promised, and what is not: `docs/guarantees.md`.
+//! `docs/guide/throttle.md` and `docs/guide/tower.md`. All guarantees and their limits: `docs/guarantees.md`.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `tower` | layers for tower, and so for axum, hyper and tonic |
-//! | `reqwest-middleware` | middleware for clients made with the crate of that name |
+//! | `reqwest-middleware` | middleware for clients built with the crate of that name |
 //! | `sqlite` | a sampler for tables in SQLite, with SQLite itself |
-//! | `http` | what both have in common: keys from URLs, what statuses and errors mean, `Retry-After` |
+//! | `http` | the common part of both: keys from URLs, outcomes of statuses and errors, `Retry-After` |
 //!
-//! None is on by default.
+//! No feature is on by default.
 
 mod breakerbox;
 mod builder;
@@ -106,7 +107,7 @@ pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 pub use registry::TenantLimit;
 pub use tokio_clock::TokioClock;
 
-/// The guides' examples, compiled and run.
+/// Compiles and runs the examples of the guides.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/library.md")]

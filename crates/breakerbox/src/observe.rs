@@ -1,4 +1,4 @@
-//! Observers: who hears of changes, after the fact and never under a lock.
+//! Observers: functions that receive changes, after the fact and never under a lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::fleet::StoreHealth;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct CircuitChange {
-    /// Whose circuit.
+    /// The key of the circuit.
     pub key: Arc<str>,
-    /// What changed. Two changes may be heard in another order than they happened in; their epochs tell.
+    /// The transition. Two changes may arrive in another order than they happened in; compare their epochs.
     pub change: Change,
 }
 
@@ -22,11 +22,11 @@ type ChangeObserver = Box<dyn Fn(&CircuitChange) + Send + Sync>;
 type StoreObserver = Box<dyn Fn(&StoreHealth) + Send + Sync>;
 type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 
-/// Everybody who wants to hear.
+/// All observers of a registry.
 #[derive(Default)]
 pub(crate) struct Observers {
     of_changes: Vec<ChangeObserver>,
-    /// Of calls that dry-run let through.
+    /// Called for refusals that dry-run did not apply.
     of_refusals: Vec<RefusalObserver>,
     of_the_store: Vec<StoreObserver>,
     panics: AtomicU64,
@@ -59,7 +59,7 @@ impl Observers {
         self.of_refusals.iter().for_each(|observer| self.guard(|| observer(key, refusal)));
     }
 
-    /// An observer that panics does not keep the others from hearing, nor the caller from its call.
+    /// Runs an observer. One that panics affects neither the other observers nor the caller's call.
     pub(crate) fn guard(&self, tell: impl FnOnce()) {
         if !call_guarded(tell) {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -71,10 +71,10 @@ impl Observers {
     }
 }
 
-/// Calls somebody else's code. False: it panicked.
+/// Calls code of the user. Returns false if it panicked.
 pub(crate) fn call_guarded(call: impl FnOnce()) -> bool {
     let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
-    // What was thrown may itself panic when it is dropped; what it throws then is never dropped.
+    // Dropping the panic payload may panic too; the payload of that panic is never dropped.
     if let Err(thrown_again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(thrown_again);
     }

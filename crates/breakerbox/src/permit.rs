@@ -1,7 +1,7 @@
 //! Permits: the right to make one call, settled once.
 //!
-//! A [`Permit`] borrows its circuit and costs no more than it must. An [`OwnedPermit`] holds a handle, so that it can live
-//! where nothing may be borrowed; to settle it, it lends what it holds to a borrowed one.
+//! A [`Permit`] borrows its circuit and is as cheap as possible. An [`OwnedPermit`] holds a handle, so that it can live
+//! where nothing may be borrowed; to settle, it moves its contents into a borrowed permit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::fleet::Settling;
 
-/// The right to make one call. Settle it with what the call turned out to be; a permit that is dropped within the policy's
-/// `cancel_grace` is cancelled and counts nowhere, one that is dropped later is a failure.
+/// The right to make one call. Settle it with the outcome of the call. A permit that is dropped within the policy's
+/// `cancel_grace` is cancelled and not counted; one that is dropped later counts as a failure.
 ///
 /// ```
 /// use breakerbox::{Breakerbox, Refusal};
@@ -36,7 +36,7 @@ use crate::fleet::Settling;
 #[must_use = "a permit that is dropped at once is cancelled"]
 pub struct Permit<'c> {
     circuit: &'c Circuit,
-    /// Taken when the permit is settled. Without one, the call counts nowhere.
+    /// Taken when the permit is settled. None: the call is not counted.
     held: Option<Held>,
 }
 
@@ -46,31 +46,31 @@ impl<'c> Permit<'c> {
         Self { circuit, held }
     }
 
-    /// Whether this call probes a half-open circuit.
+    /// Returns whether this call probes a half-open circuit.
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.deadline().is_some()
     }
 
-    /// A probe's deadline, by the clock of the registry. A probe that is still running then has failed.
+    /// Returns the deadline of a probe, by the clock of the registry. A probe that is still running then has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// How long the call may take, if it is a probe. Zero: it is too late to start it.
+    /// Returns how long the call may take if it is a probe. Zero: it is too late to start it.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
-    /// The call did well.
+    /// Settles with a success, and the time since the permit was given.
     #[inline(always)]
     pub fn success(self) -> Settlement {
         self.succeed().so_far()
     }
 
-    /// The same, and what the store makes of it.
+    /// Settles with a success; also returns the pending report to the store.
     #[inline(always)]
     pub(crate) fn succeed(mut self) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
@@ -80,30 +80,30 @@ impl<'c> Permit<'c> {
         settle(self.circuit, cell, held, Outcome::success)
     }
 
-    /// The call failed.
+    /// Settles with a failure, and the time since the permit was given.
     pub fn failure(self) -> Settlement {
         self.settle_with(Outcome::failure)
     }
 
-    /// The call failed, and the destination said when to come back.
+    /// Settles with a failure for which the destination sent a retry-after.
     pub fn failure_with_retry_after(self, retry_after: Duration) -> Settlement {
         self.settle_with(|latency| Outcome::failure(latency).with_retry_after(retry_after))
     }
 
-    /// How the call went says nothing about the destination.
+    /// Settles with an outcome that is not counted, because it says nothing about the destination.
     pub fn ignored(self) -> Settlement {
         self.settle_with(|_| Outcome::ignored())
     }
 
-    /// Settles with an outcome that the caller measured.
+    /// Settles with an outcome whose latency the caller measured.
     pub fn settle(self, outcome: Outcome) -> Settlement {
         self.settle_with(|_| outcome)
     }
 
-    /// Settles as [`call`](Circuit::call) does: with the time since the permit was given out, and a probe that ends after its
-    /// deadline has failed. The future waits until the store has heard it, at most for its time limit: a probe's outcome where
-    /// circuits are shared, so that the next probe may begin; every outcome where they are shared
-    /// [strictly](crate::Consistency::Strict). Whoever drops it only does not wait.
+    /// Settles as [`call`](Circuit::call) does: with the time since the permit was given; a probe that ends after its
+    /// deadline has failed. The future waits, at most for the store timeout, until the outcome is reported to the
+    /// store: that of a probe if circuits are shared, so that the next probe may begin; every outcome with
+    /// [`Consistency::Strict`](crate::Consistency::Strict). Dropping the future only skips the wait.
     pub fn settle_and_confirm(self, judgement: Classification) -> impl Future<Output = Settlement> + use<> {
         call::settle(self, judgement).settled()
     }
@@ -112,7 +112,7 @@ impl<'c> Permit<'c> {
         self.settling(outcome).so_far()
     }
 
-    /// The same, and what the store makes of it.
+    /// Settles with this outcome; also returns the pending report to the store.
     pub(crate) fn settling(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
         settle(self.circuit, cell, held, outcome)
@@ -162,51 +162,51 @@ impl OwnedPermit {
         Self { circuit, held: lent.held.take() }
     }
 
-    /// The circuit that gave it.
+    /// Returns the circuit that gave the permit.
     #[must_use]
     pub const fn circuit(&self) -> &Circuit {
         &self.circuit
     }
 
-    /// Whether this call probes a half-open circuit.
+    /// Returns whether this call probes a half-open circuit.
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.deadline().is_some()
     }
 
-    /// A probe's deadline, by the clock of the registry. A probe that is still running then has failed.
+    /// Returns the deadline of a probe, by the clock of the registry. A probe that is still running then has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// How long the call may take, if it is a probe. Zero: it is too late to start it.
+    /// Returns how long the call may take if it is a probe. Zero: it is too late to start it.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
-    /// The call did well.
+    /// Settles with a success, and the time since the permit was given.
     pub fn success(mut self) -> Settlement {
         self.lend().success()
     }
 
-    /// The call failed.
+    /// Settles with a failure, and the time since the permit was given.
     pub fn failure(mut self) -> Settlement {
         self.lend().failure()
     }
 
-    /// The call failed, and the destination said when to come back.
+    /// Settles with a failure for which the destination sent a retry-after.
     pub fn failure_with_retry_after(mut self, retry_after: Duration) -> Settlement {
         self.lend().failure_with_retry_after(retry_after)
     }
 
-    /// How the call went says nothing about the destination.
+    /// Settles with an outcome that is not counted, because it says nothing about the destination.
     pub fn ignored(mut self) -> Settlement {
         self.lend().ignored()
     }
 
-    /// Settles with an outcome that the caller measured.
+    /// Settles with an outcome whose latency the caller measured.
     pub fn settle(mut self, outcome: Outcome) -> Settlement {
         self.lend().settle(outcome)
     }
@@ -223,12 +223,12 @@ impl OwnedPermit {
         self.held.as_ref()
     }
 
-    /// All that it holds, for good, and settled by whoever takes it.
+    /// Takes the contents out; the caller settles them.
     pub(crate) const fn take_held(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// All that it holds, for good: what is lent settles it.
+    /// Moves the contents into a borrowed permit, which settles them.
     pub(crate) fn lend(&mut self) -> Permit<'_> {
         Permit::new(&self.circuit, self.held.take())
     }
@@ -259,7 +259,7 @@ fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
     let place = held.place();
     let reported = cell.settle_dropped(held, circuit.clock());
     if let Some(place) = place {
-        // If it counts, it counts as a failure.
+        // A dropped permit that counts, counts as a failure.
         let counted = reported.settled.settlement == Settlement::Counted;
         let kind = if counted { OutcomeKind::Failure } else { OutcomeKind::Ignored };
         circuit.shared.give_place(&circuit.cell, place, kind);

@@ -1,4 +1,4 @@
-//! Which policy governs which key: its own, its tenant's, or the default.
+//! The policy of each key: its own, that of its tenant, or the default.
 
 use std::collections::HashMap;
 use std::sync::Arc;

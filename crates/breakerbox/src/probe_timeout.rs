@@ -1,9 +1,9 @@
-//! What became of a probe that was given up: a type of its own, so that it is found behind any other error.
+//! The timeout of a probe: a separate type, so that it can be found behind any other error.
 
-/// A probe did not end within the policy's `probe_timeout` and was given up.
+/// A probe exceeded the policy's `probe_timeout` and was aborted.
 ///
-/// It is the source of every error that comes of it, whatever the call's own error is. A throttle around the circuit takes
-/// it for what it is, a time limit that ran out.
+/// It is the source of every error that results from it, whatever the error type of the call. A throttle around the
+/// circuit classifies it as a timeout.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, LoadSignal};

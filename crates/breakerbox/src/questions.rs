@@ -1,15 +1,15 @@
-//! The questions that a middleware asks its owner: whose circuit is this, how important is it, and what does a result
-//! mean? (What a result means for a throttle is [`throttle::Classify`](crate::throttle::Classify).)
+//! The extractors and classifiers that a middleware calls: the key of a request, its priority, and the outcome of a
+//! result. (A throttle classifies results with [`throttle::Classify`](crate::throttle::Classify).)
 //!
-//! Any function can answer them. Ready answers for HTTP are in [`http`](crate::http).
+//! Any function can implement them. Implementations for HTTP are in [`http`](crate::http).
 
 use breakerbox_core::throttle::Priority;
 use breakerbox_core::{Key, KeyError};
 
 use crate::call::Classification;
 
-/// Says whose circuit or throttle a request is for. Any function of a request will do, and a [`Key`] is the answer to
-/// every request.
+/// Extracts the key of a request, which selects its circuit or throttle. Any function of a request implements it, and a
+/// [`Key`] is its own extractor, for all requests.
 ///
 /// ```
 /// use breakerbox::{ExtractKey, Key, KeyError};
@@ -29,10 +29,10 @@ use crate::call::Classification;
 /// # Ok::<(), KeyError>(())
 /// ```
 pub trait ExtractKey<R> {
-    /// The key of this request.
+    /// Returns the key of this request.
     ///
     /// # Errors
-    /// If the request is not fit for a key. It is then not sent.
+    /// If the request has no valid key. It is then not sent.
     fn key(&self, request: &R) -> Result<Key, KeyError>;
 }
 
@@ -48,9 +48,9 @@ impl<R> ExtractKey<R> for Key {
     }
 }
 
-/// Says how important a request is. Any function of a request will do.
+/// Extracts the priority of a request. Any function of a request implements it.
 pub trait ExtractPriority<R> {
-    /// The priority that this request carries; none if it carries none.
+    /// Returns the priority that this request carries; none if it carries none.
     fn priority(&self, request: &R) -> Option<Priority>;
 }
 
@@ -60,10 +60,11 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     }
 }
 
-/// Says what a result means for the circuit. Any function of a result will do, such as [`by_result`](crate::by_result).
+/// Classifies a result for the circuit. Any function of a result implements it, such as
+/// [`by_result`](crate::by_result).
 ///
-/// It is not asked about calls that were never sent: a shed of a throttle, or a refusal of another circuit, inside this
-/// one. Those count nowhere.
+/// It is not called for calls that were never sent, because a throttle shed them or another circuit refused them inside
+/// this one. Those are not counted.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
     label = "this is no classifier of such results",
@@ -71,7 +72,7 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     note = "`HttpOutcomes` needs HTTP responses"
 )]
 pub trait ClassifyResponse<T, E> {
-    /// What this result means.
+    /// Returns the classification of this result.
     fn judge(&self, result: &Result<T, E>) -> Classification;
 }
 

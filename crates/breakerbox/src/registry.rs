@@ -1,9 +1,9 @@
 //! All circuits of a process, or all throttles, by key.
 //!
-//! Cells live in a table of many parts, each behind a lock of its own that readers share. There is a maximum number of
-//! cells. Beyond it, those that would lose nothing go first; if none can go, there is no cell for the new key.
+//! Cells live in a table of many parts, each with its own lock that readers share. There is a maximum number of cells.
+//! Beyond it, cells that hold nothing worth keeping are evicted; if none can be, the new key gets no cell.
 //!
-//! Each tenant may have a maximum of its own ([`TenantLimit`]). Beyond that one, only the tenant's own cells go.
+//! Each tenant may have a maximum of its own ([`TenantLimit`]). Beyond it, only the tenant's own cells are evicted.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,29 +20,29 @@ use crate::clock::Clock;
 
 mod tenants;
 
-/// How many parts the table has.
+/// The number of parts of the table.
 const PARTS: usize = 64;
 
-/// After how many cells the search for one that could go is given up.
+/// The maximum number of cells that a search for evictable ones examines.
 const WALK: usize = 4_096;
 
-/// After how many cells the search for one of a tenant that could go is given up. A part of a large table has more.
+/// The same for a search among the cells of one tenant. A part of a large table has more cells than this.
 const WALK_FOR_TENANT: usize = 256;
 
-/// For how long a part in which hardly any could go is not searched again.
+/// How long a part in which hardly any cell was evictable is not searched again.
 const FRUITLESS: Duration = Duration::from_secs(1);
 
-/// A search must find one in so many. If it finds fewer, as many new keys would cost as many walks.
+/// A search must find at least one evictable cell in this many. With fewer, each new key would cost another search.
 const ONE_IN: usize = 64;
 
-/// What a registry keeps.
+/// A value that a registry holds.
 pub(crate) trait Kept {
-    /// What tells it the time.
+    /// The clock that it uses.
     type Times: Clock;
 
     fn key(&self) -> &str;
 
-    /// Whether nothing would be lost without it.
+    /// Returns whether it can be evicted without loss.
     fn may_go(&self, times: &Self::Times) -> bool;
 }
 
@@ -53,15 +53,15 @@ pub(crate) struct Registry<C> {
     max: usize,
     /// None: tenants have no limits of their own.
     tenants: Option<Tenants>,
-    /// Which part was searched last for cells that could go.
+    /// The part that was last searched for evictable cells.
     searched: AtomicUsize,
-    /// Whether cells are gone through in the order of their keys, for simulations, and not as they lie.
+    /// Whether to iterate in the order of keys, for simulations, instead of the order in memory.
     in_order: bool,
 }
 
 struct Part<C> {
     cells: HashTable<Arc<C>>,
-    /// Until then this part is not searched for cells that could go: the last search hardly found any.
+    /// Until then this part is not searched: the last search found hardly any evictable cell.
     full_until: Timestamp,
 }
 
@@ -84,14 +84,14 @@ impl<C: Kept> Registry<C> {
         }
     }
 
-    /// The cell of this key, if there is one.
+    /// Returns the cell of this key, if there is one.
     #[inline]
     pub(crate) fn find(&self, key: &str) -> Option<Arc<C>> {
         let hash = self.hash(key);
         self.read(hash).cells.find(hash, |cell| cell.key() == key).cloned()
     }
 
-    /// The cell of this key, new if need be. None if there is no room for one.
+    /// Returns the cell of this key, and creates it if necessary. None if there is no room.
     pub(crate) fn find_or_add(
         &self,
         key: &str,
@@ -115,9 +115,9 @@ impl<C: Kept> Registry<C> {
         Some(cell)
     }
 
-    /// Takes a place for one more cell, which may cost others theirs. Under the own part's lock; other parts are looked at
-    /// only where nobody is, and after the first one no further than [`WALK`]: a new key must not cost a walk through a
-    /// million others.
+    /// Takes a slot for one more cell, and evicts others if necessary. The lock of the own part is held; other parts
+    /// are searched only if their lock is free, and after the first one no further than [`WALK`]: a new key must not
+    /// cost a walk through a million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
@@ -138,7 +138,7 @@ impl<C: Kept> Registry<C> {
         try_take()
     }
 
-    /// The next part to search, if nobody is there.
+    /// Returns the next part to search, if its lock is free.
     fn next_part(&self) -> Option<RwLockWriteGuard<'_, Part<C>>> {
         let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
         match self.parts[next].try_write() {
@@ -148,8 +148,9 @@ impl<C: Kept> Registry<C> {
         }
     }
 
-    /// Takes a place of the tenant whose key this is, which may cost others of its cells theirs. A search that finds hardly any is
-    /// not repeated for a while, and goes on where the last one ended: a tenant without room must cost others nothing.
+    /// Takes a slot of the key's tenant, and evicts other cells of this tenant if necessary. A search that finds hardly
+    /// any is not repeated for a while, and continues where the last one ended: a tenant without room must not slow
+    /// down others.
     fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
         let Some(tenants) = &self.tenants else { return true };
         if tenants.try_take(key) {
@@ -176,7 +177,7 @@ impl<C: Kept> Registry<C> {
         tenants.try_take(key)
     }
 
-    /// Removes every cell of the tenant of this key that is idle, without memory, and in nobody's hands.
+    /// Evicts the tenant's cells that are idle, have no history, and have no handle. Returns how many.
     fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, times: &C::Times) -> usize {
         let before = part.cells.len();
         part.cells.retain(|cell| {
@@ -193,19 +194,19 @@ impl<C: Kept> Registry<C> {
         evicted
     }
 
-    /// A cell of this key is gone, or did not come.
+    /// Releases the slot of a cell that was evicted or not created.
     fn release(&self, key: &str) {
         if let Some(tenants) = &self.tenants {
             tenants.release(key);
         }
     }
 
-    /// Whether the tenant of this key has no room for one more now.
+    /// Returns whether the tenant of this key has no free slot now.
     pub(crate) fn is_full_for(&self, key: &str) -> bool {
         self.tenants.as_ref().is_some_and(|tenants| !tenants.has_room(key))
     }
 
-    /// Removes every cell of this part that is idle, without memory, and in nobody's hands.
+    /// Evicts the cells of this part that are idle, have no history, and have no handle. Returns how many.
     fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times, walked: &mut usize) -> usize {
         if now < part.full_until {
             return 0;
@@ -249,7 +250,7 @@ impl<C: Kept> Registry<C> {
         cells
     }
 
-    /// The cells of one part after the other, each time in nobody's way.
+    /// Iterates over the cells part by part, and holds no lock in between.
     pub(crate) fn by_parts(&self) -> impl Iterator<Item = Vec<Arc<C>>> {
         let cells = |part: &RwLock<Part<C>>| {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().map(Arc::clone).collect()
@@ -267,7 +268,7 @@ impl<C: Kept> Registry<C> {
         self.hasher.hash_one(key)
     }
 
-    /// The part of a hash. Tables use its lowest and highest bits; these are in between.
+    /// Returns the part of a hash. Tables use its lowest and highest bits; these are in between.
     fn part(&self, hash: u64) -> &RwLock<Part<C>> {
         &self.parts[(hash >> 40) as usize % PARTS]
     }
@@ -282,12 +283,12 @@ impl<C: Kept> Registry<C> {
     }
 }
 
-/// Whether a search among so many cells found too few that could go.
+/// Returns whether a search among `walked` cells found too few evictable ones.
 const fn is_fruitless(evicted: usize, walked: usize) -> bool {
     evicted * ONE_IN < walked || evicted == 0
 }
 
-/// Whether a text will do as a key.
+/// Returns an error if a text is not valid as a key.
 #[inline]
 pub(crate) const fn check_key(key: &str) -> Result<(), KeyError> {
     match key.len() {

@@ -1,9 +1,9 @@
-//! Permits that leave the process: written down as tickets, and settled by whoever is told how the call went, also after a
-//! restart.
+//! Permits that leave the process: they are written down as tickets, and settled by the process that learns the
+//! outcome, also after a restart.
 //!
-//! What is guaranteed: a ticket whose epoch, or whose lease, is over changes nothing, whichever process settles it; none is
-//! called late before the store was asked. What is not: that an ordinary call's ticket counts once. It is data, and data can
-//! be copied; whoever gives tickets away remembers which were settled.
+//! Guaranteed: a ticket whose epoch or lease is over changes nothing, whichever process settles it; a ticket is called
+//! late only after the store was read. Not guaranteed: that the ticket of an ordinary call counts once. It is data, and
+//! data can be copied; the process that hands out tickets must remember which were settled.
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ use crate::clock::Clock;
 use crate::permit::OwnedPermit;
 
 impl OwnedPermit {
-    /// The permit as plain data, for a call that is made or settled elsewhere. Any process that shares the store can
-    /// [settle](Breakerbox::settle_ticket) it, also after this one is gone.
+    /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the
+    /// store can [settle](Breakerbox::settle_ticket) it, also after this process is gone.
     ///
-    /// Keep the permit meanwhile: a call on the ramp holds a place in this process, which comes back when the permit is let
-    /// go of. Settle one of the two. If it was the ticket, [say so](Self::settled_elsewhere); if nobody did in time, drop the
-    /// permit, which counts as any dropped permit does.
+    /// Keep the permit meanwhile: a call on the ramp holds a slot in this process, which is released with the permit.
+    /// Settle either the permit or the ticket. If the ticket was settled, call
+    /// [`settled_elsewhere`](Self::settled_elsewhere); if it was not settled in time, drop the permit, which counts as
+    /// any dropped permit does.
     ///
     /// ```
     /// use breakerbox::{Breakerbox, Outcome, OutcomeKind, Settlement, Ticket, store::MemoryStore};
@@ -56,8 +57,8 @@ impl OwnedPermit {
         )
     }
 
-    /// Lets go of a permit whose [ticket](Self::ticket) was settled. Nothing is counted here; a place on the ramp comes back,
-    /// and the ramp goes by how the call ended.
+    /// Releases a permit whose [ticket](Self::ticket) was settled. Nothing is counted here; a slot on the ramp is
+    /// released, and the ramp takes the outcome into account.
     pub fn settled_elsewhere(mut self, kind: OutcomeKind) {
         if let Some(held) = self.take_held() {
             let circuit = self.circuit();
@@ -72,16 +73,16 @@ impl OwnedPermit {
 }
 
 impl Breakerbox {
-    /// Settles a permit that was given out by any process that shares the store, or by this registry where there is none. A
-    /// ticket of an epoch, or a lease, that is over is [late](Settlement::Late), and changes nothing.
+    /// Settles a permit that was given by any process that shares the store, or by this registry if there is no store.
+    /// A ticket whose epoch or lease is over is [late](Settlement::Late), and changes nothing.
     ///
-    /// It waits for the store where that must be asked: for what a probe turned out to be, and before something is called
-    /// late. The outcome's latency is the caller's to measure. A probe that succeeded after its deadline has failed.
+    /// It waits for the store where it is needed: for the outcome of a probe, and before a ticket is called late. The
+    /// caller measures the latency of the outcome. A probe that succeeded after its deadline has failed.
     ///
-    /// A probe's ticket counts at most once. An ordinary call's counts each time: see to it that it is settled once.
+    /// The ticket of a probe counts at most once. That of an ordinary call counts each time: settle it only once.
     ///
     /// # Errors
-    /// If the ticket's key is empty or too long: it is none that was given out.
+    /// If the ticket's key is empty or too long: no permit was given for such a key.
     pub async fn settle_ticket(&self, ticket: &Ticket, outcome: Outcome) -> Result<Settlement, KeyError> {
         let circuit = self.circuit(&ticket.key)?;
         Ok(circuit.settle_ticket(ticket, &outcome).await)
@@ -93,12 +94,12 @@ impl Circuit {
         if !self.controlled || ticket.kind == TicketKind::Uncounted {
             return Settlement::Uncounted;
         }
-        // Half-open is rare, and its record changes within the epoch: the store is always asked.
+        // Half-open is rare, and its record changes within the epoch: the store is always read.
         let is_due = ticket.is_probe() || !self.cell.is_in_epoch_of(ticket);
         if self.shared.fleet.is_some() && is_due && !self.shared.catch_up(&self.cell).await {
             let is_own = self.cell.is_in_epoch_of(ticket);
             if !is_own {
-                // Nobody can say whether it is late.
+                // Without the store it is not known whether the ticket is late.
                 self.shared.count_unheard();
                 return Settlement::Unconfirmed;
             }

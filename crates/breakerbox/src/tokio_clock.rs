@@ -1,4 +1,4 @@
-//! Tokio's clock, for tests in which tokio's time stands still and moves on by itself.
+//! Tokio's clock, for tests with paused time, which tokio advances by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,11 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// The time of the tokio runtime that asks for it. While that is paused (`tokio::time::pause`, or
-/// `#[tokio::test(start_paused = true)]`), it stands still and moves on with `sleep` and `advance`; otherwise it is the time of
-/// this machine.
+/// The time of the current tokio runtime. While it is paused (`tokio::time::pause`, or `#[tokio::test(start_paused =
+/// true)]`), it advances only with `sleep` and `advance`; otherwise it is the time of this machine.
 ///
-/// Where nobody chooses a clock, a registry, a throttle and a [`MemoryStore`](crate::store::MemoryStore) that are made while
-/// tokio's time stands still use this one. So such a test needs no clock:
+/// It is the default clock of a registry, a throttle and a [`MemoryStore`](crate::store::MemoryStore) that are created
+/// while tokio's time is paused. So such a test need not set a clock:
 ///
 /// ```
 /// use breakerbox::store::MemoryStore;
@@ -37,19 +36,19 @@ use crate::clock::Clock;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Pass one, and clones of it to stores, if time is paused later, or if they are made outside of the runtime.
+/// Pass one, and clones of it to stores, if time is paused later, or if they are created outside of the runtime.
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     start: Instant,
-    /// The latest time that was told: outside of its runtime it may be earlier there, and never goes back.
+    /// The latest time that was returned: outside of its runtime the time may be earlier, and it must never go back.
     latest: Arc<AtomicU64>,
 }
 
-/// As a [`ManualClock`](crate::ManualClock), it begins at one second.
+/// The start time; like a [`ManualClock`](crate::ManualClock), it begins at one second.
 const BEGINS_AT: Duration = Duration::from_secs(1);
 
 impl TokioClock {
-    /// A clock that begins now, by the time of this runtime.
+    /// Creates a clock that begins now, by the time of this runtime.
     #[must_use]
     pub fn new() -> Self {
         Self { start: Instant::now(), latest: Arc::default() }
@@ -69,7 +68,8 @@ impl Clock for TokioClock {
     }
 }
 
-/// Whether this is called in a tokio runtime whose time stands still. There is no way to ask but to look twice.
+/// Returns whether this is called in a tokio runtime with paused time. The only way to find out is to read the time
+/// twice.
 pub(crate) fn is_paused() -> bool {
     if Handle::try_current().is_err() {
         return false;

@@ -1,8 +1,8 @@
-//! Who waits for a circuit to let it through.
+//! The callers that wait for a permit of a circuit.
 //!
-//! Nothing is kept for circuits that nobody waits for: waiters are found by their cell, in a table beside all circuits. When
-//! something happens to a circuit, one waiter is woken. If it gets through it wakes the next one, and so on until somebody
-//! is refused: so a ramp with room for three wakes four of ten thousand.
+//! A circuit without waiters needs no memory for them: waiters are found by their cell, in a table beside all circuits.
+//! When a circuit changes, one waiter is woken. If it is admitted it wakes the next one, and so on until one is
+//! refused: so a ramp with three free slots wakes four of ten thousand waiters.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// In how many parts the table is, so that circuits are not in each other's way.
+/// The number of parts of the table, so that circuits do not contend for one lock.
 const PARTS: usize = 16;
 
 #[derive(Default)]
@@ -20,9 +20,9 @@ pub(crate) struct Waiters([Part; PARTS]);
 
 #[derive(Default)]
 struct Part {
-    /// How many there are, for those who only want to know that there are none.
+    /// The number of waiters, for a fast check that there are none.
     count: AtomicUsize,
-    /// By the address of their cell. A waiter holds its cell, so nobody else can get the address meanwhile.
+    /// By the address of their cell. A waiter holds its cell, so no other cell can get the address meanwhile.
     queues: Mutex<HashMap<usize, Queue>>,
 }
 
@@ -32,7 +32,7 @@ struct Queue {
     notify: Arc<Notify>,
 }
 
-/// One waiter's place. Dropping it leaves.
+/// The entry of one waiter. Dropping it removes the waiter.
 pub(crate) struct Place<'w> {
     part: &'w Part,
     address: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Place<'w> {
 }
 
 impl Waiters {
-    /// Takes a place. Take it before asking: whatever happens after the answer is then heard.
+    /// Adds a waiter. Do this before acquiring, so that every change after the refusal wakes it.
     pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Place<'_> {
         let (part, address) = self.part_of(cell);
         let mut queues = part.lock();
@@ -49,12 +49,12 @@ impl Waiters {
         part.count.fetch_add(1, Ordering::SeqCst);
         let notify = Arc::clone(&queue.notify);
         drop(queues);
-        // Either we see what was done before this, or whoever does it sees us.
+        // Either this thread sees an earlier change, or the thread that makes the change sees this waiter.
         fence(Ordering::SeqCst);
         Place { part, address, notify }
     }
 
-    /// Something happened to this circuit: whoever waited longest asks again. Its waker runs under no lock of ours.
+    /// Wakes the longest waiter of this circuit, because the circuit changed. Its waker runs under no lock.
     #[inline]
     pub(crate) fn wake_one(&self, cell: &Arc<Cell>) {
         fence(Ordering::SeqCst);
@@ -81,7 +81,7 @@ impl Part {
 }
 
 impl Place<'_> {
-    /// Waits until somebody says that it may be worth asking again.
+    /// Waits until it may be worth acquiring again.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }

@@ -1,4 +1,4 @@
-//! One connection for one request: TCP, TLS where the URL says so, HTTP/1.1.
+//! One connection for one request: TCP, TLS for https URLs, HTTP/1.1.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-/// Why there was no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("{0}")]
@@ -31,7 +31,7 @@ pub(super) enum ConnectionError {
     Http(hyper::Error),
 }
 
-/// Sends a request to where the URL says.
+/// Sends a request to the host of the URL.
 pub(super) async fn send(
     url: &Url,
     request: Request<Full<Bytes>>,
@@ -52,7 +52,7 @@ pub(super) async fn send(
     exchange(stream, request).await
 }
 
-/// The system's authorities, or those that `SSL_CERT_FILE` names.
+/// Trusts the system's certificate authorities, or those in `SSL_CERT_FILE`.
 fn trust() -> Result<Arc<ClientConfig>, ConnectionError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -74,7 +74,7 @@ where
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Http)?;
-    // It ends with the answer, or with the program.
+    // The task ends with the response, or with the program.
     tokio::spawn(connection);
     sender.send_request(request).await.map_err(ConnectionError::Http)
 }

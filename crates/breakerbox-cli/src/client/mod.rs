@@ -1,7 +1,7 @@
-//! A client of the gateway's API, for the commands: one request, one connection, one answer.
+//! The API client of the commands: one request, one connection, one response.
 //!
-//! It is small on purpose. It follows no redirect, keeps no connection and tries nothing twice: whoever runs a command sees
-//! what happened, and decides.
+//! It is small on purpose. It follows no redirect, keeps no connection and never retries: the user of a command sees
+//! the result, and decides.
 
 mod connection;
 mod refusal;
@@ -21,7 +21,7 @@ pub(super) use refusal::Refusal;
 use super::failure::Failure;
 use super::limit::Limit;
 
-/// The longest answer that is read.
+/// The largest response that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
 
 /// Which gateway, and who asks.
@@ -59,7 +59,7 @@ pub(super) struct Ask {
 
 impl Ask {
     fn new(method: Method, path: &[&str]) -> Self {
-        // What is typed goes into one piece of the path, whatever it holds.
+        // User input becomes one segment of the path, whatever it contains.
         let mut url = Url::parse("http://x/v1").expect("a constant");
         if let Ok(mut pieces) = url.path_segments_mut() {
             pieces.extend(path);
@@ -67,7 +67,7 @@ impl Ask {
         Self { method, path: url.path().into(), query: vec![], headers: vec![], body: None }
     }
 
-    /// Reads what is under `/v1` and these names.
+    /// Builds a GET request for this path below `/v1`.
     pub(super) fn get(path: &[&str]) -> Self {
         Self::new(Method::GET, path)
     }
@@ -84,13 +84,13 @@ impl Ask {
         Self::new(Method::DELETE, path)
     }
 
-    /// Adds a part of the query, if there is one.
+    /// Adds a query parameter, if there is a value.
     pub(super) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    /// Adds a header, if there is one.
+    /// Adds a header, if there is a value.
     pub(super) fn header(mut self, name: &'static str, value: Option<String>) -> Self {
         self.headers.extend(value.map(|value| (name, value)));
         self
@@ -107,7 +107,7 @@ impl Ask {
 }
 
 impl Gateway {
-    /// Asks, and answers what the gateway said: JSON, or null if it said nothing.
+    /// Sends a request, and returns the response: JSON, or null if its body is empty.
     pub(super) fn request(&self, ask: Ask) -> Result<Value, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -124,8 +124,8 @@ impl Gateway {
         })
     }
 
-    /// Asks for page after page, until there are as many items as the limit or no more. The last part is whether there are
-    /// more.
+    /// Requests page after page, until the limit is reached or there are no more items. The second value states whether
+    /// there are more.
     pub(super) fn pages(&self, ask: &Ask, limit: Limit) -> Result<(Vec<Value>, bool), Failure> {
         let limit = limit.most;
         let mut items = vec![];
@@ -141,7 +141,7 @@ impl Gateway {
             };
             items.extend(found);
             cursor = page.remove("next").and_then(|next| next.as_str().map(String::from));
-            // A page may be short or empty and not the last.
+            // A page that is short or empty is not necessarily the last.
             if cursor.is_none() || items.len() >= limit {
                 return Ok((items, cursor.is_some()));
             }
@@ -221,7 +221,7 @@ impl Gateway {
         ))
     }
 
-    /// What answers is no gateway, or not one of this version.
+    /// Returns the failure of a response that is not from a gateway, or not from one of this version.
     fn odd(&self, why: &str) -> Failure {
         Failure::Environment(format!("what answers at {} is not the gateway's API: {why}", self.url))
     }

@@ -1,15 +1,15 @@
-//! What the gateway says when it does not do what was asked: a problem (RFC 9457), and what to do about it.
+//! Refusals of the gateway: a problem (RFC 9457), with advice.
 
 use http::header::RETRY_AFTER;
 use http::response::Parts;
 use serde_json::{Value, json};
 
-/// The gateway answered, and did not do it.
+/// A request that the gateway refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) problem: Value,
-    /// Seconds to wait before asking again.
+    /// Seconds to wait before the next request, from `Retry-After`.
     pub(crate) retry_after: Option<u64>,
 }
 
@@ -17,7 +17,7 @@ impl Refusal {
     pub(super) fn new(parts: &Parts, body: &[u8]) -> Self {
         let status = parts.status.as_u16();
         let said = serde_json::from_slice(body).ok().filter(Value::is_object);
-        // Something in between answered, such as a proxy.
+        // The response is from another server in between, such as a proxy.
         let problem = said.unwrap_or_else(|| {
             let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
             json!({ "status": status, "code": "unknown", "detail": text })
@@ -30,11 +30,11 @@ impl Refusal {
         self.problem.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    /// What went wrong, which field it is about, and what to do.
+    /// Returns the lines to print: what went wrong, in which field, and what to do.
     pub(crate) fn lines(&self) -> Vec<String> {
         let code = self.text("code").unwrap_or("unknown");
         let what = self.text("detail").or(self.text("title")).unwrap_or("the gateway did not say why");
-        // Most details begin with the field that they are about.
+        // Most details begin with the name of the field.
         let what = match self.text("field") {
             Some(field) if !what.starts_with(field) => format!("{field}: {what}"),
             _ => what.to_owned(),

@@ -1,4 +1,4 @@
-//! `breakerbox keys`: who may do what. By the API, or on the data folder of a gateway that is stopped.
+//! `breakerbox keys`: manages API keys, through the API or in the data folder of a stopped gateway.
 
 mod offline;
 
@@ -112,7 +112,7 @@ impl New {
     }
 }
 
-/// A moment as the API writes it.
+/// Formats a time as the API does.
 fn written(moment: Timestamp) -> String {
     let millis = i64::try_from(moment.as_micros() / 1_000).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()

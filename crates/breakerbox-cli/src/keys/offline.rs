@@ -1,7 +1,7 @@
-//! API keys in the data folder of a gateway that is stopped: for whoever has lost the last admin key. Whoever can write to
-//! the folder may do everything anyway.
+//! API keys in the data folder of a stopped gateway: for operators who have lost the last admin key. A user who can
+//! write to the folder may do everything anyway.
 //!
-//! A gateway that runs holds its keys in memory and its database for itself, so it is not worked around: it is asked.
+//! A running gateway holds its keys in memory and locks its database, so its keys are changed through the API only.
 
 use std::path::Path;
 
@@ -20,12 +20,12 @@ use crate::output::Output;
 use crate::serve;
 
 pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Failure> {
-    // A slip must not make a database that nobody looks at.
+    // A typo in the path must not create a new database.
     if Database::schema(data).map_err(not_opened)?.current == 0 {
         let message = format!("--data {}: holds no database; `breakerbox serve` makes one", data.display());
         return Err(Failure::Input(message));
     }
-    // The master key may be elsewhere, as the settings say.
+    // The settings may name another place for the master key.
     let config = Config { data: data.into(), ..serve::settings()? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -100,7 +100,7 @@ async fn revoke(records: &SqliteRecords, id: &str, output: Output) -> Result<(),
     output.show(&shown(&records.revoke_api_key(id).await.map_err(refused)?))
 }
 
-/// A key as the API shows it.
+/// Formats a key as the API does.
 fn shown(key: &ApiKey) -> Value {
     let moment = |moment: Option<Timestamp>| moment.map(written);
     json!({

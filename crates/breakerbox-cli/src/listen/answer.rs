@@ -1,8 +1,8 @@
-//! How the receiver answers: pure, one request after the other.
+//! The responses of the local receiver: pure, one request after the other.
 
 use std::time::Duration;
 
-/// What was asked for.
+/// The responses that the flags configure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) status: u16,
@@ -11,7 +11,7 @@ pub(super) struct Plan {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -19,13 +19,13 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// How the receiver answers from now on.
+/// The state of the receiver: how it responds from now on.
 #[derive(Clone, Debug)]
 pub(super) struct Answering {
     plan: Plan,
-    /// How many are still to fail.
+    /// The number of requests that are still to fail.
     fail_next: u64,
-    /// Until told otherwise.
+    /// Whether all requests fail, until this is reset.
     failing: bool,
 }
 
@@ -34,7 +34,7 @@ impl Answering {
         Self { plan, fail_next, failing }
     }
 
-    /// The answer to the next request. One that is not believed is refused, and counts for nothing.
+    /// Returns the response to the next request. A request with an invalid signature is refused, and does not count.
     pub(super) fn next(&mut self, refused: bool) -> Answer {
         let Plan { status, delay, fail_status, retry_after } = self.plan;
         if refused {
@@ -49,13 +49,13 @@ impl Answering {
         }
     }
 
-    /// From now on every request fails, or none does.
+    /// Sets whether every request fails from now on.
     pub(super) const fn set(&mut self, failing: bool) {
         self.failing = failing;
         self.fail_next = 0;
     }
 
-    /// The other way round; answers which way that is.
+    /// Toggles whether requests fail. Returns the new value.
     pub(super) const fn toggle(&mut self) -> bool {
         self.set(!(self.failing || self.fail_next > 0));
         self.failing

@@ -1,5 +1,5 @@
-//! What arrived, and how it is shown. Everything in it is a stranger's: on a terminal it is printed without what could move
-//! the cursor.
+//! Received requests, and how they are shown. Their content is untrusted: on a terminal it is printed without
+//! characters that could move the cursor.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -14,24 +14,24 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::printable;
 
-/// How much of a body is shown, unless all is asked for.
+/// How much of a body is shown without `--full`.
 const SHOWN: usize = 2_000;
-/// How many ids are remembered to notice repetitions.
+/// Maximum ids that are remembered to detect repetitions.
 const REMEMBERED: usize = 100_000;
 
-/// One request.
+/// One received request.
 pub(super) struct Arrival {
     parts: Parts,
     body: Bytes,
-    /// What the signature is worth; none: nobody looked.
+    /// The result of verifying the signature. `None`: there is no secret to verify with.
     verdict: Option<Result<(), SignatureError>>,
     answered: u16,
     at: Duration,
-    /// Its id came before: a retry, or a resend.
+    /// Whether a request with this id came before: a retry, or a resend.
     again: bool,
 }
 
-/// What arrived so far.
+/// The requests received so far.
 #[derive(Default)]
 pub(super) struct Count {
     total: u64,
@@ -51,13 +51,13 @@ impl Arrival {
         Self { parts, body, verdict, answered, at, again: false }
     }
 
-    /// Its `webhook-id`.
+    /// Returns the `webhook-id`.
     pub(super) fn name(&self) -> String {
         let id = self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok());
         printable(id.unwrap_or("-").chars())
     }
 
-    /// What the signature is worth, in one word.
+    /// Returns the result of the verification in one word.
     fn signature(&self) -> &'static str {
         match self.verdict {
             None => "unchecked",
@@ -87,7 +87,7 @@ impl Arrival {
         if let Some(Err(error)) = self.verdict {
             line["why"] = error.to_string().into();
         }
-        // The bytes as they came, where JSON can hold them.
+        // The bytes as received, where JSON can hold them.
         match std::str::from_utf8(&self.body) {
             Ok(text) => line["body"] = text.into(),
             Err(_) => line["body_base64"] = STANDARD.encode(&self.body).into(),
@@ -128,14 +128,14 @@ impl Arrival {
     }
 }
 
-/// A body for people: JSON with its lines, or text, or how much it is.
+/// Formats a body for people: indented JSON, or text, or only the size.
 fn shown(body: &[u8], full: bool) -> Vec<String> {
     if body.is_empty() {
         return vec![];
     }
     let Ok(text) = std::str::from_utf8(body) else { return vec!["(not text)".into()] };
     let limit = if full { usize::MAX } else { SHOWN };
-    // What is long is not made longer.
+    // A long body is not made longer by indentation.
     let pretty = (full || text.len() <= SHOWN)
         .then(|| {
             serde_json::from_str::<Value>(text).and_then(|value| serde_json::to_string_pretty(&value)).ok()
@@ -149,7 +149,7 @@ fn shown(body: &[u8], full: bool) -> Vec<String> {
     shortened.lines().map(|line| printable(line.chars())).collect()
 }
 
-/// The time of day, in UTC.
+/// Formats the time of day, in UTC.
 fn clock(at: Duration) -> String {
     let millis = at.as_millis() % 86_400_000;
     let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);
@@ -157,7 +157,7 @@ fn clock(at: Duration) -> String {
 }
 
 impl Count {
-    /// One more; answers how many that makes.
+    /// Counts a request. Returns the new count.
     pub(super) fn add(&mut self, arrival: &mut Arrival) -> u64 {
         self.total += 1;
         self.unbelieved += u64::from(matches!(arrival.verdict, Some(Err(_))));

@@ -1,7 +1,7 @@
-//! `breakerbox listen`: a local receiver that verifies signatures and prints what arrives.
+//! `breakerbox listen`: a local receiver that verifies signatures and prints the requests that arrive.
 //!
-//! It can answer late, wrongly, or wrongly until it is told otherwise, so that circuits can be watched opening and closing.
-//! It is a tool for trying things out: it listens on loopback, keeps nothing, and trusts nobody's bytes.
+//! It can respond late, or with failures, also until a command makes it recover, so that circuits can be watched
+//! opening and closing. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
 
 mod answer;
 mod arrival;
@@ -33,9 +33,9 @@ use self::arrival::{Arrival, Count};
 use super::failure::{Failure, say};
 use super::output::{Output, colourful, print};
 
-/// The largest body that is read.
+/// The largest body that is read, in bytes.
 const LARGEST: usize = 64 << 20;
-/// Where the receiver is told what to do.
+/// The paths that control the receiver: make it fail, or recover.
 const FAIL: &str = "/-/fail";
 const RECOVER: &str = "/-/recover";
 
@@ -101,7 +101,7 @@ pub(super) struct Arguments {
     exit_after: Option<u64>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Receiver {
     signer: Option<Signer>,
     answering: Mutex<Answering>,
@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         .build()
         .map_err(|error| Failure::Environment(format!("can't start: {error}")))?;
     let ended = runtime.block_on(receive(arguments, output));
-    // Whoever still waits for a late answer waits no longer; nor does the thread that reads the keyboard.
+    // Does not wait for delayed responses, nor for the thread that reads the keyboard.
     runtime.shutdown_background();
     ended
 }
@@ -156,7 +156,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => { tokio::spawn(converse(stream, Arc::clone(&receiver), connections.watcher())); }
-                // Too many files are open, or the peer went away: others may still come.
+                // Too many files are open, or the peer disconnected: other connections may still come.
                 Err(error) => {
                     say(&format!("breakerbox: a connection failed: {error}"));
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -171,7 +171,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
             _ = tokio::signal::ctrl_c() => break Ok(()),
         }
     };
-    // Who has been heard is answered, unless that takes long on purpose.
+    // Received requests still get their responses, unless these are delayed on purpose.
     let _ = tokio::time::timeout(Duration::from_secs(1), connections.shutdown()).await;
     while let Ok(arrival) = arrivals.try_recv() {
         show(&arrival, arguments.full, colour, output)?;
@@ -180,7 +180,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     result
 }
 
-/// Read here and not with the other arguments: their errors repeat what was given.
+/// Parses the secrets. Not done by clap, whose errors repeat the given value.
 fn signer(secrets: &[String]) -> Result<Option<Signer>, Failure> {
     let secret = |text: &String| text.parse().map_err(|error| Failure::Input(format!("--secret: {error}")));
     let secrets = secrets.iter().map(secret).collect::<Result<Vec<Secret>, _>>()?;
@@ -209,7 +209,7 @@ fn show(arrival: &Arrival, full: bool, colour: bool, output: Output) -> Result<(
     }
 }
 
-/// Enter turns failing on and off.
+/// Toggles failing whenever Enter is pressed. Blocks the thread.
 fn heed_the_keyboard(receiver: &Receiver) {
     for line in io::stdin().lines() {
         if line.is_err() {
@@ -227,11 +227,11 @@ async fn converse(stream: TcpStream, receiver: Arc<Receiver>, watcher: Watcher) 
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-    // A peer that breaks off is its own affair.
+    // A peer that disconnects early is not an error here.
     let _ = watcher.watch(server.serve_connection(TokioIo::new(stream), service)).await;
 }
 
-/// One request: told what to do, or a webhook.
+/// Handles one request: a control request, or a webhook.
 async fn take(request: Request<Incoming>, receiver: &Receiver) -> Response<Full<Bytes>> {
     match (request.method(), request.uri().path()) {
         (&Method::POST, FAIL) => return told(receiver, true),
@@ -272,7 +272,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Nobody leaves these half-changed.
+/// Locks a mutex, also after a panic: no update leaves the value half-changed.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

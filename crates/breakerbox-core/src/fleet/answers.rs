@@ -1,4 +1,4 @@
-//! What a member of a fleet is asked with, and what it says.
+//! The arguments and results of a member of a fleet.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -11,49 +11,49 @@ use crate::record::Record;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
 
-/// How long a fleet's members wait for each other and for the store.
+/// The times that the processes of a fleet wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
-    /// How long after a decision its record may still be swapped in.
+    /// The time after a decision in which its record may still be swapped in.
     pub swap: Duration,
-    /// How long the others have to report once a rule holds over what a process knows, before it opens the circuit. Zero:
-    /// there are no others, or every outcome is in the store already.
+    /// The time that the other processes have to report once a rule holds over the counts that a process knows,
+    /// before it opens the circuit. Zero if there are no others, or every outcome is in the store already.
     pub confirm: Duration,
 }
 
-/// How closely a fleet's processes keep together.
+/// The consistency of the circuits of a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// Calls are answered from what the process knows, and what it counts is told to the store in the background. A trip
-    /// that somebody else saw is known after the time that a message takes.
+    /// A process decides by what it knows, and reports its counts to the store in the background. A trip by another
+    /// process is known after the time that a message takes.
     #[default]
     LocalFirst,
-    /// Every ask reads the store, and every outcome is counted there before the caller goes on.
+    /// Every acquire reads the store, and every outcome is counted there before the caller goes on.
     Strict,
 }
 
-/// What every decision about a shared circuit needs.
+/// The arguments of every decision about a shared circuit.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'p> {
-    /// The numbers.
+    /// The policy of the circuit.
     pub policy: &'p Policy,
     /// Random bits, fresh for every step.
     pub draw: RandomBits,
     /// The store's time.
     pub now: Timestamp,
-    /// How long to wait.
+    /// The times to wait.
     pub waits: Waits,
 }
 
 impl Moment<'_> {
-    /// Until when something that is decided now may be swapped in.
+    /// Returns the time until which a decision of now may be swapped in.
     pub(super) fn swap_by(&self) -> Timestamp {
         self.now + self.waits.swap
     }
 }
 
-/// What came of an ask.
+/// The result of an acquire.
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
 #[expect(
@@ -61,128 +61,132 @@ impl Moment<'_> {
     reason = "most answers are decided here, and must not cost an allocation"
 )]
 pub enum MemberAnswer {
-    /// It is decided here.
+    /// The process has decided.
     Decided(Asked),
-    /// This process has never heard of the circuit. Read its record, then ask again.
+    /// The process does not know the circuit. Read its record, then acquire again.
     Unknown,
-    /// Somebody may probe, or every ask goes to the store. Read the record, then take the [lease](super::Member::lease).
+    /// A probe is due, or every acquire needs the store. Read the record, then take the
+    /// [lease](super::Member::lease).
     LeaseDue,
-    /// The circuit ramps in this epoch: take a [place](super::Member::ramp_request) from the store.
+    /// The circuit ramps up in this epoch: take a [slot](super::Member::ramp_request) from the store.
     PlaceDue(Epoch),
 }
 
-/// A record that should be swapped in.
+/// A record to write to the store by compare-and-swap.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Proposal {
-    /// The version that it replaces; none if there must be no record yet.
+    /// The version that it replaces; `None` if there must be no record yet.
     pub expected: Option<Version>,
-    /// The record, and what observers hear if the swap wins.
+    /// The record, and the change to publish if the swap succeeds.
     pub step: Step,
-    /// When the store's time is past this, it must not be swapped in.
+    /// The store's time after which the record must not be swapped in.
     pub not_after: Timestamp,
-    /// After how long without a merge or a swap the record may be dropped; none: never.
+    /// The time without a merge or a swap after which the store may drop the record; `None`: never.
     pub keep_for: Option<Duration>,
-    /// The epoch and the lease of the probe whose result it is, if it is one. If the swap is lost, that came too late.
+    /// The epoch and the lease of the probe whose result this is; `None` for other records. If the swap fails, the
+    /// result is late.
     pub result_of: Option<(Epoch, Nonce)>,
 }
 
-/// What came of settling a permit.
+/// The result of settling a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reported {
-    /// How the outcome was taken, and what changed.
+    /// Whether the outcome counted, and what changed.
     pub settled: Settled,
-    /// What the store should hear.
+    /// The report to the store.
     pub tell: Tell,
 }
 
-/// What the store should hear, and how soon.
+/// A report to the store, and how soon it is due.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Tell {
-    /// Nothing.
+    /// No report is due.
     Nothing,
-    /// Counts that can wait for a second: successes of a circuit under suspicion.
+    /// Report the counts within a second: successes of a circuit under suspicion.
     Later,
-    /// Counts, with the next batch.
+    /// Report the counts with the next batch.
     Soon,
-    /// Counts, at once: calls are refused until it has answered, or another process called for reports.
+    /// Report the counts at once: calls are refused until the store has responded, or another process called for
+    /// reports.
     Now,
-    /// Counts, after so long, unless they need not be reported any more by then. With whatever else is due at about that time.
+    /// Report the counts after this time, with other reports that are due at about that time, unless no report is
+    /// needed any more by then.
     After(Duration),
-    /// After so long, whatever there is: a trip is to be confirmed.
+    /// Report after this time, even if there are no counts: a trip waits for confirmation.
     In(Duration),
-    /// [This one outcome](super::Delta::of_one), before the caller goes on. What it answers is
-    /// [taken in](super::Member::told_one) each time.
+    /// Report [this one outcome](super::Delta::of_one) before the caller goes on, and pass each response to
+    /// [`told_one`](super::Member::told_one).
     One {
-        /// The epoch of its permit.
+        /// The epoch of the permit.
         epoch: Epoch,
-        /// How the call went.
+        /// The outcome of the call.
         outcome: Outcome,
     },
-    /// A record to swap in.
+    /// Swap in this record.
     Swap(Box<Proposal>),
 }
 
-/// What a flush has left to do for a circuit.
+/// The work that a flush has left to do for a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
-    /// Nothing: the store has heard everything.
+    /// Nothing: the store has all counts.
     Nothing,
-    /// Report the outcomes that the store has not heard of.
+    /// Report the counts that the store does not have.
     Report {
-        /// A trip waits for a confirmation: report again, even if there are no more outcomes.
+        /// Whether a trip waits for confirmation: report again, even if there are no more outcomes.
         judging: bool,
     },
-    /// Wait for the answer to a report that is under way.
+    /// Wait for the response to a report in flight.
     Answer {
         /// As for [`Report`](Self::Report).
         judging: bool,
     },
-    /// Read the record first: the process decided alone, or its epoch is not in the store yet.
+    /// Read the record first: the process decided without the store, or its epoch is not in the store yet.
     Rejoin,
 }
 
-/// What came of learning the store's record.
+/// The result of reading the store's record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Learnt {
-    /// What observers hear.
+    /// The change to publish to observers; `None` if there is none.
     pub change: Option<Change>,
-    /// The store had forgotten what this process knows: this is to be swapped in again.
+    /// The record to swap in again, because the store has lost what this process knows.
     pub publish: Option<Box<Proposal>>,
-    /// Somebody else probed, though this process is still probing, and its lease is live.
+    /// Whether another process probed, though this process is still probing, and its lease is live.
     pub overlapped: bool,
-    /// This process has opened the circuit for itself alone.
+    /// Whether this process opened its process-local circuit.
     pub opened_locally: bool,
-    /// The store gave this answer before this process saw a newer record. Nothing follows from it.
+    /// Whether the store gave this response before this process saw a newer record. The response then has no effect.
     pub overtaken: bool,
 }
 
-/// What came of telling the store.
+/// The result of a report to the store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
-    /// What was learnt on the occasion.
+    /// The result of the record in the response.
     pub learnt: Learnt,
-    /// What the store should hear next.
+    /// The next report to the store.
     pub tell: Tell,
-    /// All processes are to be called upon to report what they have counted for this circuit.
+    /// Whether to call all processes to report their counts for this circuit.
     pub call_for_reports: bool,
 }
 
 impl Told {
-    /// Nothing follows from it but what was learnt.
+    /// Returns a result without a further report.
     pub(super) const fn nothing(learnt: Learnt) -> Self {
         Self { learnt, tell: Tell::Nothing, call_for_reports: false }
     }
 }
 
-/// What the store's own record and time say to somebody who wants to probe.
+/// The decision about a probe, by the store's current record and time.
 #[derive(PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub enum LeaseAnswer {
-    /// Swap this in; [then](super::Member::leased) the probe is yours.
+    /// Swap this record in; [then](super::Member::leased) the caller has the probe.
     Swap(Box<Proposal>),
-    /// It was decided otherwise meanwhile.
+    /// There is no probe to take: this is the decision by the current record.
     Decided(Asked),
-    /// The circuit has closed, and ramps in this epoch: take a [place](super::Member::ramp_request).
+    /// The circuit has closed, and ramps up in this epoch: take a [slot](super::Member::ramp_request).
     PlaceDue(Epoch),
 }
 
@@ -192,8 +196,8 @@ impl Proposal {
         Self { expected, step, not_after, keep_for, result_of: None }
     }
 
-    /// A probe's result was refused in favour of this record: whether somebody else was given a probe while this one's lease
-    /// was live. That happens only where a store loses writes, or its clock steps.
+    /// Whether another process was given a probe while the lease of this one was live. `there` is the record because
+    /// of which the store refused the probe's result. This happens only if a store loses writes, or its clock steps.
     #[must_use]
     pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
         let (Some(own), Some(there)) = (self.result_of, there) else { return false };
@@ -207,7 +211,7 @@ impl Reported {
     }
 }
 
-/// Whether a record shows that somebody else was given a probe after this one.
+/// Whether a record shows that another probe was given after this one.
 pub(super) fn is_of_another_probe(there: &Record, (epoch, nonce): (Epoch, Nonce)) -> bool {
     let probed = matches!(there.cause, Some(Cause::ProbeFailed | Cause::ProbesSucceeded));
     there.lease.is_some_and(|lease| lease.nonce != nonce) || there.epoch > epoch && probed

@@ -1,8 +1,8 @@
-//! What a member says to the store, and what it makes of the answers. What it decided while the store was away is the subject of
-//! `outage`.
+//! The exchange of a member with the store: its reports, and the effect of the responses. Decisions that it makes
+//! while the store is unavailable are in `outage`.
 //!
-//! The newest epoch counts. If the store is older than what was read from it before, it has lost writes, and the record is
-//! published again.
+//! The newest epoch counts. If the store's record is older than the one that was read from it before, the store has
+//! lost writes, and the record is published again.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,7 +23,8 @@ use crate::token::RandomBits;
 use crate::transitions::Answer;
 
 impl Member {
-    /// With the record and the time as the store has just told them: what gives this process the probe, or why it gets none.
+    /// Decides about a probe by the record and the time that the store has just returned: the record to swap in for
+    /// the lease, or the reason for the refusal.
     pub fn lease(&mut self, record: Option<Record>, at: Moment<'_>) -> (Learnt, LeaseAnswer) {
         let Moment { policy, draw, now, .. } = at;
         let learnt = self.learn(record.clone(), at);
@@ -45,7 +46,7 @@ impl Member {
             (Answer::Probe(step), None) => {
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, *step, at.swap_by(), policy)))
             }
-            // No lease in it, but times that are right again.
+            // There is no lease in it, but it corrects the times.
             (Answer::Refuse(_), _) if rebased => {
                 let step = Step { record: base, change: None };
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, step, at.swap_by(), policy)))
@@ -57,7 +58,8 @@ impl Member {
         (learnt, answer)
     }
 
-    /// The proposal of a [lease](Self::lease) won. Returns the probe's permit, unless there was no lease in it.
+    /// Handles a successful swap of a [lease](Self::lease)'s proposal. Returns the permit of the probe, unless the
+    /// proposal had no lease.
     pub fn leased(
         &mut self,
         proposal: &Proposal,
@@ -74,17 +76,17 @@ impl Member {
         (change, Some(Permit::new(proposal.step.record.epoch, kind, now)))
     }
 
-    /// What there is to [report](Self::report_due) to the store. None: nothing is due, or its answer to the last is still
-    /// awaited.
+    /// Returns the counts to [report](Self::report_due) to the store. `None` if no report is due, or the response to
+    /// the previous one is still awaited.
     pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
-        // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
+        // Counts since a decision without the store belong to an epoch that the store does not know yet.
         let is_published = self.is_published();
         let own = self.circuit.totals(now);
         let link = self.link.as_mut().filter(|link| !link.alone && is_published)?;
         link.take_delta(key, policy, &own, now)
     }
 
-    /// What is left to do until the store has heard everything that was counted so far.
+    /// Returns what is left to do until the store has all counts so far.
     #[must_use]
     pub fn pending(&self, now: Timestamp) -> Pending {
         let Some(link) = &self.link else { return Pending::Nothing };
@@ -100,7 +102,7 @@ impl Member {
         Pending::Report { judging: link.judging.is_some() }
     }
 
-    /// The store has answered a delta.
+    /// Handles the store's response to a delta.
     pub fn told(&mut self, merged: &Merged, at: Moment<'_>) -> Told {
         if let Some(link) = &mut self.link {
             link.answered((!merged.late).then_some(merged.totals), at.now);
@@ -108,8 +110,8 @@ impl Member {
         self.told_one(merged, None, at)
     }
 
-    /// The store has answered a single outcome, whose destination asked to be left alone for `retry_after`. Other outcomes may
-    /// be on their way meanwhile.
+    /// Handles the store's response to a single outcome, whose destination requested `retry_after`. Reports of other
+    /// outcomes may be in flight meanwhile.
     pub fn told_one(&mut self, merged: &Merged, retry_after: Option<Duration>, at: Moment<'_>) -> Told {
         let Moment { policy, draw, now, waits } = at;
         let epoch = self.circuit.epoch();
@@ -123,19 +125,20 @@ impl Member {
             link.judging = None;
             return Told::nothing(learnt);
         }
-        // Strictly, whatever anybody counted is in the store.
+        // With strict consistency the store has the outcomes of all processes.
         let confirm =
             if link.consistency == Consistency::LocalFirst { waits.confirm } else { Duration::ZERO };
         let has_others = !confirm.is_zero();
         let is_suspected = has_others && link.suspicion.learn(&merged.totals, policy, now);
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
         let record = known.with_latest_outcomes(merged.latest);
-        // Who has seen nothing bad leaves the judging to those who have: they wait for what others say, and this may be all.
+        // A process without failures or slow calls leaves the decision to processes that have some: those wait for
+        // the others' reports, and this report may be the one that they lack.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
         let retry_after = retry_after.max(link.reported_retry_after).max(link.retry_after);
         let judged = record.judge(&merged.totals, retry_after, policy, draw, now);
         let Some(step) = judged.filter(|_| !is_bystander) else {
-            // No rule holds over what the fleet reported. If one held here, this process gives up.
+            // No rule holds over the fleet's reports. If one held here, this process stops waiting.
             link.judging = None;
             link.reported_retry_after = None;
             let opened_locally = self.trip_here(retry_after, at);
@@ -154,7 +157,8 @@ impl Member {
         Told { tell: Tell::Swap(Box::new(proposal)), ..Told::nothing(learnt) }
     }
 
-    /// Nobody knows whether the store heard the last delta. It is not told again: counts may be lost, never doubled.
+    /// Handles a delta without a response: the store may have counted it or not. It is not reported again: counts may
+    /// be lost, but never doubled.
     pub fn unheard(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.answered(None, now);
@@ -162,12 +166,12 @@ impl Member {
         }
     }
 
-    /// A proposal was swapped in. Returns what observers hear.
+    /// Handles a successful swap of a proposal. Returns the change to publish to observers.
     pub fn won(&mut self, proposal: &Proposal, policy: &Policy, now: Timestamp) -> Option<Change> {
         let Some(link) = &mut self.link else { return None };
         let Step { record, change } = &proposal.step;
         if link.seen == Some(Seen::of(Some(record))) {
-            // The store's own announcement was quicker than its answer, and everybody has been told.
+            // The store's own message was faster than its response, and the change has been published already.
             return None;
         }
         let is_news = |seen: Seen| {
@@ -175,12 +179,12 @@ impl Member {
                 || seen.epoch == record.epoch
                     && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
         };
-        // A step that begins an epoch is the first record of it: any other that is known was written later.
+        // A step that begins an epoch is the first record of it: any other known record was written later.
         let is_superseded = self.circuit.epoch() == record.epoch
             && !self.circuit.is_pristine()
             && (change.is_some() || record.is_followed_by(&self.circuit.record()));
         if is_superseded || !link.seen.is_none_or(is_news) {
-            // A newer record is known, perhaps of this process, and observers have heard of it already.
+            // A newer record is known, perhaps of this process, and its change has been published already.
             return None;
         }
         link.note_seen(Seen::of(Some(record)), now);
@@ -193,7 +197,7 @@ impl Member {
         self.circuit.apply(proposal.step.clone(), policy, now)
     }
 
-    /// Takes note of the record that the store has.
+    /// Handles a record that was read from the store.
     pub fn learn(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
         let Moment { policy, now, .. } = at;
         let is_published = self.is_published();
@@ -230,13 +234,14 @@ impl Member {
         }
     }
 
-    /// The record that an answer of the store stands for: its own, unless this process has seen a newer one since.
+    /// Returns the record that a response of the store stands for: its own, unless this process has seen a newer one
+    /// since.
     fn newest(&self, answered: Option<Record>, learnt: &Learnt) -> Option<Record> {
         if learnt.overtaken { Some(self.circuit.record()) } else { answered }
     }
 
-    /// With the record and the time as the store has just told them: what to swap in to do what an operator says. None if
-    /// there is nothing to do.
+    /// Returns the record to swap in for an operator's override, by the record and the time that the store has just
+    /// returned. `None` if there is nothing to do.
     pub fn apply_override(
         &mut self,
         record: Option<Record>,
@@ -250,13 +255,15 @@ impl Member {
         let expected = record.as_ref().map(|record| record.version);
         let mut known = record.unwrap_or_else(|| Record::new(None, draw, now));
         if !self.circuit.is_pristine() {
-            // Also over what was decided alone, and would otherwise be put over it on return.
+            // The override also replaces decisions without the store, which would otherwise replace it when the
+            // process rejoins.
             known.epoch = known.epoch.max(self.circuit.epoch());
         }
-        // The store's record is as old as the latest transition. What was counted since must not be lost with the window.
+        // The store's record is as old as the latest transition. Outcomes counted since must not be lost with the
+        // window.
         let latest = known.latest_outcomes().merged_with(self.circuit.latest_outcomes().until(now));
         let known = known.with_latest_outcomes(latest);
-        // What is published on the occasion is another write, and has the version that these bits make.
+        // A record that is published at the same time is another write, with the version of the original bits.
         let draw = RandomBits(draw.0.rotate_left(64) ^ 1);
         let step = known.apply_override(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))

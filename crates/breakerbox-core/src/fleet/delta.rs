@@ -1,4 +1,4 @@
-//! What one process has counted since it last told the store, and what the store says to it.
+//! The counts of one process since its last report to the store, and the store's response.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -11,27 +11,27 @@ use crate::record::{LatestOutcomes, Record};
 use crate::token::Epoch;
 use crate::window::Totals;
 
-/// One process's counts for one circuit. It holds ages, not times, because clocks differ.
+/// The counts of one process for one circuit. It contains ages, not times, because clocks differ.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delta {
-    /// Whose.
+    /// The key of the circuit.
     pub key: Arc<str>,
-    /// The epoch of the permits; the default one for a circuit without a record.
+    /// The epoch of the permits; zero for a circuit without a record.
     pub epoch: Epoch,
     /// The length of the window. A bucket is a tenth of it.
     pub window: Duration,
-    /// What was counted, oldest first.
+    /// The counts, oldest first.
     pub buckets: Vec<BucketDelta>,
-    /// How long ago the latest success was, if there was one.
+    /// The age of the latest success; `None` if there was none.
     pub last_success: Option<Duration>,
-    /// How long ago the first failure after the latest success was, if there was one.
+    /// The age of the first failure after the latest success; `None` if there was none.
     pub run_began: Option<Duration>,
-    /// How long the counts are worth keeping.
+    /// The time that the store must keep the counts.
     pub keep_for: Duration,
 }
 
 impl Delta {
-    /// One outcome, just now.
+    /// Creates the delta of one outcome of now.
     #[must_use]
     pub fn of_one(key: Arc<str>, epoch: Epoch, outcome: &Outcome, policy: &Policy) -> Self {
         let is = |kind| outcome.kind == kind;
@@ -57,7 +57,7 @@ impl Delta {
 }
 
 impl Delta {
-    /// How many calls it tells of.
+    /// Returns the number of calls that it counts.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.buckets
@@ -66,10 +66,10 @@ impl Delta {
     }
 }
 
-/// What was counted at about the same time.
+/// The counts of about the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketDelta {
-    /// How long ago.
+    /// The age of the counts.
     pub age: Duration,
     /// Calls that succeeded.
     pub successes: u64,
@@ -83,21 +83,21 @@ pub struct BucketDelta {
     pub run: u64,
 }
 
-/// What a key's shared window and record are after a merge.
+/// The shared window and the record of a key after a merge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
     /// Whether the counts belonged to another epoch and were not added.
     pub late: bool,
-    /// What the window holds.
+    /// The totals of the shared window.
     pub totals: Totals,
     /// The latest success that any process counted, and since when the circuit fails.
     pub latest: LatestOutcomes,
-    /// The record; none for a circuit that nothing has happened to.
+    /// The record; `None` for a circuit that never made a transition.
     pub record: Option<Record>,
 }
 
 impl Merged {
-    /// What a store answers that has this window, with these latest outcomes in it, and this record.
+    /// Creates the response of a store with this window, with these latest outcomes in it, and this record.
     #[must_use]
     pub fn new(late: bool, totals: Totals, in_window: LatestOutcomes, record: Option<Record>) -> Self {
         let recorded = record.as_ref().map(Record::latest_outcomes).unwrap_or_default();

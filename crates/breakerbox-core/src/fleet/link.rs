@@ -1,4 +1,4 @@
-//! What one process knows of a shared circuit beyond its record, and what it has not told yet.
+//! The state that one process keeps of a shared circuit besides its record, and its unreported counts.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,44 +23,45 @@ pub(super) struct Link {
     pub(super) consistency: Consistency,
     /// Whether no other process uses the store.
     pub(super) is_exclusive: bool,
-    /// What the store had when it was last asked; none: it never was.
+    /// The record that the store had when it was last read; `None` if it never was.
     pub(super) seen: Option<Seen>,
-    /// When the store was last known to have that.
+    /// The time at which the store was last known to have that record.
     pub(super) seen_at: Timestamp,
-    /// When this process first saw the epoch of what the store had.
+    /// The time at which this process first saw the epoch of that record.
     epoch_seen_at: Timestamp,
-    /// The epoch in which this process let go of an expired record. Another process may still publish that record.
+    /// The epoch in which this process dropped an expired record. Another process may still publish that record.
     pub(super) forgotten: Option<Epoch>,
-    /// Outcomes that the store has not heard of.
+    /// Outcomes that were not reported to the store.
     untold: Window,
     last_success: Option<Timestamp>,
-    /// The first failure after it.
+    /// The first failure after the latest success.
     run_began: Option<Timestamp>,
-    /// Outcomes that it was told of and has not answered.
+    /// Outcomes of a report in flight.
     telling: Option<Totals>,
-    /// What the whole fleet counted, when the store last said so.
+    /// The counts of the whole fleet in the latest response of the store.
     fleet: Totals,
     fleet_at: Timestamp,
-    /// Whether the key is under suspicion, and who called for reports.
+    /// Whether the key is under suspicion, and when reports were called for.
     pub(super) suspicion: Suspicion,
-    /// A rule holds over what is known here. Calls are refused until the others had time to report.
+    /// Set while a rule holds over the counts known here. Calls are refused until the other processes had time to
+    /// report.
     pub(super) judging: Option<Judging>,
-    /// The longest that the destination asked for in outcomes that are not reported.
+    /// The longest retry-after of the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
-    /// The same in outcomes that were reported since the last judgement.
+    /// The longest retry-after of the outcomes that were reported since the latest decision.
     pub(super) reported_retry_after: Option<Duration>,
-    /// The store is away, and this process decides for itself. Whether the store has what it decided is another question: see
-    /// [`is_published`](super::Member::is_published).
+    /// Whether the store is unavailable, so that this process decides by itself. Whether the store has its decisions
+    /// is a separate question: see [`is_published`](super::Member::is_published).
     pub(super) alone: bool,
-    /// The probe that this process was given a lease for by the store, until it is settled.
+    /// The probe of this process with a lease from the store, until it is settled.
     pub(super) probe: Option<Nonce>,
-    /// The latest probe of this process, if it failed. Outlives the epoch: it is about the next half-open.
+    /// The latest probe of this process, if it failed. It outlives the epoch, since it concerns the next half-open.
     pub(super) stand_back: Option<StandBack>,
-    /// This process's own circuit, once it has tripped.
+    /// The process-local circuit, once it has tripped.
     pub(super) local: Option<Box<LocalCircuit>>,
 }
 
-/// A record that was in the store.
+/// The identity of a record in the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
     pub(super) version: Option<Version>,
@@ -102,7 +103,7 @@ impl Link {
         }
     }
 
-    /// The store has this, at this time of its own.
+    /// Notes the record that the store has, at this time of the store's clock.
     pub(super) fn note_seen(&mut self, there: Seen, now: Timestamp) {
         if self.seen.is_none_or(|seen| seen.epoch != there.epoch) {
             self.epoch_seen_at = now;
@@ -111,9 +112,10 @@ impl Link {
         self.seen_at = now;
     }
 
-    /// Whether the store gave this answer before this process saw a newer record, for example a pushed change that overtook
-    /// the answer to a read. Such an answer does not show that the store lost a write. No answer is older than
-    /// `answered_within`, the store's time limit: one that seems to be comes from a store whose clock was set back.
+    /// Whether the store gave this response before this process saw a newer record, for example a pushed change that
+    /// overtook the response to a read. Such a response does not show that the store lost a write. No response is
+    /// older than `answered_within`, the store's timeout: one that seems to be comes from a store whose clock was set
+    /// back.
     pub(super) fn is_overtaken(
         &self,
         there: Seen,
@@ -136,7 +138,8 @@ impl Link {
         self.untold.record(outcome, policy.slow_call(), now);
     }
 
-    /// When they were is not known: some time before now, and before whatever is counted now.
+    /// Adds successes that a caller counted by itself. Their time is not known: they are before now, and before any
+    /// outcome that is counted now.
     pub(super) fn count_aside(
         &mut self,
         successes: u32,
@@ -168,40 +171,41 @@ impl Link {
             .for_each(|time| *time = time.moved(before, after));
     }
 
-    /// All that is known here: what the fleet counted, and what it has not heard of.
+    /// Returns all counts known here: those of the fleet, and the unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
-        // What is older than a window would not be in the store's totals any more.
+        // Counts older than a window would not be in the store's totals any more.
         let is_fresh = now.since(self.fleet_at) < policy.window();
         let fleet = if is_fresh { self.fleet } else { Totals::default() };
         fleet.then(&self.telling.unwrap_or_default()).then(&self.untold.totals(now))
     }
 
-    /// Whether something would be lost with what is known here.
+    /// Whether dropping this state would lose anything.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
         self.judging.is_some() || self.untold.totals(now).calls() > 0
     }
 
-    /// Whether a report is under way.
+    /// Whether a report is in flight.
     pub(super) const fn awaits_answer(&self) -> bool {
         self.telling.is_some()
     }
 
-    /// All that is unreported is to be reported at once.
+    /// Makes all unreported counts due at once.
     pub(super) fn request_report(&mut self, now: Timestamp) {
         self.suspicion.is_report_wanted |= self.untold.totals(now).calls() > 0;
     }
 
-    /// When this process must report; `own` are all of its outcomes. While an answer is awaited, nothing is due.
+    /// Returns when this process must report; `own` are all of its outcomes. While a response is awaited, no report
+    /// is due.
     pub(super) fn due(&self, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
         let unreported = self.untold.totals(now);
         if self.telling.is_some() {
             Due::Never
         } else if self.judging.is_some() {
-            // A judge says itself when to look next. This is for one that was interrupted.
+            // A process that waits to trip sets its own next report. This is for one that was interrupted.
             Due::Later
         } else {
             let by_counts = self.due_by_counts(&unreported, policy, own, now);
-            // A process that has seen nothing bad does not judge, and need not look.
+            // A process without failures or slow calls does not decide, and need not look.
             let look_in = self.suspicion.look_due_in(now).filter(|_| own.bad() > 0);
             look_in.map_or(by_counts, |wait| by_counts.at_the_latest_in(wait))
         }
@@ -221,7 +225,8 @@ impl Link {
         }
     }
 
-    /// What there is to report. None: nothing as things are, or the answer to the last is still awaited.
+    /// Returns the counts to report. `None` if no report is due, or the response to the previous one is still
+    /// awaited.
     pub(super) fn take_delta(
         &mut self,
         key: &Arc<str>,
@@ -251,7 +256,8 @@ impl Link {
         })
     }
 
-    /// The store has answered; none: nobody knows whether it heard.
+    /// Handles the response to a report. `None`: there was no response, and the store may have counted the report or
+    /// not.
     pub(super) fn answered(&mut self, fleet: Option<Totals>, now: Timestamp) {
         self.telling = None;
         if let Some(fleet) = fleet {
@@ -260,14 +266,15 @@ impl Link {
         }
     }
 
-    /// The refusal of an ask that this record would give the probe to, while this process stands back for others.
+    /// Returns the refusal of an acquire that would get the probe by this record, while this process stands back for
+    /// others.
     pub(super) fn stands_back(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         self.stand_back.and_then(|memory| memory.refusal(record, now))
     }
 
-    /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and records are
-    /// heard on more than one way. But while a lease lives nobody but its holder changes the record, so any other was there
-    /// before.
+    /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and
+    /// records arrive by more than one path. But while a lease is live only its holder changes the record, so any
+    /// other record is older.
     pub(super) fn is_older_than_own_lease(
         &self,
         circuit: &Circuit,
@@ -279,17 +286,17 @@ impl Link {
         own.is_some_and(|own| theirs.is_none_or(|theirs| theirs.nonce != own.nonce))
     }
 
-    /// The lease of this process's own probe, while it is under way and in time.
+    /// Returns the lease of this process's own probe, while it is in flight and in time.
     pub(super) fn own_lease(&self, circuit: &Circuit, now: Timestamp) -> Option<Lease> {
         circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
-    /// Another epoch begins: whatever was counted belongs to the one before.
+    /// Begins another epoch: all counts belong to the previous one.
     pub(super) fn begin_epoch(&mut self) {
         self.untold.clear();
         self.last_success = None;
         self.run_began = None;
-        // An answer is still awaited, and will say that all of it came too late.
+        // A response is still awaited, and will report that all of these counts are late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
         self.suspicion = Suspicion::default();

@@ -1,16 +1,18 @@
 //! The process-local circuit: a small circuit over this process's own outcomes, beside the shared one.
 //!
-//! Where the rules of the policy hold over this process's own outcomes and not over the fleet's, only this process refuses,
-//! with a cool-off and probes of its own. Without it, a process with a broken network would send every call into failure,
-//! since the others' successes keep the shared circuit closed.
+//! If the rules of the policy hold over the outcomes of this process and not over the fleet's, only this process
+//! refuses, with a cool-off and probes of its own. Without it, a process with a broken network would send every call
+//! into failure, since the others' successes keep the shared circuit closed.
 //!
-//! An ask passes the shared circuit first. What that admits as an ordinary call, the local circuit may refuse or make its
-//! probe. A local probe is an ordinary call for the fleet and is counted as any other. There is no local circuit until the
-//! first local trip; until then the shared circuit's window, which holds this process's own outcomes, is judged.
+//! An acquire goes to the shared circuit first. If that admits an ordinary call, the local circuit may refuse it or
+//! make it its probe. A local probe is an ordinary call for the fleet and is counted like any other. There is no
+//! local circuit until the first local trip; until then the rules are evaluated over the shared circuit's window in
+//! this process, which holds its own outcomes.
 //!
-//! It is never stored, notified or counted towards disabling, and ends with the epoch of the shared circuit. It has no ramp:
-//! the destination serves the other processes all the time, so it need not be spared. It is absent with an exclusive store,
-//! and while the store is lost, when the shared circuit itself goes by this process's outcomes alone.
+//! It is never stored, causes no notification, does not count towards disabling, and ends with the epoch of the
+//! shared circuit. It has no ramp: the destination serves the other processes all the time, so it needs no paced
+//! return. There is none with an exclusive store, nor while the store is lost, when the shared circuit itself depends
+//! on this process's outcomes alone.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -44,12 +46,12 @@ impl LocalCircuit {
         self.0.status() != Status::Closed
     }
 
-    /// Whether nothing would be lost with it: it is closed, and its trips are forgiven.
+    /// Whether it can be dropped without loss: it is closed, and its trips are forgiven.
     pub(super) fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.0.is_forgettable(policy, now)
     }
 
-    /// Opens, if a rule holds over these totals.
+    /// Opens the circuit, if a rule holds over these totals. Returns whether it did.
     fn trip(
         &mut self,
         totals: &Totals,
@@ -62,7 +64,7 @@ impl LocalCircuit {
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
-    /// The refusal of an ask, if there is one. Takes nothing.
+    /// Returns the refusal of an acquire, if there is one. It takes no probe.
     fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {
@@ -75,7 +77,7 @@ impl LocalCircuit {
         }
     }
 
-    /// The probe, if the next call is to be one.
+    /// Returns the probe, if the next call is to be one.
     fn take_probe(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<LocalProbe> {
         match self.0.try_acquire(policy, draw, now).decision {
             Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
@@ -95,10 +97,10 @@ impl LocalCircuit {
     ) {
         if let Some(LocalProbe { epoch, nonce }) = probe {
             let permit = Permit::new(epoch, PermitKind::Probe { nonce, deadline: now }, now);
-            // Observers hear nothing of local changes.
+            // Local changes are not published to observers.
             let _ = self.0.settle(permit, outcome, policy, draw, now);
         } else if outcome.kind != OutcomeKind::Ignored && !self.is_open() {
-            // A call from before the circuit closed says nothing about the time after.
+            // A call that started before the circuit closed says nothing about the time after.
             if now.back_by(outcome.latency) >= self.0.record().changed_at {
                 self.0.put_in_window(outcome, policy, now);
             }
@@ -113,7 +115,7 @@ impl Link {
 }
 
 impl Member {
-    /// Whether only this process refuses: its own outcomes are bad, and the fleet's are not.
+    /// Whether only this process refuses: its own outcomes make a rule hold, and the fleet's do not.
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_open_locally())
@@ -138,7 +140,7 @@ impl Member {
         asked
     }
 
-    /// Takes the outcome of a call to the local circuit, if there is one.
+    /// Settles a call in the local circuit, if there is one.
     pub(super) fn settle_here(
         &mut self,
         probe: Option<LocalProbe>,
@@ -154,7 +156,7 @@ impl Member {
         link.local.take_if(|local| local.is_forgettable(policy, now));
     }
 
-    /// Takes successes that were counted aside to the local circuit, if there is one.
+    /// Adds successes that a caller counted by itself to the local circuit, if there is one.
     pub(super) fn count_aside_here(
         &mut self,
         successes: u32,
@@ -167,13 +169,13 @@ impl Member {
         }
     }
 
-    /// Whether a rule holds over this process's own outcomes, and it does not refuse by itself yet.
+    /// Whether a rule holds over this process's own outcomes, and its local circuit is not open yet.
     pub(super) fn is_broken_here(&self, policy: &Policy, now: Timestamp) -> bool {
         !policy.has_fault(Fault::NoOwnCircuit)
             && self.own_totals(now).is_some_and(|totals| TripRule::first_broken(policy, &totals).is_some())
     }
 
-    /// The fleet's rules do not hold: opens the circuit for this process alone, if they hold over its own outcomes.
+    /// Opens the local circuit, if a rule holds over this process's own outcomes. The fleet's rules do not hold.
     pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: Moment<'_>) -> bool {
         let Moment { policy, draw, now, .. } = at;
         if !self.is_broken_here(policy, now) {
@@ -181,7 +183,7 @@ impl Member {
         }
         let Some((totals, link)) = self.own_totals(now).zip(self.link.as_mut()) else { return false };
         if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
-            // The store has not heard of everything, and may come to think so too.
+            // The store does not have all counts yet, and a rule may come to hold there too.
             return false;
         }
         let own_policy = policy.for_one_process();
@@ -189,8 +191,8 @@ impl Member {
         local.trip(&totals, retry_after, &own_policy, draw, now)
     }
 
-    /// What this process counted since the local circuit last changed. None if there is nothing to judge: the local circuit
-    /// is open, or there can be none.
+    /// Returns the counts of this process since the local circuit last changed. `None` if there is nothing to
+    /// evaluate: the local circuit is open, or there can be none.
     fn own_totals(&self, now: Timestamp) -> Option<Totals> {
         let link = self.link.as_ref().filter(|link| !link.is_exclusive && !link.alone)?;
         if !self.circuit.counts_calls() {

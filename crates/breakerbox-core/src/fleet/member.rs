@@ -1,7 +1,7 @@
-//! One process's circuit: alone, or one of many that share a record in a store.
+//! The circuit of one process: not shared, or one of many that share a record in a store.
 //!
-//! Alone it is a [`Circuit`] and nothing else. In a fleet it counts for itself and for the store, and says what the store
-//! should hear; what the store says is taken in by `conversation`.
+//! A circuit that is not shared is just a [`Circuit`]. In a fleet it counts for itself and for the store, and decides
+//! what to report to the store; `conversation` processes the responses.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -23,28 +23,28 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::transitions::Answer;
 
-/// One process's circuit.
+/// The circuit of one process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
     pub(super) circuit: Circuit,
-    /// None: it shares nothing.
+    /// The state of sharing; `None` if the circuit is not shared.
     pub(super) link: Option<Box<Link>>,
 }
 
 impl Member {
-    /// A circuit that only this process has.
+    /// Creates a circuit that is not shared.
     #[must_use]
     pub fn alone(policy: &Policy, now: Timestamp) -> Self {
         Self { circuit: Circuit::new(policy, now), link: None }
     }
 
-    /// A circuit of a fleet, of which this process has not heard yet.
+    /// Creates a circuit of a fleet, whose record this process has not read yet.
     #[must_use]
     pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
         Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
     }
 
-    /// The same circuit where no other process uses the store: there is nobody to stand back for.
+    /// Returns the same circuit for a store that no other process uses: there is no other process to stand back for.
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         if let Some(link) = &mut self.link {
@@ -53,26 +53,26 @@ impl Member {
         self
     }
 
-    /// The circuit as this process knows it.
+    /// Returns the circuit as this process knows it.
     #[must_use]
     pub const fn circuit(&self) -> &Circuit {
         &self.circuit
     }
 
-    /// Whether the record comes from the store, or is known to be none.
+    /// Whether the store's record is known, or is known not to exist.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
     }
 
-    /// Whether every ask goes to the store, as long as that is there.
+    /// Whether every acquire needs the store, as long as it is available.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         let is_strict = |link: &Link| link.consistency == Consistency::Strict && !link.alone;
         self.link.as_deref().is_some_and(is_strict)
     }
 
-    /// Whether nothing would be lost with this circuit.
+    /// Whether this circuit can be dropped without loss.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.circuit.is_forgettable(policy, now)
@@ -83,13 +83,14 @@ impl Member {
             })
     }
 
-    /// What the store should hear as things are, and how soon. Ask again after every step: what was due may not be any more.
+    /// Returns what to report to the store now, and how soon. Call it again after every step: a report may no longer
+    /// be due.
     #[must_use]
     pub fn report_due(&self, policy: &Policy, now: Timestamp) -> Tell {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return Tell::Nothing;
         };
-        // What was counted since a decision made alone belongs to an epoch that the store does not know yet.
+        // Counts since a decision without the store belong to an epoch that the store does not know yet.
         if !self.is_published() {
             return Tell::Nothing;
         }
@@ -102,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Another process called for reports of this circuit: whatever this one has counted is due at once.
+    /// Handles a call for reports by another process: all unreported counts of this process are due at once.
     pub fn hear_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
@@ -111,22 +112,23 @@ impl Member {
         }
     }
 
-    /// All that this process has not reported is due at once, whether or not it would be: for whoever flushes.
+    /// Makes all unreported counts of this process due at once, even if no rule requires a report. Used to flush.
     pub fn request_report(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.request_report(now);
         }
     }
 
-    /// Whether calls are refused because a rule holds over what is known here, and the others are being asked.
+    /// Whether calls are refused because a rule holds over the counts known here, and the other processes' reports
+    /// are awaited.
     #[must_use]
     pub fn is_judging(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.judging.is_some())
     }
 
-    /// The clock says `after` where it said `before`: what was counted is as old as it was, and so is what was decided here
-    /// and is not in the store. A process that has not heard the store's time yet decides by its own clock, which may be hours
-    /// off: this translates its record before anything is published. A record of the store's is the store's to move.
+    /// Adjusts times to a clock that was set from `before` to `after`: counts keep their age, and so do decisions
+    /// that are not in the store. A process that does not know the store's time yet decides by its own clock, which
+    /// may be hours off: this converts its record before it is published. Records from the store are not changed.
     pub fn clock_moved(&mut self, policy: &Policy, before: Timestamp, after: Timestamp) {
         let is_own =
             (!self.is_published() || self.circuit.is_pristine()) && !policy.has_fault(Fault::KeepsOwnTimes);
@@ -143,7 +145,8 @@ impl Member {
         }
     }
 
-    /// Does what an operator says to a circuit that only this process has. In a fleet, [the store](Self::apply_override) is asked.
+    /// Applies an operator's override to a circuit that is not shared. In a fleet, use
+    /// [`apply_override`](Self::apply_override).
     pub fn apply_override_alone(
         &mut self,
         command: Command,
@@ -155,7 +158,7 @@ impl Member {
         self.circuit.apply_override(command, by, policy, draw, now)
     }
 
-    /// Whether quick successes may be counted aside; as [`Circuit::is_at_ease`].
+    /// Whether a caller may count quick successes by itself; as [`Circuit::is_at_ease`].
     #[must_use]
     pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
@@ -164,7 +167,8 @@ impl Member {
                     && link.seen.is_some()
                     && link.judging.is_none()
                     && !link.is_open_locally()
-                    // Every outcome is reported, and what is counted aside nobody would come for.
+                    // Under suspicion every outcome is reported, and successes that a caller counts by itself would
+                    // not be.
                     && !link.suspicion.holds(now)
                     && self.circuit.is_at_ease(policy, now)
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
@@ -173,7 +177,7 @@ impl Member {
         }
     }
 
-    /// Counts successes that were counted aside, in this epoch.
+    /// Adds successes that the caller counted by itself, in this epoch.
     pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         self.circuit.count_aside(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
@@ -182,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Asks for a permit.
+    /// Acquires a permit, or returns what the store is needed for.
     pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return MemberAnswer::Decided(self.by_itself(|circuit| circuit.try_acquire(policy, draw, now)));
@@ -198,7 +202,7 @@ impl Member {
         }
         let record = self.circuit.record();
         if record.state != State::Closed && record.rebased_in_fleet(draw, now).is_some() {
-            // The store's clock seems to have stepped back; it must say so itself.
+            // The store's clock seems to have stepped back; only a response of the store can confirm it.
             return MemberAnswer::LeaseDue;
         }
         match record.acquire_in_fleet(policy, draw, now) {
@@ -212,7 +216,7 @@ impl Member {
         }
     }
 
-    /// Asks without waiting for the store: a circuit that this process has not heard of is taken for closed.
+    /// Acquires without waiting for the store: a circuit whose record is unknown counts as closed.
     pub fn acquire_at_once(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         match self.try_acquire(policy, draw, now) {
             MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
@@ -220,7 +224,8 @@ impl Member {
         }
     }
 
-    /// The store did not answer an ask that it should have: what is known here decides. There is no probe without it.
+    /// Decides an acquire that needed the store, which did not respond, by what is known here. There is no probe
+    /// without the store.
     pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
         let Moment { policy, draw, now, .. } = at;
         match self.circuit.record().try_acquire(policy, draw, now) {
@@ -230,7 +235,7 @@ impl Member {
         }
     }
 
-    /// Settles a permit with what the call turned out to be.
+    /// Settles a permit with the outcome of its call.
     pub fn settle(
         &mut self,
         permit: Permit,
@@ -245,14 +250,15 @@ impl Member {
         let is_of_store = match permit.kind {
             PermitKind::Probe { nonce, .. } => {
                 let is_own = link.probe.take_if(|probe| *probe == nonce).is_some();
-                // Also one whose permit was handed out, or that another process gave: the record is as the store had it.
+                // This includes a permit that was passed on as a ticket, or given by another process: the record is
+                // as the store had it.
                 is_own || link.seen == Some(Seen::of(Some(&self.circuit.record())))
             }
             _ => false,
         };
         if link.alone {
             if is_of_store {
-                // The store gave the lease, and only the store can take its result.
+                // The store gave the lease, and only the store can accept its result.
                 return Reported::quietly(Settled::LATE);
             }
             if permit.epoch == self.circuit.epoch() && !permit.is_probe() && self.circuit.is_automatic() {
@@ -286,7 +292,7 @@ impl Member {
                     OutcomeKind::Ignored => Settlement::Uncounted,
                     OutcomeKind::Success | OutcomeKind::Failure => Settlement::Counted,
                 };
-                // At the expiry itself the lease is somebody else's to take.
+                // From its expiry on, another process may take the lease.
                 let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
                 let proposal = Proposal {
                     result_of: Some((epoch, nonce)),
@@ -309,7 +315,8 @@ impl Member {
         }
     }
 
-    /// A step that needs nobody's word. If an epoch begins with it, what was counted for the store belongs to the one before.
+    /// Makes a step that does not need the store. If it begins an epoch, the unreported counts belong to the previous
+    /// one.
     fn by_itself<R>(&mut self, step: impl FnOnce(&mut Circuit) -> R) -> R {
         let epoch = self.circuit.epoch();
         let result = step(&mut self.circuit);
@@ -329,7 +336,7 @@ impl Member {
         let is_broken_here = self.is_broken_here(policy, now);
         let Some(link) = &mut self.link else { return Reported::quietly(Settled::UNCOUNTED) };
         if link.consistency == Consistency::Strict {
-            // One that the store has not taken yet it does not count for the one that it has.
+            // The store must not count an outcome of an unpublished epoch for the epoch that it has.
             let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
             let epoch = if is_published { seen } else { self.circuit.epoch() };
             return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
@@ -344,7 +351,7 @@ impl Member {
             if let Some(link) =
                 self.link.as_mut().filter(|link| tell == Tell::Nothing && !link.awaits_answer())
             {
-                // Nothing will be judged by this outcome: what it asked for is over.
+                // No decision will use this outcome, so its retry-after is dropped.
                 link.retry_after = None;
             }
             tell

@@ -1,20 +1,21 @@
-//! A circuit that a fleet shares, as one of its processes sees it.
+//! A circuit that a fleet shares, from the view of one of its processes.
 //!
 //! | part | what it is |
 //! | --- | --- |
-//! | [`Member`] | one process's circuit: alone, or one of many with the same record in a store |
-//! | [`Delta`], [`Merged`] | what a process tells the store, and what it hears back |
-//! | [`SharedWindow`] | what all of them counted |
+//! | [`Member`] | the circuit of one process: not shared, or one of many with the same record in a store |
+//! | [`Delta`], [`Merged`] | the report of a process to the store, and the response |
+//! | [`SharedWindow`] | the counts of all processes |
 //! | `LocalCircuit` | a circuit over this process's own outcomes, for when only this process has failures |
-//! | `reporting` | when a process reports, when all are called upon to report, and how long a judge waits for them |
+//! | `reporting` | when a process reports, when all are called to report, and how long a trip waits for the reports |
 //! | [`Proposal`] | a record that should be swapped in: a trip, a lease, a probe's result |
 //! | [`RampRequest`], [`SharedRamp`] | the ramp of a circuit that has just closed, over all processes |
 //!
-//! Here is decided what is proposed, adopted, published again or given up; somebody else talks to the store. What is
-//! guaranteed: a transition that is not in the store has not happened, except while the store is away and the process is on
-//! its own; a result of an epoch or lease that is over changes nothing; one process's failures do not open the circuit
-//! against the others' successes; epochs only grow, in the store, at a process and for its observers, also when what a process
-//! decided alone loses against the store's record ([`Member::rejoin`]).
+//! This module decides which records are proposed, adopted, published again or dropped; its caller exchanges them
+//! with the store. Guarantees: a transition that is not in the store has not happened, except while the store is
+//! unavailable and the process decides by itself; a result of an epoch or lease that is over changes nothing; one
+//! process's failures do not open the circuit against the others' successes; epochs only grow, in the store, in a
+//! process and for its observers, even if a decision of one process loses against the store's record
+//! ([`Member::rejoin`]).
 
 mod answers;
 mod conversation;

@@ -1,7 +1,8 @@
-//! What a member decides while the store is away, and what becomes of it when the store is back.
+//! The decisions of a member while the store is unavailable, and their effect when it is available again.
 //!
-//! Two questions are kept apart: whether the store is away, and whether the store has the state that this process is in. What the
-//! store does not have is a proposal, and stays one however often the store comes and goes, until it is swapped in or loses:
+//! Two questions are separate: whether the store is available, and whether the store has the state that this process
+//! is in. A state that the store does not have is a proposal, and stays one through any number of outages, until it
+//! is swapped in or loses:
 //!
 //! | the store has | then |
 //! | --- | --- |
@@ -10,7 +11,8 @@
 //! | another record, of an older epoch than the proposal | that record counts, in a new epoch, which is swapped in, but not over the live lease of a probe |
 //! | none, and the proposal is so old that a closed record would have expired since | the proposal is dropped |
 //!
-//! So epochs only grow: in the store, at this process, and for its observers, who hear of every state that replaces another.
+//! So epochs only grow: in the store, in this process, and for its observers, which receive every state that replaces
+//! another.
 
 use alloc::boxed::Box;
 use core::mem::discriminant;
@@ -27,7 +29,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Version};
 
 impl Member {
-    /// Whether the store has, as far as is known, the state that this process is in. If not, it is a proposal.
+    /// Whether the store has, as far as is known, the state that this process is in. If not, that state is a
+    /// proposal.
     #[must_use]
     pub fn is_published(&self) -> bool {
         let Some(link) = &self.link else { return true };
@@ -37,8 +40,8 @@ impl Member {
         }
     }
 
-    /// Whether whatever is called is counted and told to the store, and the answer to that is the record. All other circuits
-    /// must be read now and then.
+    /// Whether the outcome of every call is counted for the store, so that the responses to its reports carry the
+    /// record. All other circuits must be read periodically.
     #[must_use]
     pub fn tells_by_itself(&self) -> bool {
         self.circuit.counts_calls()
@@ -46,7 +49,7 @@ impl Member {
             && self.link.as_ref().is_none_or(|link| !link.alone)
     }
 
-    /// The store is away: from now on this process decides for itself, starting from what it knows.
+    /// Notes that the store is unavailable: from now on this process decides by itself, starting from what it knows.
     pub fn leave(&mut self) {
         if let Some(link) = &mut self.link {
             link.alone = true;
@@ -55,8 +58,9 @@ impl Member {
         }
     }
 
-    /// The store is back, with this record. What was decided alone is proposed if the store has not moved on; otherwise the
-    /// store's record counts, in a new epoch if its own is older than what was decided alone.
+    /// Handles the first record after the store is available again. Decisions without the store are proposed if the
+    /// store's record has not changed; otherwise the store's record counts, in a new epoch if its own is older than
+    /// those decisions.
     pub fn rejoin(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
         let Some(link) = &mut self.link else { return Learnt::default() };
         let was_alone = core::mem::take(&mut link.alone);
@@ -64,7 +68,7 @@ impl Member {
         if let Some(record) = record.clone().filter(|_| was_alone && is_as_seen)
             && (self.is_published() || at.policy.has_fault(Fault::DropsProposals))
         {
-            // A lease that was taken alone within the epoch is not the store's, and ends here.
+            // A lease that was taken without the store, within the epoch, is not in the store, and ends here.
             self.circuit.apply(Step { record, change: None }, at.policy, at.now);
         } else if was_alone && !self.is_published() {
             self.end_own_lease(at);
@@ -72,7 +76,7 @@ impl Member {
         self.learn(record, at)
     }
 
-    /// A lease that was taken alone is not published: the store has to give the next one.
+    /// Ends a lease that was taken without the store. It is not published: the store has to give the next one.
     fn end_own_lease(&mut self, at: Moment<'_>) {
         let record = self.circuit.record();
         let given = self.link.as_ref().and_then(|link| link.probe);
@@ -82,8 +86,8 @@ impl Member {
         }
     }
 
-    /// A change that the store announced. Announcements may be old, for example in a process that was paused: they say that the
-    /// store had this record, and not that it still has it.
+    /// Handles a change that the store pushed. Such a message may be old, for example in a process that was paused:
+    /// it shows that the store had this record, and not that it still has it.
     pub fn hear_change(&mut self, record: Record, at: Moment<'_>) -> Learnt {
         let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
         let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
@@ -94,7 +98,8 @@ impl Member {
         learnt
     }
 
-    /// The store answers, and this process is in a state that the store did not have when it was last seen.
+    /// Handles a record of the store while this process is in a state that the store did not have when it was last
+    /// read.
     pub(super) fn reconcile(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
         let Moment { policy, now, .. } = at;
         let Some(link) = &mut self.link else { return Learnt::default() };
@@ -111,19 +116,20 @@ impl Member {
             return self.forget(at);
         }
         if record.is_some_and(|record| record.lease.is_some_and(|lease| lease.is_live(now))) {
-            // Somebody is probing. What comes of that counts, or the lease ends.
+            // Another process is probing. Its result counts, or the lease ends.
             return Learnt::default();
         }
         self.publish(there.version, at)
     }
 
-    /// Whether this record is of the life that this process is in. Two processes that decide alone may call different lives by
-    /// the same epoch.
+    /// Whether this record is of the epoch that this process is in. Two processes that decide without the store may
+    /// give different states the same epoch.
     pub(super) fn is_in_epoch_of_record(&self, record: &Record) -> bool {
         record.epoch == self.circuit.epoch() && !self.differs_from(record)
     }
 
-    /// Whether the state or the mode is another. Who switched a circuit off after too many trips, and how many, is no matter.
+    /// Whether the state or the mode differs. The attribution of a disabled circuit, and its number of trips, do not
+    /// matter.
     fn differs_from(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         own.status() != record.status() || discriminant(&own.mode) != discriminant(&record.mode)
@@ -138,8 +144,8 @@ impl Member {
         Learnt::default()
     }
 
-    /// Makes the store's record this process's own. If what was decided alone is newer, the record counts in an epoch that is
-    /// newer still, and that is to be swapped in.
+    /// Makes the store's record the record of this process. If this process made newer decisions without the store,
+    /// the record counts in an epoch that is newer still, which is to be swapped in.
     pub(super) fn adopt(&mut self, record: Record, at: Moment<'_>) -> Learnt {
         let Moment { policy, now, .. } = at;
         let there = Seen::of(Some(&record));
@@ -159,27 +165,27 @@ impl Member {
         let known = self.circuit.latest_outcomes().until(now).last_success;
         self.circuit =
             Circuit::from_record(record, policy, now).joining_ramp(policy, now).with_success_at(known);
-        // Who probes counts on the epoch that its lease is of: nobody else writes while the lease lives.
+        // A probe depends on the epoch of its lease: only its holder may write while the lease is live.
         let publish = (is_older && !is_leased).then(|| self.proposal(there.version, at));
         Learnt { change, publish, overlapped, ..Learnt::default() }
     }
 
-    /// A record of the store's that is older than what was decided here, in an epoch that is newer; in the present one, if this
-    /// process has done so with that change before.
+    /// Returns a record of the store that is older than the decisions of this process, in a newer epoch; in the
+    /// current epoch, if this process has done so with that change before.
     fn in_new_epoch(&self, record: Record, now: Timestamp) -> Record {
         let own = self.circuit.epoch();
         let is_there = !self.differs_from(&record) && self.is_at_change_of(&record);
         Record { epoch: if is_there { own } else { record.epoch.max(own).next(now) }, ..record }
     }
 
-    /// Whether this record and the one that this process has came of the same change.
+    /// Whether this record and the one of this process come from the same change.
     fn is_at_change_of(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         (&own.cause, own.changed_at) == (&record.cause, record.changed_at)
     }
 
-    /// A proposal of before was swapped in, and this process has decided something alone since. That stays, and is proposed in
-    /// its turn. But what an operator said holds.
+    /// Handles a successful swap of an earlier proposal, when this process has made a decision without the store
+    /// since. That decision stays, and is proposed next. But an operator's override takes precedence.
     pub(super) fn won_an_older(
         &mut self,
         record: &Record,
@@ -198,9 +204,9 @@ impl Member {
         change
     }
 
-    /// What observers hear when this record replaces the state that this process is in: nothing, unless the state or the mode is
-    /// another, an operator said something, or the circuit opened again. If the state is the same, what lay between was missed,
-    /// and the change comes from the state that its cause leaves.
+    /// Returns the change to publish when this record replaces the state of this process. There is none, unless the
+    /// state or the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the
+    /// same, this process missed the states in between, and the change starts from the state that its cause leaves.
     fn change_to(&self, record: &Record) -> Option<Change> {
         let (own, from) = (self.circuit.record(), self.circuit.status());
         let change = Change::to(record, from)?;
@@ -217,8 +223,9 @@ impl Member {
         Some(Change { from: left.unwrap_or(from), ..change })
     }
 
-    /// Whether the store, if it has no record, may have let go of it in good order since this state was last known to count:
-    /// others closed the circuit, and a closed record was kept for as long as it had to be. Only operators end an override.
+    /// Whether a store without a record may have expired it regularly since this state was last known to count: other
+    /// processes closed the circuit, and the closed record was kept as long as it had to be. Only operators end an
+    /// override.
     pub(super) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         if self.circuit.may_have_expired(policy, now) {
             return true;
@@ -231,12 +238,12 @@ impl Member {
             && now.since(counted_at) >= Record::closed_kept_for(policy)
     }
 
-    /// The store let go of a record that nobody needed any more.
+    /// Drops a record that the store expired.
     pub(super) fn forget(&mut self, at: Moment<'_>) -> Learnt {
         let Moment { policy, now, .. } = at;
         let from = self.circuit.status();
         let known = self.circuit.latest_outcomes().until(now).last_success;
-        // Epochs only grow, also over a time that nobody remembers.
+        // Epochs only grow, even after a record has expired.
         let Epoch(last) = self.circuit.epoch();
         let born_at = now.max(Timestamp::from_micros(last.saturating_add(1)));
         if let Some(link) = &mut self.link {
@@ -249,7 +256,8 @@ impl Member {
             from,
             to: Status::Closed,
             at: now,
-            // Not that of the new life, which begins now: another process may still publish what it decided alone before.
+            // Not the epoch of the new circuit, which begins now: another process may still publish an earlier
+            // decision that it made without the store.
             epoch: Epoch(last.saturating_add(1)),
             cause: Cause::Expired,
             retry_at: None,
@@ -262,7 +270,7 @@ impl Member {
         Learnt { change, ..Learnt::default() }
     }
 
-    /// What this process knows, for a store that does not.
+    /// Proposes the state of this process to a store that does not have it.
     pub(super) fn publish(&self, there: Option<Version>, at: Moment<'_>) -> Learnt {
         Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
     }

@@ -1,8 +1,8 @@
-//! The ramp of one circuit over all processes, as a store holds it: how many calls may be in flight, and who makes them.
+//! The ramp of one circuit over all processes, as a store holds it: the limit of calls in flight, and their slots.
 //!
-//! A store counts places and successes, compares steps and replaces limits. Which limit comes next is decided by
-//! [`Member`](super::Member), never here. A ramp belongs to one epoch: a request of another epoch changes nothing, and a new
-//! epoch begins without a ramp. Places expire, so that a process that dies takes none with it.
+//! A store counts slots and successes, compares steps and replaces limits. [`Member`](super::Member) decides the next
+//! limit, never the store. A ramp belongs to one epoch: a request of another epoch changes nothing, and a new epoch
+//! begins without a ramp. Slots expire, so that a process that dies does not keep any.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,34 +11,34 @@ use core::time::Duration;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// What one process asks of a circuit's ramp. The store does all of it in one atomic step, in the order of the fields:
-/// places are given back, the limit is replaced, places are taken.
+/// A request of one process to a circuit's ramp. The store executes it in one atomic step, in the order of the
+/// fields: slots are released, the limit is replaced, slots are taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RampRequest {
     /// The circuit's key.
     pub key: Arc<str>,
     /// The epoch that the ramp belongs to. If the record has another one, the request is late.
     pub epoch: Epoch,
-    /// The limit of a ramp that the store has nothing of yet.
+    /// The limit of a new ramp, if the store has none for this epoch.
     pub first_limit: u32,
-    /// When such a ramp began, by the store's clock.
+    /// The time at which such a ramp began, by the store's clock.
     pub begun_at: Timestamp,
-    /// Places to give back. One that has expired, or was given back before, counts nowhere.
+    /// Slots to release. A slot that has expired, or was released before, is not counted.
     pub give: Vec<GivenPlace>,
-    /// The limit that follows.
+    /// The next limit; `None`: it stays.
     pub replace: Option<RampStep>,
-    /// Tokens of places to take, each new. They are taken in this order while there is room.
+    /// Tokens of slots to take, each new. They are taken in this order until the limit is reached.
     pub take: Vec<Nonce>,
-    /// How long a taken place lasts if it is not given back.
+    /// The time after which a taken slot expires if it is not released.
     pub place_for: Duration,
-    /// How long the store keeps the ramp after its latest request.
+    /// The time that the store keeps the ramp after its latest request.
     pub keep_for: Duration,
 }
 
-/// A place that is given back.
+/// A slot that is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GivenPlace {
-    /// Its token.
+    /// The token of the slot.
     pub place: Nonce,
     /// Whether its call succeeded.
     pub succeeded: bool,
@@ -47,29 +47,29 @@ pub struct GivenPlace {
 /// The replacement of a ramp's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampStep {
-    /// The step that it replaces. If the ramp is at another one, the limit stays.
+    /// The step that it replaces. If the ramp is at another step, the limit stays.
     pub expected: u64,
-    /// The new limit; none: the ramp is over.
+    /// The new limit; `None`: the ramp is over.
     pub limit: Option<u32>,
 }
 
-/// A ramp, without its places.
+/// The state of a ramp, without its slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampState {
-    /// How often the limit was replaced.
+    /// The number of times that the limit was replaced.
     pub step: u64,
-    /// How many calls may be in flight over all processes; none: the ramp is over.
+    /// The number of calls that may be in flight over all processes; `None`: the ramp is over.
     pub limit: Option<u32>,
-    /// How many calls succeeded since the limit was last replaced.
+    /// The number of calls that succeeded since the limit was last replaced.
     pub successes: u32,
-    /// When a place was last refused, or else when the ramp began.
+    /// The time at which a slot was last refused or, before the first refusal, the start of the ramp.
     pub refused_at: Timestamp,
 }
 
-/// The answer to a [request](RampRequest).
+/// The reply to a [request](RampRequest).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampReply {
-    /// The record has another epoch. Nothing was done.
+    /// The record has another epoch. The request had no effect.
     Late,
     /// The request was carried out.
     Done(RampView),
@@ -78,28 +78,29 @@ pub enum RampReply {
 /// A ramp after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampView {
-    /// The ramp. Its `refused_at` is from before this request, so that a refusal of now does not hide how long there was none.
+    /// The state of the ramp. Its `refused_at` is from before this request, so that a refusal of now does not hide
+    /// how long there was none.
     pub state: RampState,
-    /// How many places are taken, by all processes.
+    /// The number of taken slots, over all processes.
     pub in_flight: u32,
-    /// How many of the wanted places were taken: the first ones.
+    /// The number of requested slots that were taken: the first ones.
     pub taken: u32,
     /// Whether the limit was replaced.
     pub replaced: bool,
 }
 
-/// The ramp of one circuit. A store that keeps ramps in memory keeps one of these; others do the same in their own way.
+/// The ramp of one circuit. A store that keeps ramps in memory uses this type; others implement the same rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedRamp {
     epoch: Epoch,
     state: RampState,
-    /// Tokens, and when they expire.
+    /// Tokens, and their times of expiry.
     places: Vec<(Nonce, Timestamp)>,
     expires_at: Timestamp,
 }
 
 impl SharedRamp {
-    /// Carries out a request of the circuit's current epoch.
+    /// Executes a request of the circuit's current epoch.
     pub fn apply(known: &mut Option<Self>, request: &RampRequest, now: Timestamp) -> RampView {
         let is_current = |ramp: &Self| ramp.epoch == request.epoch && now < ramp.expires_at;
         let mut ramp = known.take().filter(is_current).unwrap_or_else(|| Self::new(request));

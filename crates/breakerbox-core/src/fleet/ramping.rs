@@ -1,7 +1,8 @@
-//! How a member shares the ramp of its fleet: when a call needs a place, what the store is asked, and which limit comes next.
+//! The part of a member in its fleet's ramp: when a call needs a slot, the request to the store, and the next limit.
 //!
-//! While the process decides alone, or the store does not have its epoch yet, the ramp is the process's own
-//! ([`Ramp`](crate::Ramp)), by the same rules. Nothing here waits, and no place is handed out here: the store has them.
+//! While the process decides without the store, or the store does not have its epoch yet, the ramp is the process's
+//! own ([`Ramp`](crate::Ramp)), by the same rules. Nothing here blocks, and no slot is given here: the store has
+//! them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,30 +17,31 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 use crate::transitions::LEASE_MARGIN;
 
-/// What a process wants of a ramp, in one request.
+/// The parts of a request to a ramp that the process chooses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RampWish {
     /// The epoch of the ramp.
     pub epoch: Epoch,
-    /// Places to give back.
+    /// Slots to release.
     pub give: Vec<GivenPlace>,
-    /// The limit that follows.
+    /// The next limit; `None`: it stays.
     pub replace: Option<RampStep>,
-    /// Tokens of places to take.
+    /// Tokens of slots to take.
     pub take: Vec<Nonce>,
 }
 
-/// What a reply means to the process that asked.
+/// The effect of a reply on the process that made the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampNews {
-    /// The ramp is over, or another epoch has begun: no call needs a place any more.
+    /// The ramp is over, or another epoch has begun: no call needs a slot any more.
     Over,
-    /// The ramp goes on. If there is a step, the store should be asked to take it.
+    /// The ramp goes on. If there is a step, send it to the store in a request.
     GoesOn(Option<RampStep>),
 }
 
 impl RampState {
-    /// The step that follows from what the ramp is, and from so many failures that it has not heard of. None: it stays.
+    /// Returns the next step of the ramp, by its state and this many failures that the state does not include.
+    /// `None`: the limit stays.
     #[must_use]
     pub fn next_step(&self, failures: u32, policy: &Policy, now: Timestamp) -> Option<RampStep> {
         let limit = self.limit?;
@@ -58,7 +60,7 @@ impl RampState {
         Some(RampStep { expected: self.step, limit: Some(doubled).filter(|doubled| *doubled < cap) })
     }
 
-    /// The step that follows from so many failures. None: the limit is as low as it can be, and its round has not begun.
+    /// Returns the step after this many failures. `None`: the limit is at its minimum, and its round has not begun.
     #[must_use]
     pub fn halved(&self, failures: u32) -> Option<RampStep> {
         let limit = self.limit?;
@@ -69,8 +71,8 @@ impl RampState {
 }
 
 impl Member {
-    /// Whether an ordinary call needs a place of the fleet's ramp. A circuit that is open in this process alone refuses by itself,
-    /// and its one probe at a time needs none.
+    /// Whether an ordinary call needs a slot in the fleet's ramp. A circuit that is open in this process alone
+    /// refuses by itself, and its one probe at a time needs no slot.
     pub(super) fn needs_place(&self, policy: &Policy) -> bool {
         self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
@@ -85,12 +87,12 @@ impl Member {
             && self.is_published()
     }
 
-    /// Admits an ordinary call by this process's own ramp: where nobody else uses the store.
+    /// Admits an ordinary call by the ramp of this process, for a store that no other process uses.
     pub fn admit_on_own_ramp(&mut self, policy: &Policy, now: Timestamp) -> Asked {
         self.admit(policy, now)
     }
 
-    /// The request to the store for what is wanted. None: no call needs a place any more, or another epoch has begun.
+    /// Returns the request to the store. `None`: no call needs a slot any more, or another epoch has begun.
     #[must_use]
     pub fn ramp_request(&self, key: &Arc<str>, wish: RampWish, policy: &Policy) -> Option<RampRequest> {
         if self.circuit.epoch() != wish.epoch || !self.ramps_in_fleet(policy) {
@@ -102,7 +104,7 @@ impl Member {
             key: Arc::clone(key),
             epoch,
             first_limit: FIRST_LIMIT,
-            // A ramp that the store has let go of is judged by this: it is over after a window without a refusal.
+            // If the store has dropped the ramp, this time decides: a ramp is over after a window without a refusal.
             begun_at: self.circuit.record().changed_at,
             give,
             replace,
@@ -112,8 +114,8 @@ impl Member {
         })
     }
 
-    /// Takes in the store's reply about the ramp of an epoch. `refused`: not all wanted places were taken; `failures`: how many
-    /// failures the limit does not know of yet.
+    /// Handles the store's reply about the ramp of an epoch. `refused`: whether some requested slots were not given;
+    /// `failures`: the number of failures that the limit does not include yet.
     pub fn ramp_replied(
         &mut self,
         epoch: Epoch,
@@ -131,7 +133,7 @@ impl Member {
         }
         let next = view.state.next_step(failures, at.policy, at.now);
         if refused {
-            // If the store is lost, the process's own ramp goes on from here.
+            // If the store is lost, the ramp of this process goes on from here.
             self.circuit.note_ramp_refusal(at.now);
         }
         RampNews::GoesOn(next)

@@ -1,27 +1,28 @@
-//! When a process reports to the store what it has counted, and when all processes are called upon to report.
+//! When a process reports its counts to the store, and when all processes are called to report.
 //!
-//! The store's load follows trouble, not traffic. A key that is well is never reported: its counts stay in the process, in
-//! a window of their own, and expire with it.
+//! The load of the store follows failures, not traffic. A healthy key is never reported: its counts stay in the
+//! process, in a window of their own, and expire with it.
 //!
 //! | a process reports a key when | because |
 //! | --- | --- |
-//! | its unreported outcomes are at the limit of a rate or a mean, whatever `min_calls` says | a rate over the sum of parts reaches a limit only if it does in one part (the mediant inequality); the parts are what was reported, and what each process has not reported |
+//! | its unreported outcomes are at the limit of a rate or a mean, regardless of `min_calls` | a rate over the sum of parts reaches a limit only if it does in one part (the mediant inequality); the parts are the reported outcomes, and the unreported ones of each process |
 //! | it has a failure and the policy has the rule `failures` | that is a plain sum |
 //! | it has two failures in a row, or one that no success followed within a second, and the policy has the rule `consecutive_failures` | a run of the fleet consists of each process's latest outcomes |
-//! | a rule holds over its own outcomes, reported or not | its own part is judged as a circuit that is not shared |
-//! | the key is under suspicion, or somebody called for reports | |
+//! | a rule holds over its own outcomes, reported or not | its own part is evaluated like an unshared circuit |
+//! | the key is under suspicion, or another process called for reports | |
 //!
-//! **Under suspicion** is a key whose reported outcomes are at the limit of a rate or a mean, or have at least half of the
-//! run that `consecutive_failures` needs (two or more). Whoever learns that from the store calls for reports. Every process
-//! that hears the call reports all it has, and goes on reporting every outcome until the store's totals say otherwise, or a
-//! window has passed. The design calls a key suspected as soon as any failure was reported within the window. With one call
-//! in a hundred failing at random, that would be a third of all keys at any time; what is done here is enough for every rule
-//! (see the property test), and costs nothing in that case.
+//! **Under suspicion** is a key whose reported outcomes are at the limit of a rate or a mean, or have at least half
+//! of the run that `consecutive_failures` needs (two or more). A process that learns this from the store calls for
+//! reports. Every process that receives the call reports all its counts, and goes on reporting every outcome until
+//! the store's totals no longer require it, or a window has passed. The design suspects a key as soon as any
+//! failure was reported within the window. With one call in a hundred failing at random, that would be a third of all
+//! keys at any time; the present condition is enough for every rule (see the property test), and costs nothing in
+//! that case.
 //!
-//! **What is not covered**: the reported totals also reach a limit when successes in them grow older than the window. That is
-//! noticed with the next report of the key, by whatever process.
+//! **Not covered**: the reported totals also reach a limit when successes in them grow older than the window. This is
+//! noticed with the next report of the key, by any process.
 //!
-//! Here is only decided. The shell collects reports that are due at about the same time into one request.
+//! This module only decides. Its caller collects reports that are due at about the same time into one request.
 
 use core::time::Duration;
 
@@ -30,30 +31,30 @@ use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::window::Totals;
 
-/// For how long a single failure may wait for a success before it is reported.
+/// The time that a single failure may wait for a success before it is reported.
 const RUN_OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// By how much a report may be early: times are estimates of the store's time.
+/// The time by which a report may be early: times are estimates of the store's time.
 const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// How often a process calls for reports of one key, at the most, while it does not judge.
+/// The minimum time between two calls of a process for reports of one key, while it does not wait to trip.
 const CALL_EVERY: Duration = Duration::from_secs(1);
 
-/// After how long a process looks at what the others reported of a key under suspicion; then after four times as long each
-/// time.
+/// The time after which a process first looks at the others' reports of a key under suspicion; each further time is
+/// four times as long.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 
-/// The shortest run of failures that makes a key suspected.
+/// The shortest run of failures that puts a key under suspicion.
 const SUSPECTED_RUN: u64 = 2;
 
-/// When a process must report a key.
+/// The time at which a process must report a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    /// Not as things are.
+    /// No report is due as things are.
     Never,
-    /// After so long, unless a success comes first.
+    /// After this time, unless a success comes first.
     After(Duration),
-    /// Successes, for a key under suspicion: with whatever else is reported within a second.
+    /// With other reports within a second: successes of a key under suspicion.
     Later,
     /// With the next batch.
     Soon,
@@ -62,7 +63,7 @@ pub(super) enum Due {
 }
 
 impl Due {
-    /// This, or after so long at the latest.
+    /// Returns this, or `wait` if that is sooner.
     pub(super) fn at_the_latest_in(self, wait: Duration) -> Self {
         match self {
             Self::Never | Self::After(_) if wait.is_zero() => Self::Soon,
@@ -73,19 +74,19 @@ impl Due {
     }
 }
 
-/// What a process knows when it decides whether to report.
+/// The counts by which a process decides whether to report.
 pub(super) struct Known<'k> {
-    /// Outcomes that the store has not heard of.
+    /// Outcomes that were not reported to the store.
     pub(super) unreported: &'k Totals,
-    /// What the store last said, and the unreported ones after it.
+    /// The totals in the store's latest response, and the unreported outcomes after them.
     pub(super) all: &'k Totals,
     /// All outcomes of this process, reported or not.
     pub(super) own: &'k Totals,
-    /// When the first failure after the latest unreported success was.
+    /// The time of the first failure after the latest unreported success.
     pub(super) run_began: Option<Timestamp>,
 }
 
-/// Whether a process must report a key that is not under suspicion.
+/// Returns when a process must report a key that is not under suspicion.
 pub(super) fn due(policy: &Policy, known: &Known<'_>, now: Timestamp) -> Due {
     let Known { unreported, all, own, run_began } = known;
     if unreported.calls() == 0 {
@@ -116,27 +117,27 @@ pub(super) fn is_suspicious(policy: &Policy, reported: &Totals) -> bool {
     TripRule::is_at_limit(policy, reported) || policy.consecutive_failures().is_some_and(is_half)
 }
 
-/// Whether a key is under suspicion, as far as this process knows, and who called for reports.
+/// Whether a key is under suspicion, as far as this process knows, and when reports were called for.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Suspicion {
-    /// All that is unreported is to be reported at once.
+    /// Whether all unreported counts are due at once.
     pub(super) is_report_wanted: bool,
-    /// Until when the key is under suspicion, unless the store says otherwise before.
+    /// The time until which the key is under suspicion, unless a response of the store ends it before.
     until: Option<Timestamp>,
-    /// When reports were last called for, by this process or another.
+    /// The time of the latest call for reports, by this process or another.
     called_at: Option<Timestamp>,
-    /// When this process last looked at the store's totals, and how often without news of its own; none: it has no reason to
-    /// look again.
+    /// The time at which this process last looked at the store's totals, and how often it did so without a report of
+    /// its own; `None` if it has no reason to look again.
     looked: Option<(Timestamp, u32)>,
 }
 
 impl Suspicion {
-    /// Whether every outcome is reported.
+    /// Whether the key is under suspicion, so that every outcome is reported.
     pub(super) fn holds(&self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// The store said what was reported. Returns whether reports are to be called for.
+    /// Handles the totals in a response of the store. Returns whether to call for reports.
     pub(super) fn learn(&mut self, reported: &Totals, policy: &Policy, now: Timestamp) -> bool {
         if !is_suspicious(policy, reported) {
             self.until = None;
@@ -148,20 +149,22 @@ impl Suspicion {
         self.call_again(CALL_EVERY, now)
     }
 
-    /// This process reports something: what comes of it is news.
+    /// Notes a report of this process: its effect on the totals is new.
     pub(super) const fn report(&mut self) {
         self.looked = None;
     }
 
-    /// After how long this process is to look at the store's totals again, though it has nothing to report: the others may
-    /// have answered the call, or it was lost, or came too early for what they counted since.
+    /// Returns the time after which this process must look at the store's totals again, though it has nothing to
+    /// report: the other processes may have responded to the call, or the call was lost, or came too early for their
+    /// later counts.
     pub(super) fn look_due_in(&self, now: Timestamp) -> Option<Duration> {
         let (looked_at, times) = self.looked.filter(|_| self.holds(now))?;
         let every = LOOK_AFTER.saturating_mul(4_u32.saturating_pow(times));
         Some(every.saturating_sub(now.since(looked_at)))
     }
 
-    /// Whether to call for reports if the last call, by whomever, was so long ago. Takes note of it.
+    /// Whether to call for reports, because the latest call of any process was at least `every` ago. Notes the call
+    /// if so.
     fn call_again(&mut self, every: Duration, now: Timestamp) -> bool {
         let is_time = self.called_at.is_none_or(|at| now.since(at) >= every);
         if is_time {
@@ -170,13 +173,13 @@ impl Suspicion {
         is_time
     }
 
-    /// Another process called for reports.
+    /// Handles a call for reports by another process.
     pub(super) fn hear_call(&mut self, policy: &Policy, now: Timestamp) {
         self.until = Some(now + policy.window());
         self.called_at = Some(now);
     }
 
-    /// The clock says `after` where it said `before`.
+    /// Adjusts the times to a clock that was set from `before` to `after`.
     pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         let looked_at = self.looked.as_mut().map(|(at, _)| at);
         for time in self.until.iter_mut().chain(&mut self.called_at).chain(looked_at) {
@@ -185,26 +188,27 @@ impl Suspicion {
     }
 }
 
-/// A rule holds over what this process knows. It refuses calls, and gives the others time to report before it decides.
+/// A pending trip: a rule holds over the counts that this process knows. It refuses calls, and gives the others time
+/// to report before it decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Judging {
-    /// Since when. The cool-off counts from here, because calls have been refused since then.
+    /// The time at which the rule held. The cool-off counts from here, because calls have been refused since then.
     pub(super) since: Timestamp,
-    /// When the others were first called upon to report after the rule held, by this process or another.
+    /// The time of the first call for reports after the rule held, by this process or another.
     called_at: Option<Timestamp>,
 }
 
-/// What a judge does next.
+/// The next step of a pending trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum JudgingStep {
-    /// Look again after so long.
+    /// Look again after `wait`.
     Wait {
-        /// How long.
+        /// The time to wait.
         wait: Duration,
         /// Whether to call for reports.
         call: bool,
     },
-    /// The others had their time.
+    /// The other processes had their time to report.
     Decide,
 }
 
@@ -213,8 +217,9 @@ impl Judging {
         Self { since: now, called_at: None }
     }
 
-    /// The rule holds over what was reported by now. The others get `confirm` from the first call on, so that what they
-    /// report is as new as what this process knows; with none of them, `confirm` is zero.
+    /// Returns the next step while the rule holds over the reports so far. The other processes get `confirm` from the
+    /// first call on, so that their reports are as recent as the counts of this process; without other processes,
+    /// `confirm` is zero.
     pub(super) fn go_on(
         &mut self,
         confirm: Duration,
@@ -224,9 +229,9 @@ impl Judging {
         if confirm.is_zero() {
             return JudgingStep::Decide;
         }
-        // Another process's call is as good, if it came after the rule held.
+        // A call of another process is as good, if it came after the rule held.
         let called_at = suspicion.called_at.filter(|at| *at >= self.since);
-        // Some looks on the way: a call may be lost, and the others may say at once that they are well.
+        // It looks several times meanwhile: a call may be lost, and the others' successes may be reported at once.
         let every = confirm / LOOKS;
         let call = suspicion.call_again(if called_at.is_some() { every } else { Duration::ZERO }, now);
         let called_at = *self.called_at.get_or_insert(called_at.unwrap_or(now));
@@ -234,14 +239,14 @@ impl Judging {
         if left.is_zero() { JudgingStep::Decide } else { JudgingStep::Wait { wait: left.min(every), call } }
     }
 
-    /// The clock says `after` where it said `before`.
+    /// Adjusts the times to a clock that was set from `before` to `after`.
     pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         self.since = self.since.moved(before, after);
         self.called_at = self.called_at.map(|at| at.moved(before, after));
     }
 }
 
-/// How often a judge looks, and calls, while it waits for the others.
+/// The number of times that a process looks, and calls, while it waits for the others.
 const LOOKS: u32 = 3;
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Standing back: a process whose probe failed lets the others probe first in the next half-open.
 //!
-//! A process with a broken network of its own may ask more often than all others. Without this it would win a lease in every
-//! half-open, and keep a healthy destination shut for the whole fleet. A process that asks alone is only delayed.
+//! A process whose own network is broken may acquire more often than all others. Without standing back it would win a
+//! lease in every half-open, and keep a healthy destination shut for the whole fleet. For a process that is the only
+//! one to acquire, the probe is only delayed.
 //!
-//! How long it stands back: a tenth of the last cool-off, because a long outage can afford it; a quarter of a second at least,
-//! because others may call only a few times a second; and as soon as a probe of another process has succeeded, the longest
-//! time, because then the fault is this process's own.
+//! The time for which it stands back is a tenth of the last cool-off, because a long outage can afford it; at least a
+//! quarter of a second, because others may call only a few times per second; and as soon as a probe of another
+//! process has succeeded, the longest time, because then the fault is in this process.
 //!
-//! It never applies to an exclusive store, nor while the store is lost: then there are no others.
+//! It never applies with an exclusive store, nor while the store is lost: then there are no others.
 
 use core::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::permit::Refusal;
 use crate::record::{Record, State};
 use crate::time::Timestamp;
 
-/// How large a part of the last cool-off a process stands back for.
+/// The divisor of the last cool-off that gives the time to stand back.
 const PART: u32 = 10;
 
 /// The shortest time that a process stands back, unless that is more than half of the cool-off.
@@ -27,21 +28,23 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// The memory of this process's latest failed probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StandBack {
-    /// When the failed probe opened the circuit. Names the cool-off and the half-open after it: both keep this time.
+    /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open after it:
+    /// both keep this time.
     opened_at: Timestamp,
-    /// For how long to stand back while no probe has succeeded.
+    /// The time to stand back while no probe has succeeded.
     delay: Duration,
 }
 
 impl StandBack {
-    /// The memory of a probe that failed and led to this record. None if the record has no cool-off.
+    /// Creates the memory of a probe that failed and led to this record. `None` if the record has no cool-off.
     pub(super) fn after(failed: &Record) -> Option<Self> {
         let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
         let cool_off = retry_at.since(opened_at);
         Some(Self { opened_at, delay: (cool_off / PART).max(SHORTEST.min(cool_off / 2)).min(LONGEST) })
     }
 
-    /// The refusal of an ask that this record would give the probe to. None if this process need not stand back (any more).
+    /// Returns the refusal of an acquire that would get the probe by this record. `None` if this process need not
+    /// stand back (any more).
     pub(super) fn refusal(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         if record.opened_at != Some(self.opened_at) {
             return None;

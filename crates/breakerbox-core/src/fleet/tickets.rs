@@ -1,7 +1,8 @@
-//! Permits that leave the process that gave them out: their tickets, and what settling one means to any other process.
+//! Permits that leave the process that gave them: their tickets, and the settlement of a ticket by another process.
 //!
-//! Each process counts the epochs of a circuit that the store has no record of by itself, so a ticket says zero there, as the
-//! store does. What is late here is late only if the store has been asked: this process may have missed what happened.
+//! For a circuit without a record in the store, each process numbers the epochs by itself, so the epoch of a ticket
+//! is then zero, as in the store. A ticket that is late here is late only if the store has been read: this process
+//! may have missed a transition.
 
 use alloc::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
 impl Member {
-    /// The permit as data, by the clock that records go by, on which it was asked for at `started_at`. From now on anybody
-    /// may settle it: a record without its lease is taken for a newer one.
+    /// Returns the permit as data, by the clock of the records, by which it was acquired at `started_at`. From now on
+    /// any process may settle it: a record without its lease is taken for a newer one.
     pub fn hand_out(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
             PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::Placed { .. } => TicketKind::Call,
@@ -34,14 +35,14 @@ impl Member {
         Ticket { key, epoch, started_at, kind }
     }
 
-    /// Whether a ticket is of the epoch that this process is in. If not, the store may know better.
+    /// Whether a ticket is of the epoch that this process is in. If not, the store may have a newer record.
     #[must_use]
     pub fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
         let is_judge = self.link.as_ref().is_none_or(|link| link.seen.is_some() || link.alone);
         is_judge && self.shared_epoch() == ticket.epoch
     }
 
-    /// Settles a ticket with what the call turned out to be.
+    /// Settles a ticket with the outcome of its call.
     pub fn settle_ticket(
         &mut self,
         ticket: &Ticket,
@@ -65,9 +66,9 @@ impl Member {
         self.settle(Permit::new(self.circuit.epoch(), kind, ticket.started_at), outcome, policy, draw, now)
     }
 
-    /// Gives back what a permit holds in this process, because its ticket was settled: its place on the process's own ramp and
-    /// the probe of its own circuit, which go by how the call ended. A [place](Permit::place) in the fleet's ramp is given
-    /// back to the store.
+    /// Releases what a permit holds in this process, because its ticket was settled: its slot in the ramp of the
+    /// process and the probe of the process-local circuit, which both depend on the outcome. A [slot](Permit::place)
+    /// in the fleet's ramp is released in the store.
     pub fn let_go(
         &mut self,
         permit: Permit,
@@ -87,7 +88,7 @@ impl Member {
         }
     }
 
-    /// The epoch that this process is in, as the store calls it.
+    /// Returns the epoch that this process is in, as the store knows it.
     fn shared_epoch(&self) -> Epoch {
         match &self.link {
             Some(_) if self.circuit.is_pristine() => Epoch::default(),

@@ -1,9 +1,9 @@
-//! The shared window of one circuit: what all processes counted, in buckets by the store's time.
+//! The shared window of one circuit: the counts of all processes, in buckets by the store's time.
 //!
-//! Buckets are named by the time at which they begin. So windows of different lengths can be added to the same counts, and a
-//! policy that changes loses none. Adding is all that is done here, with one exception, the run of failures: adding can't
-//! tell what came first. The window keeps the time of the latest success, and failures extend the run only if the first of
-//! them is later.
+//! Buckets are identified by the time at which they begin. So windows of different lengths can be added to the same
+//! counts, and a policy that changes loses none. The window only adds, with one exception, the run of failures,
+//! because sums do not show the order of outcomes. The window keeps the time of the latest success, and failures
+//! extend the run only if the first of them is later.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -13,17 +13,17 @@ use crate::record::LatestOutcomes;
 use crate::time::{Timestamp, micros};
 use crate::window::Totals;
 
-/// How many buckets make a window: the current one and those before.
+/// The number of buckets in a window: the current one and those before.
 const BUCKETS: u64 = 10;
 
-/// What all processes counted for one circuit. A store that keeps its counts in memory keeps one of these; others do the
-/// same in their own way.
+/// The counts of all processes for one circuit. A store that keeps its counts in memory uses this type; others
+/// implement the same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SharedWindow {
-    /// By the time, in microseconds, at which they begin.
+    /// The buckets, by the time at which they begin, in microseconds.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
-    /// When the first failure of the run was.
+    /// The time of the first failure of the run.
     run_began: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ struct Counts {
 }
 
 impl SharedWindow {
-    /// Adds what one process counted.
+    /// Adds the counts of one process.
     pub fn add(&mut self, delta: &Delta, now: Timestamp) {
         let width = width(delta.window);
         self.note_success(delta.last_success.map(|age| now.back_by(age)));
@@ -56,7 +56,7 @@ impl SharedWindow {
         self.buckets = self.buckets.split_off(&oldest(width, now));
     }
 
-    /// A success ends the run, unless all of the run is later.
+    /// Notes a success, which ends the run, unless all of the run is later.
     fn note_success(&mut self, at: Option<Timestamp>) {
         if at <= self.last_success {
             return;
@@ -68,7 +68,7 @@ impl SharedWindow {
         }
     }
 
-    /// What a window of this length holds.
+    /// Returns the totals of a window of this length.
     #[must_use]
     pub fn totals(&self, window: Duration, now: Timestamp) -> Totals {
         let mut totals = Totals::default();
@@ -82,7 +82,7 @@ impl SharedWindow {
         totals
     }
 
-    /// The latest success in this window, and the first failure of the run after it.
+    /// Returns the latest success in this window, and the first failure of the run after it.
     #[must_use]
     pub const fn latest_outcomes(&self) -> LatestOutcomes {
         LatestOutcomes { last_success: self.last_success, failing_since: self.run_began }
@@ -101,12 +101,12 @@ impl Counts {
     }
 }
 
-/// A bucket's width in microseconds.
+/// Returns a bucket's width in microseconds.
 fn width(window: Duration) -> u64 {
     (micros(window) / BUCKETS).max(1)
 }
 
-/// When the oldest bucket that still counts begins.
+/// Returns the start of the oldest bucket that still counts, in microseconds.
 fn oldest(width: u64, now: Timestamp) -> u64 {
     (now.as_micros() / width).saturating_sub(BUCKETS - 1) * width
 }

@@ -1,4 +1,4 @@
-//! A policy as somebody gave it, and the checks that make it one.
+//! The builder of a policy, and the checks of its fields.
 
 use core::time::Duration;
 
@@ -9,8 +9,8 @@ use super::{Policy, Preset};
 #[cfg(feature = "sabotage")]
 use crate::fault::Fault;
 
-/// The numbers of a policy as given in code or in a policy file. What is not said has its default, or the preset's
-/// value.
+/// The numbers of a policy as given in code or in a policy file. A field that is not set has the preset's value or,
+/// without a preset, its default.
 ///
 /// Setters that take an `Option` accept the plain value too; `None` is the policy file's `"off"`.
 ///
@@ -31,7 +31,7 @@ use crate::fault::Fault;
 #[derive(Clone, PartialEq, Debug, Default)]
 #[must_use]
 pub struct PolicyBuilder {
-    // A field that can be off has two layers: whether it was said, and whether it is on.
+    // A field that can be off has two layers: whether it was set, and whether it is on.
     pub(super) preset: Option<Preset>,
     pub(super) window: Option<Duration>,
     pub(super) min_calls: Option<u64>,
@@ -58,7 +58,7 @@ pub struct PolicyBuilder {
     pub(super) fault: Option<Fault>,
 }
 
-/// A percentage, as a whole number from 1 to 100, or `None` to turn the rule off. Fractions are no percentages:
+/// A percentage, as a whole number from 1 to 100, or `None` to turn the rule off. Fractions are not accepted:
 ///
 /// ```compile_fail,E0277
 /// breakerbox_core::Policy::builder().failure_rate(0.5);
@@ -139,7 +139,7 @@ impl PolicyBuilder {
         sample_recent: impl Into<Option<u64>>;
     }
 
-    /// The same numbers with a fault that was mended. Only for tests of tests.
+    /// Returns the same numbers with a fixed fault put back. Only for tests that check whether tests find the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub const fn with_fault(mut self, fault: Fault) -> Self {
@@ -147,13 +147,13 @@ impl PolicyBuilder {
         self
     }
 
-    /// The preset that was said.
+    /// Returns the preset; `None` if none was set.
     #[must_use]
     pub const fn given_preset(&self) -> Option<Preset> {
         self.preset
     }
 
-    /// The policy of circuits that hear of every outcome.
+    /// Builds the policy of circuits that count every outcome.
     ///
     /// # Errors
     /// Names the first field that is out of range or does not fit the others.
@@ -172,18 +172,20 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// The policy of sampled circuits whose sampler returns totals only. Totals tell neither the order of outcomes nor
-    /// which calls were slow, so `consecutive_failures` and `slow_rate` are off, and setting one is an error. There
-    /// is no ramp, whatever `ramp_cap` says: a ramp counts calls that settle, and sampled calls need not settle.
+    /// Builds the policy of sampled circuits whose sampler returns totals only. Totals contain neither the order of
+    /// outcomes nor the number of slow calls, so `consecutive_failures` and `slow_rate` are off, and setting one is
+    /// an error. There is no ramp, and `ramp_cap` has no effect: a ramp counts calls that settle, and sampled calls
+    /// need not settle.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and if a rule is set that samples cannot feed.
+    /// As [`build`](Self::build), and if a rule is set for which samples have no input.
     pub fn build_for_sampling(&self) -> Result<Policy, PolicyError> {
         self.sampled(false)
     }
 
-    /// The policy of sampled circuits whose sampler also returns [runs of failures](crate::Sample::failure_run): as
-    /// [`build_for_sampling`](Self::build_for_sampling), with `consecutive_failures`.
+    /// Builds the policy of sampled circuits whose sampler also returns [runs of
+    /// failures](crate::Sample::failure_run): as [`build_for_sampling`](Self::build_for_sampling), with
+    /// `consecutive_failures`.
     ///
     /// # Errors
     /// As [`build_for_sampling`](Self::build_for_sampling).
@@ -214,7 +216,7 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Lays what was said over `base` and checks each field.
+    /// Applies the fields that were set to `base`, and checks each.
     fn checked(&self, base: Policy) -> Result<Policy, PolicyError> {
         let mut policy = base;
         if let Some(window) = self.window {
@@ -297,7 +299,8 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Names the field that its author can change.
+    /// Creates the error for a first cool-off above the maximum. It names the field that the author of the policy
+    /// set.
     fn cool_off_above_max(&self, policy: &Policy) -> PolicyError {
         let (first, max) = (format_duration(policy.cool_off.first), format_duration(policy.cool_off.max));
         if self.cool_off.is_none() {
@@ -308,7 +311,7 @@ impl PolicyBuilder {
     }
 }
 
-/// A number within the bounds of its field.
+/// Returns the number, if it is within the bounds of its field.
 fn within<T: TryFrom<u64>>(field: &str, found: u64) -> Result<T, PolicyError> {
     let bounds = bounds_of(field);
     let (min, max) = (*bounds.start(), *bounds.end());
@@ -320,7 +323,7 @@ fn non_zero(field: &str, example: &'static str, found: Duration) -> Result<Durat
     if found.is_zero() {
         return Err(PolicyError::new(field, Reason::ZeroDuration { example }));
     }
-    // Time is counted in microseconds: anything near that would round to nothing.
+    // Time is counted in microseconds: a duration close to that would round to zero.
     if found < Duration::from_millis(1) {
         return Err(PolicyError::new(field, Reason::DurationTooShort));
     }

@@ -1,40 +1,41 @@
-//! Durations as people write them: `"30s"`, `"5m"`, `"250ms"`, `"1h30m"`.
+//! Durations in policy files: `"30s"`, `"5m"`, `"250ms"`, `"1h30m"`.
 
 use alloc::string::String;
 use core::fmt::Write;
 use core::time::Duration;
 
-/// The longest duration a policy takes: a hundred years. Longer ones are mistakes, and this one still adds up.
+/// The longest duration that a policy accepts: a hundred years. Longer ones are mistakes, and sums of this one do not
+/// overflow.
 pub const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Units, longest first, in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Why a text is not a duration.
+/// The reason why a text is not a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// There is no text.
+    /// The text is empty.
     #[error("is empty; write a number and a unit, such as \"30s\"")]
     Empty,
-    /// A number is missing where one should be.
+    /// A unit has no number before it.
     #[error("needs a whole number before each unit, such as \"30s\", \"5m\" or \"250ms\"")]
     NoNumber,
     /// A number has no unit.
     #[error("needs a unit after each number: ms, s, m, h or d, such as \"30s\"")]
     NoUnit,
-    /// The unit is not one of ours.
+    /// The unit is not `ms`, `s`, `m`, `h` or `d`.
     #[error("has an unknown unit; the units are ms, s, m, h and d, such as \"30s\"")]
     UnknownUnit,
-    /// Units must go from long to short, each at most once.
+    /// The units are not ordered from long to short, each at most once.
     #[error("has its units out of order; write the longest first, such as \"1h30m\"")]
     OutOfOrder,
-    /// More than a hundred years.
+    /// The duration is longer than [`MAX_DURATION`].
     #[error("is too long; the longest is 36500d")]
     TooLong,
 }
 
-/// Reads a duration: one or more of `<whole number><unit>`, longest unit first; units are `ms`, `s`, `m`, `h`, `d`.
+/// Parses a duration: one or more of `<whole number><unit>`, longest unit first; units are `ms`, `s`, `m`, `h`, `d`.
 ///
 /// ```
 /// use breakerbox_core::{DurationError, parse_duration};
@@ -45,7 +46,7 @@ pub enum DurationError {
 /// ```
 ///
 /// # Errors
-/// Says what is wrong with the text, and what would be right.
+/// The error states the mistake in the text, and how to correct it.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let mut rest = text;
     let mut total_ms: u64 = 0;
@@ -67,7 +68,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         }
         let place =
             shorter_units.iter().position(|(name, _)| *name == unit).ok_or(DurationError::OutOfOrder)?;
-        // Only digits: what does not parse is too large.
+        // The text has only digits, so it fails to parse only if the number is too large.
         let number: u64 = number.parse().map_err(|_| DurationError::TooLong)?;
         total_ms = number
             .checked_mul(shorter_units[place].1)
@@ -80,7 +81,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     if duration > MAX_DURATION { Err(DurationError::TooLong) } else { Ok(duration) }
 }
 
-/// Writes a duration as [`parse_duration`] reads it, to the millisecond.
+/// Formats a duration as [`parse_duration`] reads it, in whole milliseconds.
 ///
 /// ```
 /// use core::time::Duration;

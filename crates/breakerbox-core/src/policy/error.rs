@@ -1,4 +1,4 @@
-//! Why a policy was refused: the field, and what to do about it.
+//! The errors of policies: the field that was refused, and how to correct it.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,7 +8,7 @@ use super::file::POLICY_KEYS;
 use super::preset::UnknownPreset;
 use crate::found::Found;
 
-/// A policy that was refused. It names one field and says why.
+/// A policy was refused. The error names one field and the reason.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct PolicyError {
@@ -21,43 +21,43 @@ impl PolicyError {
         Self { field: String::from(field), reason }
     }
 
-    /// The field, as the policy file spells it (`policy` where no single field is at fault).
+    /// Returns the field, as the policy file spells it (`policy` if no single field is at fault).
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// Why it was refused.
+    /// Returns the reason for the refusal.
     #[must_use]
     pub fn reason(&self) -> &PolicyErrorReason {
         &self.reason
     }
 }
 
-/// What is wrong with a field of a policy.
+/// The reason why a field of a policy was refused.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyErrorReason {
     /// A number is outside its range.
     #[error("must be {min} to {max}, but is {found}")]
     OutOfRange {
-        /// The smallest that would do.
+        /// The smallest valid number.
         min: u64,
-        /// The largest that would do.
+        /// The largest valid number.
         max: u64,
-        /// What was given.
+        /// The number that was given.
         found: u64,
     },
     /// The growth of the cool-off is not a finite number of at least 1.
     #[error("must be a number of at least 1, but is {found}")]
     NotAFactor {
-        /// What was given.
+        /// The number that was given.
         found: f64,
     },
-    /// A duration of zero makes no sense here.
+    /// The duration must not be zero.
     #[error("must be longer than zero, such as \"{example}\"")]
     ZeroDuration {
-        /// A duration that would do.
+        /// A valid duration, in the notation of policy files.
         example: &'static str,
     },
     /// A duration is shorter than a millisecond.
@@ -69,61 +69,61 @@ pub enum PolicyErrorReason {
     /// A text is not a duration.
     #[error("{found:?} {error}")]
     BadDuration {
-        /// What was given, shortened if it is long.
+        /// The text that was given, shortened if it is long.
         found: String,
-        /// What is wrong with it.
+        /// The reason why the text is not a duration.
         error: DurationError,
     },
     /// A number is below zero.
     #[error("must not be negative, but is {found}")]
     Negative {
-        /// What was given.
+        /// The number that was given.
         found: i128,
     },
     /// A value has the wrong type.
     #[error("must be {expected}, but is {found}")]
     WrongType {
-        /// What would do.
+        /// A description of the valid values.
         expected: &'static str,
-        /// What was given.
+        /// The value that was given.
         found: Found,
     },
-    /// The field has no `"off"`.
+    /// The field cannot be turned off.
     #[error("can't be \"off\"; give it a value or leave it out for the default")]
     HasNoOff,
-    /// The first cool-off is longer than the longest.
+    /// `cool_off` is longer than `cool_off_max`.
     #[error("must be at most cool_off_max ({max}), but is {found}")]
     AboveCoolOffMax {
         /// The policy's `cool_off_max`.
         max: String,
-        /// What was given.
+        /// The policy's `cool_off`.
         found: String,
     },
-    /// The longest cool-off is shorter than the first.
+    /// `cool_off_max` is shorter than `cool_off`.
     #[error("must be at least cool_off ({cool_off}), but is {found}")]
     BelowCoolOff {
         /// The policy's `cool_off`.
         cool_off: String,
-        /// What was given.
+        /// The policy's `cool_off_max`.
         found: String,
     },
-    /// A slow rate needs to know which calls are slow.
+    /// `slow_rate` is set without `slow_call`, which defines the slow calls.
     #[error("needs slow_call: from which latency on is a call slow?")]
     NeedsSlowCall,
-    /// There is nothing that could trip the circuit.
+    /// No trip rule is set.
     #[error(
         "no trip rule is set; set at least one of failure_rate, failures, consecutive_failures, mean_latency, slow_rate"
     )]
     NoRule,
-    /// There is nothing that could trip a sampled circuit.
+    /// No trip rule is set that works on samples.
     #[error(
         "no trip rule is set that works on samples; set at least one of failure_rate, failures, mean_latency (or consecutive_failures, with a sampler that returns runs)"
     )]
     NoSampledRule,
-    /// A rule that samples cannot feed.
+    /// Samples contain no input for this rule.
     #[error("has no input in sampling mode; leave it out or turn it \"off\"")]
     NotSampled,
-    /// Runs of failures are not part of plain totals.
+    /// The totals of the sampler contain no runs of failures.
     #[error(
         "has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
     )]
@@ -131,18 +131,18 @@ pub enum PolicyErrorReason {
     /// No field has this name.
     #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {
-        /// The nearest key.
+        /// The key with the most similar name, if there is one.
         nearest: Option<&'static str>,
     },
-    /// The field is there twice.
+    /// The field is set twice.
     #[error("is there twice; keep one")]
     Duplicate,
     /// No preset has this name.
     #[error("{found:?} {unknown}")]
     UnknownPreset {
-        /// What was given, shortened if it is long.
+        /// The name that was given, shortened if it is long.
         found: String,
-        /// Which presets there are.
+        /// The error that lists the presets.
         unknown: UnknownPreset,
     },
 }
@@ -155,7 +155,7 @@ impl fmt::Display for DidYouMean {
     }
 }
 
-/// The nearest key, or all of them.
+/// Writes the most similar key or, if there is none, all keys.
 struct DidYouMeanOrList(Option<&'static str>);
 
 impl fmt::Display for DidYouMeanOrList {

@@ -1,7 +1,7 @@
-//! The policy file: the same names in TOML and in JSON.
+//! The policy file: the same keys in TOML and in JSON.
 //!
-//! Here a file's values get their types. Their ranges are checked where all policies are checked, in
-//! [`PolicyBuilder::build`].
+//! This module checks the types of a file's values. [`PolicyBuilder::build`] checks their ranges, as for every
+//! policy.
 
 use alloc::string::String;
 use core::fmt;
@@ -150,8 +150,8 @@ impl<'de> Deserialize<'de> for PolicyBuilder {
     }
 }
 
-/// One value on its way into the builder. It is refused while it is being read, so that the format's own error knows
-/// the line.
+/// One value that is read into the builder. It is refused during deserialization, so that the error of the format
+/// states the line.
 struct Entry<'a> {
     builder: &'a mut PolicyBuilder,
     key: &'a str,

@@ -2,12 +2,12 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Policy`] | the numbers, checked; nothing else in the core accepts raw ones |
-//! | [`PolicyBuilder`] | the numbers as somebody gave them, in code or in a file; [`build`](PolicyBuilder::build) checks them all |
-//! | [`Preset`] | the numbers of breakers that people know |
-//! | [`PolicyError`] | one field and the reason why it was refused |
+//! | [`Policy`] | the checked numbers; no other part of the core accepts unchecked ones |
+//! | [`PolicyBuilder`] | the numbers as given in code or in a file; [`build`](PolicyBuilder::build) checks them |
+//! | [`Preset`] | the numbers of known breakers |
+//! | [`PolicyError`] | one field, and the reason why it was refused |
 //!
-//! Why each default is what it is: `docs/defaults.md`.
+//! `docs/defaults.md` gives the reason for each default.
 
 mod bounds;
 mod builder;
@@ -29,7 +29,7 @@ use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::token::RandomBits;
 
-/// The numbers that govern a circuit, checked.
+/// The checked numbers that govern a circuit.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -63,7 +63,7 @@ pub struct Policy {
     cancel_grace: Duration,
     recovery_rate: u8,
     sample_recent: Option<u32>,
-    /// Built for sampling: a leader judges totals, and calls are not counted one by one.
+    /// Whether the policy was built for sampling: a leader evaluates totals, and calls are not counted one by one.
     is_sampled: bool,
     #[cfg(feature = "sabotage")]
     fault: Option<Fault>,
@@ -104,19 +104,19 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Starts from the defaults.
+    /// Returns a builder that starts from the defaults.
     pub fn builder() -> PolicyBuilder {
         PolicyBuilder::default()
     }
 
-    /// The same policy without jitter, for results that can be reproduced.
+    /// Returns the same policy without jitter, for reproducible results.
     #[must_use]
     pub fn without_jitter(mut self) -> Self {
         self.cool_off.jitter_percent = 0;
         self
     }
 
-    /// The same policy with a fault that was mended. Only for tests of tests.
+    /// Returns the same policy with a fixed fault put back. Only for tests that check whether tests find the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     #[must_use]
@@ -131,157 +131,161 @@ impl Policy {
         self.fault == Some(fault)
     }
 
-    /// Whether this fault was put back: none can be.
+    /// Whether this fault was put back: without the feature, never.
     #[cfg(not(feature = "sabotage"))]
     #[expect(clippy::unused_self, reason = "with the feature `sabotage` the policy says so")]
     pub(crate) const fn has_fault(&self, _fault: Fault) -> bool {
         false
     }
 
-    /// The same policy for the circuit that a process of a fleet keeps for itself: it disables nothing, and has no ramp.
+    /// Returns the same policy for a process-local circuit, which is never disabled and has no ramp.
     pub(crate) fn for_one_process(&self) -> Self {
         Self { disable_after: None, ramp_cap: None, ..self.clone() }
     }
 
-    /// The rolling time over which outcomes count.
+    /// The rolling time over which outcomes count. The default is 60 s.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
     }
 
-    /// How many calls the rates and the mean need before they say anything.
+    /// The number of calls in the window from which on the rates and the mean are evaluated. The default is 10.
     #[must_use]
     pub const fn min_calls(&self) -> u64 {
         self.min_calls
     }
 
-    /// Trip at this percentage of failures.
+    /// Trip at this percentage of failures, 1 to 100. `None` is off; the default is 50.
     #[must_use]
     pub const fn failure_rate(&self) -> Option<u8> {
         self.failure_rate
     }
 
-    /// Trip at this many failures.
+    /// Trip at this many failures in the window. `None`, the default, is off.
     #[must_use]
     pub const fn failures(&self) -> Option<u64> {
         self.failures
     }
 
-    /// Trip at this many failures in a row.
+    /// Trip at this many failures in a row. `None` is off; the default is 5.
     #[must_use]
     pub const fn consecutive_failures(&self) -> Option<u64> {
         self.consecutive_failures
     }
 
-    /// Trip at this mean latency.
+    /// Trip at this mean latency. `None`, the default, is off.
     #[must_use]
     pub const fn mean_latency(&self) -> Option<Duration> {
         self.mean_latency
     }
 
-    /// From which latency on a call is slow.
+    /// The latency from which on a call is slow. `None`, the default: no call is.
     #[must_use]
     pub const fn slow_call(&self) -> Option<Duration> {
         self.slow_call
     }
 
-    /// Trip at this percentage of slow calls.
+    /// Trip at this percentage of slow calls, 1 to 100. `None`, the default, is off.
     #[must_use]
     pub const fn slow_rate(&self) -> Option<u8> {
         self.slow_rate
     }
 
-    /// How long the first trip keeps the circuit open.
+    /// The cool-off of the first trip. The default is 30 s.
     #[must_use]
     pub const fn cool_off(&self) -> Duration {
         self.cool_off.first
     }
 
-    /// By how much the cool-off grows with each further trip.
+    /// The factor by which the cool-off grows with each further trip, at least 1. The default is 2.
     #[must_use]
     pub const fn cool_off_factor(&self) -> f64 {
         self.cool_off.factor
     }
 
-    /// The longest cool-off.
+    /// The longest cool-off. The default is 10 minutes.
     #[must_use]
     pub const fn cool_off_max(&self) -> Duration {
         self.cool_off.max
     }
 
-    /// By how many percent the cool-off is spread, either way.
+    /// The percentage by which the cool-off varies at random, in both directions, 0 to 100. The default is 10.
     #[must_use]
     pub const fn jitter(&self) -> u8 {
         self.cool_off.jitter_percent
     }
 
-    /// How many successful probes close the circuit; in sampling mode, how many samples decide.
+    /// The number of successful probes that close the circuit; in sampling mode, the number of samples that decide.
+    /// The default is 3.
     #[must_use]
     pub const fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// How long one probe may take.
+    /// The timeout of one probe. The default is 10 s.
     #[must_use]
     pub const fn probe_timeout(&self) -> Duration {
         self.probe_timeout
     }
 
-    /// How many calls in flight end the ramp.
+    /// The number of calls in flight that ends the ramp. `None`: there is no ramp; the default is 64.
     #[must_use]
     pub const fn ramp_cap(&self) -> Option<u32> {
         self.ramp_cap
     }
 
-    /// How long a circuit must have been closed for its earlier trips to be forgotten.
+    /// The time that a circuit must have been closed for its earlier trips to be forgiven. The default is 10 minutes.
     #[must_use]
     pub const fn forgive_after(&self) -> Duration {
         self.forgive_after
     }
 
-    /// At which trip the circuit is disabled.
+    /// The number of trips at which the circuit is disabled. `None`, the default: never.
     #[must_use]
     pub const fn disable_after(&self) -> Option<u32> {
         self.disable_after
     }
 
-    /// How long the circuit must have failed to be disabled, from the first failure after the latest success.
+    /// The minimum time that the circuit must have failed to be disabled, from the first failure after the latest
+    /// success. The default is zero.
     #[must_use]
     pub const fn disable_min(&self) -> Duration {
         self.disable_min
     }
 
-    /// Until when after its start a dropped permit is a cancellation and not a failure.
+    /// The time after its start in which a dropped permit is a cancellation, not a failure. The default is 1 s.
     #[must_use]
     pub const fn cancel_grace(&self) -> Duration {
         self.cancel_grace
     }
 
-    /// In sampling mode: the percentage of successes that closes a half-open circuit.
+    /// In sampling mode: the percentage of successes that closes a half-open circuit, 1 to 100. The default is 100.
     #[must_use]
     pub const fn recovery_rate(&self) -> u8 {
         self.recovery_rate
     }
 
-    /// In sampling mode: how many of the latest ticks are judged by themselves, beside the whole window.
+    /// In sampling mode: the number of latest ticks that are also evaluated by themselves, beside the whole window.
+    /// `None` is off; the default is 3.
     #[must_use]
     pub const fn sample_recent(&self) -> Option<u32> {
         self.sample_recent
     }
 
-    /// Whether it was [built for sampling](PolicyBuilder::build_for_sampling).
+    /// Whether the policy was [built for sampling](PolicyBuilder::build_for_sampling).
     #[must_use]
     pub const fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 
-    /// Whether any rule or count needs to know how long calls take.
+    /// Whether any rule or count needs the latency of calls.
     #[must_use]
     pub const fn looks_at_latency(&self) -> bool {
         self.mean_latency.is_some() || self.slow_call.is_some()
     }
 
-    /// The latency below which a success is harmless: it is not slow, and brings no mean up to its limit.
+    /// Returns the latency below which a success is harmless: it is not slow, and raises no mean to its limit.
+    /// `None`: every success is.
     #[must_use]
     pub fn harmless_latency(&self) -> Option<Duration> {
         match (self.mean_latency, self.slow_call) {
@@ -290,7 +294,7 @@ impl Policy {
         }
     }
 
-    /// How long the `trips`-th trip keeps the circuit open.
+    /// Returns the cool-off of the `trips`-th trip.
     pub(crate) fn cool_off_after(&self, trips: u32, draw: RandomBits) -> Duration {
         self.cool_off.delay(trips, draw)
     }

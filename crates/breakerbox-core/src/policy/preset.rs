@@ -1,4 +1,4 @@
-//! The numbers of breakers that people know.
+//! Presets: policies that reproduce known breakers.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,17 +9,17 @@ use super::error::DidYouMean;
 use crate::key::CircuitBy;
 use crate::nearest::nearest;
 
-/// A breaker that people know, as a policy. A preset turns the rules that it does not name off.
+/// A policy that reproduces a known breaker. A preset turns off every rule that it does not set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Convoy's asynchronous breaker: a share of failures over five minutes; made for sampling.
+    /// Convoy's asynchronous breaker: the failure rate over five minutes; made for sampling.
     Convoy,
-    /// Razorpay's Reminders: mean latency and number of errors of a tenant.
+    /// Razorpay's Reminders: the mean latency and the number of failures of a tenant.
     Reminders,
-    /// The per-endpoint breakers in Redis: a number of failures.
+    /// The per-endpoint breakers in Redis: the number of failures.
     RedisLua,
-    /// Stoplight: failures in a row.
+    /// Stoplight: consecutive failures.
     Stoplight,
 }
 
@@ -27,7 +27,7 @@ impl Preset {
     /// All presets.
     pub const ALL: [Self; 4] = [Self::Convoy, Self::Reminders, Self::RedisLua, Self::Stoplight];
 
-    /// The name that policy files use.
+    /// Returns the name that policy files use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Preset {
         }
     }
 
-    /// Who shares a circuit in that system.
+    /// Returns the scope of a circuit in the system that the preset reproduces.
     #[must_use]
     pub const fn circuit_by(self) -> CircuitBy {
         match self {
@@ -88,11 +88,11 @@ impl fmt::Display for Preset {
     }
 }
 
-/// No preset has this name.
+/// The error for a name that no preset has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is not a preset{} (presets: convoy, reminders, redis_lua, stoplight)", DidYouMean(*nearest))]
 pub struct UnknownPreset {
-    /// The nearest preset.
+    /// The preset with the most similar name, if there is one.
     pub nearest: Option<&'static str>,
 }
 

@@ -1,22 +1,22 @@
-//! The throttle: in front of a destination that is alive but drowning, it sends what the destination can take and sheds
-//! the rest at once, the least important first. It never queues.
+//! The throttle: a limit in front of a destination that is up but overloaded. It sends as many calls as the
+//! destination can take and sheds the rest at once, the least important first. It never queues.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Throttle`] | one throttle, whole: ask, settle, retry |
-//! | [`Pass`], [`Shed`], [`LoadSignal`] | what callers hold, hear and say |
+//! | [`Throttle`] | one throttle: acquire, settle, retry |
+//! | [`Pass`], [`Shed`], [`LoadSignal`] | the right to call, the refusal, and the result with respect to capacity |
 //! | [`Strategy::Adaptive`] | sheds by a rate learnt from accepts, in strict order of priority |
 //! | [`Strategy::Sre`] | sheds by the published formula |
-//! | [`Levels`], [`Priority`] | how important a call is |
+//! | [`Levels`], [`Priority`] | the importance of a call |
 //!
-//! Time and random samples are arguments. All methods take `&self` and none ever waits: threads share counters, and
-//! where something heavier is to be done, whoever comes first does it and the others go on.
+//! Time and random bits are arguments. All methods take `&self` and never block: threads share counters, and if there
+//! is more work to do, the first thread to arrive does it while the others go on.
 //!
-//! What is guaranteed: where nothing was ever rejected and calls are answered in time, nothing is shed. The adaptive strategy
-//! sheds nothing for an overload before ten outcomes with an accept among them, and whatever happened, it lets a call through
-//! at least every 2 s, if one asks. What is not: exact counts among threads that meet in the same nanosecond; and that rejects
-//! which have nothing to do with load are told from an overload. Two in a hundred of them do no harm to the adaptive strategy,
-//! ten in a hundred make it shed most calls.
+//! Guarantees: if no call was ever rejected and calls are answered in time, no call is shed. The adaptive strategy
+//! sheds no call for an overload before ten outcomes with an accept among them, and in every state it admits at least
+//! one call every 2 s, if a caller acquires one. Not guaranteed: exact counts among threads that meet in the same
+//! nanosecond; and that rejects which are unrelated to load are distinguished from an overload. A share of 2 % of
+//! such rejects does not affect the adaptive strategy, a share of 10 % makes it shed most calls.
 
 mod adaptive;
 mod policy;
@@ -42,11 +42,11 @@ use sre::Sre;
 use crate::time::Timestamp;
 use crate::token::RandomBits;
 
-/// How a throttle decides what is shed.
+/// The method by which a throttle decides which calls to shed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// By a rate learnt from accepts, handed out in strict order of priority.
+    /// By a rate learnt from accepts, given to calls in strict order of priority.
     #[default]
     Adaptive,
     /// By the published formula: with a probability learnt from requests and accepts.
@@ -73,7 +73,7 @@ pub struct Throttle {
     levels: Levels,
     brain: Brain,
     retries: RetryBudget,
-    /// How many calls were shed, by level.
+    /// The number of calls that were shed, by level.
     shed: Box<[AtomicU64]>,
 }
 
@@ -88,7 +88,7 @@ enum Brain {
 }
 
 impl Throttle {
-    /// A throttle that has seen nothing yet.
+    /// Creates a throttle without history.
     #[must_use]
     pub fn new(policy: &ThrottlePolicy) -> Self {
         let brain = match policy.strategy() {
@@ -100,7 +100,7 @@ impl Throttle {
         Self { levels: policy.levels(), brain, retries, shed }
     }
 
-    /// How it decides what is shed.
+    /// Returns the strategy that decides which calls to shed.
     #[must_use]
     pub const fn strategy(&self) -> Strategy {
         match self.brain {
@@ -109,14 +109,14 @@ impl Throttle {
         }
     }
 
-    /// How many priorities there are.
+    /// Returns the number of priority levels.
     #[must_use]
     pub const fn levels(&self) -> Levels {
         self.levels
     }
 
-    /// Whether to make a call of this priority. A priority beyond the throttle's levels counts as the lowest. Only
-    /// [`Strategy::Sre`] looks at the draw; for [`Strategy::Adaptive`] any will do.
+    /// Acquires a pass for a call of this priority. A priority beyond the throttle's levels counts as the lowest.
+    /// Only [`Strategy::Sre`] uses the random bits; [`Strategy::Adaptive`] ignores them.
     ///
     /// # Errors
     /// The call is shed: do not make it, and do not retry it.
@@ -125,7 +125,8 @@ impl Throttle {
         self.try_acquire_with(priority, || draw, now)
     }
 
-    /// The same, for a caller to whom drawing costs something: it is asked for only where chance decides.
+    /// As [`try_acquire`](Self::try_acquire), for a caller to whom random bits are expensive: `draw` is called only
+    /// if the decision needs them.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -158,7 +159,7 @@ impl Throttle {
         asked
     }
 
-    /// Takes what became of a call.
+    /// Settles a pass with the result of its call.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a pass is settled once, so it is taken")]
     pub fn settle(&self, pass: Pass, verdict: LoadSignal, now: Timestamp) {
@@ -169,8 +170,8 @@ impl Throttle {
         }
     }
 
-    /// Whether a failed call may be retried; if so, the retry counts as made. It asks again like any call. A shed is
-    /// never retried.
+    /// Whether a failed call may be retried; if so, the retry is counted as made. The retry must acquire a pass like
+    /// any call. Never retry a call that was shed.
     #[must_use]
     pub fn retry(&self, now: Timestamp) -> bool {
         let accepts = match &self.brain {
@@ -180,7 +181,7 @@ impl Throttle {
         self.retries.take(accepts, now)
     }
 
-    /// What it does now. None with [`Strategy::Sre`], which decides anew for each call.
+    /// Returns the current state. `None` with [`Strategy::Sre`], which decides for each call separately.
     #[must_use]
     pub fn state(&self) -> Option<ThrottleState> {
         match &self.brain {
@@ -189,7 +190,8 @@ impl Throttle {
         }
     }
 
-    /// What it does and has done. It costs a few loads; counts of threads that ask meanwhile may be missing.
+    /// Returns the state and the counts. It costs a few loads; calls that other threads acquire at the same time may
+    /// be missing.
     #[must_use]
     pub fn snapshot(&self) -> ThrottleSnapshot {
         let shed: Box<[u64]> = self.shed.iter().map(|shed| shed.load(Relaxed)).collect();
@@ -204,7 +206,8 @@ impl Throttle {
         ThrottleSnapshot { state: self.state(), rate, admitted, accepted, rejected, shed }
     }
 
-    /// Whether it sheds nothing now. [`Strategy::Sre`] has no such state: it decides anew for each call.
+    /// Whether the throttle sheds no call now. Always false with [`Strategy::Sre`], which decides for each call
+    /// separately.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         match &self.brain {
@@ -213,7 +216,8 @@ impl Throttle {
         }
     }
 
-    /// Whether nothing would be lost with this throttle: nobody has asked for so long that it has forgotten everything.
+    /// Whether this throttle can be dropped without loss: no call was acquired for so long that all it learnt has
+    /// expired.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         match &self.brain {
@@ -223,37 +227,37 @@ impl Throttle {
     }
 }
 
-/// The right to make one call. It is settled once: settling takes it.
+/// The right to make one call. It is settled once; settling consumes it.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a pass must be settled"]
 pub struct Pass {
     level: u16,
-    /// In which era of the adaptive strategy the call was sent.
+    /// The era of the adaptive strategy in which the call was sent.
     era: u32,
     asked_at: Timestamp,
 }
 
 impl Pass {
-    /// When the pass was asked for.
+    /// Returns the time at which the pass was acquired.
     #[must_use]
     pub const fn asked_at(&self) -> Timestamp {
         self.asked_at
     }
 }
 
-/// What became of a call, as far as the destination's capacity goes.
+/// The result of a call with respect to the destination's capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadSignal {
-    /// The destination took it, whatever it answered.
+    /// The destination took the call, whether or not it then failed.
     Accept,
-    /// It was out of capacity, or did not answer in time.
+    /// The destination was out of capacity, or did not respond in time.
     Reject,
-    /// Nothing can be said: cancelled, shed on the way, or an error that sending less would not change, such as a refused, reset
-    /// or broken connection.
+    /// The result says nothing about capacity: the call was cancelled or shed on the way, or failed with an error
+    /// that sending less would not change, such as a refused, reset or broken connection.
     Neither,
 }
 
-/// A call that was shed. It says why, and when to ask again.
+/// The refusal of a call that was shed. It states the reason, and when to acquire again.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("shed: {reason}; it may be worth asking again in {} ms", .retry_in.as_millis())]
 pub struct Shed {
@@ -262,26 +266,27 @@ pub struct Shed {
 }
 
 impl Shed {
-    /// What caused it.
+    /// Returns the reason for which the call was shed.
     #[must_use]
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// When it may be worth asking again. A hint: others ask meanwhile. With [`Strategy::Adaptive`] at most 2 s.
+    /// Returns the time after which an acquire may succeed. This is a hint: other callers acquire meanwhile. With
+    /// [`Strategy::Adaptive`] it is at most 2 s.
     #[must_use]
     pub const fn retry_in(&self) -> Duration {
         self.retry_in
     }
 }
 
-/// What caused a shed.
+/// The reason for which a call was shed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Calls of this level were shed with this probability.
+    /// Calls of this level were shed with this probability, 0 to 1.
     Probability(f64),
-    /// About this many calls a second are let through, and more important ones want them.
+    /// About this many calls per second are admitted, and more important calls use them.
     Rate(f64),
 }
 

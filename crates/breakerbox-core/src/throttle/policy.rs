@@ -1,11 +1,12 @@
-//! A throttle's policy: its numbers, checked when they are put together. Nothing else accepts raw numbers.
+//! The policy of a throttle: its numbers, checked when it is built. No other part of the throttle accepts unchecked
+//! numbers.
 
 use core::time::Duration;
 
 use super::{Levels, Strategy};
 use crate::time::micros;
 
-/// The numbers of a throttle. What is not said has its default.
+/// The checked numbers of a throttle. A number that is not set has its default.
 ///
 /// ```
 /// use breakerbox_core::throttle::{Strategy, ThrottlePolicy};
@@ -29,24 +30,24 @@ pub struct ThrottlePolicy {
 }
 
 impl ThrottlePolicy {
-    /// A policy in the making.
+    /// Returns a builder that starts from the defaults.
     pub fn builder() -> ThrottlePolicyBuilder {
         ThrottlePolicyBuilder::default()
     }
 
-    /// How it is decided what is shed.
+    /// Returns the strategy that decides which calls to shed.
     #[must_use]
     pub const fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// How many priorities there are.
+    /// Returns the number of priority levels.
     #[must_use]
     pub const fn levels(&self) -> Levels {
         self.levels
     }
 
-    /// For [`Strategy::Sre`]: how many calls may be made for each one accepted.
+    /// For [`Strategy::Sre`]: the number of calls that may be made for each accepted one.
     #[must_use]
     pub const fn k(&self) -> f64 {
         self.k
@@ -58,13 +59,13 @@ impl ThrottlePolicy {
         self.window
     }
 
-    /// For [`Strategy::Sre`]: about how many calls a second go through even if all fail.
+    /// For [`Strategy::Sre`]: the approximate number of calls per second that are admitted even if all fail.
     #[must_use]
     pub const fn min_rate(&self) -> f64 {
         self.min_rate
     }
 
-    /// How many retries there may be for a hundred accepts.
+    /// Returns the number of retries allowed for a hundred accepts.
     #[must_use]
     pub const fn retry_percent(&self) -> u64 {
         self.retry_percent
@@ -77,7 +78,7 @@ impl Default for ThrottlePolicy {
     }
 }
 
-/// A throttle's policy in the making.
+/// The builder of a throttle's policy.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ThrottlePolicyBuilder {
@@ -103,44 +104,45 @@ impl Default for ThrottlePolicyBuilder {
 }
 
 impl ThrottlePolicyBuilder {
-    /// How to decide what is shed. The default is [`Strategy::Adaptive`].
+    /// Sets the strategy that decides which calls to shed. The default is [`Strategy::Adaptive`].
     pub const fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// How many priorities there are, at least 1. The default is 4.
+    /// Sets the number of priority levels, at least 1. The default is 4.
     pub const fn levels(mut self, levels: u16) -> Self {
         self.levels = levels;
         self
     }
 
-    /// For [`Strategy::Sre`]: how many calls may be made for each one accepted, at least 1. The default is 2.
+    /// For [`Strategy::Sre`]: sets the number of calls that may be made for each accepted one, at least 1. The
+    /// default is 2.
     pub const fn k(mut self, k: f64) -> Self {
         self.k = k;
         self
     }
 
-    /// For [`Strategy::Sre`]: the time over which calls count, at least a millisecond. The default is a minute.
+    /// For [`Strategy::Sre`]: sets the time over which calls count, at least a millisecond. The default is a minute.
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// For [`Strategy::Sre`]: about how many calls a second go through even if all fail, more than 0. The default
-    /// is 1.
+    /// For [`Strategy::Sre`]: sets the approximate number of calls per second that are admitted even if all fail,
+    /// more than 0. The default is 1.
     pub const fn min_rate(mut self, min_rate: f64) -> Self {
         self.min_rate = min_rate;
         self
     }
 
-    /// How many retries there may be for a hundred accepts, 0 (none) to 100. The default is 10.
+    /// Sets the number of retries allowed for a hundred accepts, 0 (none) to 100. The default is 10.
     pub const fn retry_percent(mut self, percent: u64) -> Self {
         self.retry_percent = percent;
         self
     }
 
-    /// The policy.
+    /// Builds the policy.
     ///
     /// # Errors
     /// Names the first field that is out of range.
@@ -163,41 +165,42 @@ impl ThrottlePolicyBuilder {
     }
 }
 
-/// A policy that was refused. It names one field and says what would do.
+/// A policy was refused. The error names one field and its valid range.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThrottlePolicyError {
-    /// There are no levels.
+    /// The number of levels is zero.
     #[error("levels: there must be at least one")]
     NoLevels,
-    /// K is not a finite number of at least 1.
+    /// `k` is not a finite number of at least 1.
     #[error("k: must be a number of at least 1, but is {found}")]
     K {
-        /// What was given.
+        /// The number that was given.
         found: f64,
     },
-    /// The window is too short.
+    /// The window is shorter than a millisecond.
     #[error("window: must be at least a millisecond, but is {found:?}")]
     Window {
-        /// What was given.
+        /// The duration that was given.
         found: Duration,
     },
-    /// The minimum rate is not a finite number above 0: without it the formula would never let go again.
+    /// The minimum rate is not a finite number above 0. Without a minimum rate the formula would never admit calls
+    /// again.
     #[error("min_rate: must be a number above 0, but is {found}")]
     MinRate {
-        /// What was given.
+        /// The number that was given.
         found: f64,
     },
-    /// The retry budget is no percentage.
+    /// The retry budget is above 100 %.
     #[error("retry_percent: must be 0 to 100, but is {found}")]
     RetryPercent {
-        /// What was given.
+        /// The number that was given.
         found: u64,
     },
 }
 
 impl ThrottlePolicyError {
-    /// The field, as the builder spells it.
+    /// Returns the field, as the builder spells it.
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {

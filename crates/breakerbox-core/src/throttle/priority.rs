@@ -1,10 +1,10 @@
-//! Priorities: how important a call is, among a number of levels that the throttle's owner chooses.
+//! Priorities: the importance of a call, as one of a number of levels that the owner of the throttle chooses.
 //!
-//! A level out of range is refused when the priority is made, so whoever holds one need not think of it again.
+//! A level out of range is refused when the priority is created, so code that holds a priority need not check it.
 
 use core::num::NonZeroU16;
 
-/// How important a call is. Level 0 is the most important.
+/// The importance of a call. Level 0 is the most important.
 ///
 /// ```
 /// use breakerbox_core::throttle::{Levels, Priority};
@@ -24,30 +24,30 @@ impl Priority {
     pub const HIGH: Self = Self(0);
     /// Important, but not critical.
     pub const IMPORTANT: Self = Self(1);
-    /// If some fail, few will notice.
+    /// A few failures are hardly noticed.
     pub const MEDIUM: Self = Self(2);
     /// Trivial, or easily done later.
     pub const LOW: Self = Self(3);
 
-    /// The level; 0 is the most important.
+    /// Returns the level; 0 is the most important.
     #[must_use]
     pub const fn level(self) -> u16 {
         self.0
     }
 }
 
-/// How many priorities there are, at least one.
+/// The number of priority levels, at least one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Levels(NonZeroU16);
 
 impl Levels {
-    /// High, important, medium and low.
+    /// Four levels: high, important, medium and low.
     pub const STANDARD: Self = Self(NonZeroU16::new(4).expect("four is not zero"));
 
-    /// So many levels.
+    /// Creates a number of levels.
     ///
     /// # Errors
-    /// There must be at least one.
+    /// If `count` is zero.
     pub const fn new(count: u16) -> Result<Self, NoLevels> {
         match NonZeroU16::new(count) {
             Some(count) => Ok(Self(count)),
@@ -55,16 +55,16 @@ impl Levels {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of levels.
     #[must_use]
     pub const fn count(self) -> u16 {
         self.0.get()
     }
 
-    /// The priority of this level.
+    /// Returns the priority of this level.
     ///
     /// # Errors
-    /// The level must be below the number of levels.
+    /// If the level is not below the number of levels.
     pub const fn priority(self, level: u16) -> Result<Priority, PriorityError> {
         if level < self.count() {
             Ok(Priority(level))
@@ -73,7 +73,7 @@ impl Levels {
         }
     }
 
-    /// The level of a priority that may have been made for more levels than these: then it is the lowest.
+    /// Returns the level of a priority. A priority that was created for more levels than these counts as the lowest.
     pub(super) fn level_of(self, priority: Priority) -> u16 {
         priority.level().min(self.count() - 1)
     }
@@ -85,18 +85,18 @@ impl Default for Levels {
     }
 }
 
-/// A throttle without levels.
+/// The error for a number of levels of zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("levels: there must be at least one")]
 pub struct NoLevels;
 
-/// A level that does not exist.
+/// The error for a level that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("priority: there are {levels} levels, 0 to {last}, but this is {found}", last = .levels - 1)]
 pub struct PriorityError {
-    /// How many levels there are.
+    /// The number of levels.
     pub levels: u16,
-    /// What was given.
+    /// The level that was given.
     pub found: u16,
 }
 

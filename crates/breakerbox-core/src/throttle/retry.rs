@@ -1,7 +1,8 @@
-//! The retry budget: retries are a share of what was accepted lately, so that they can't multiply an overload.
+//! The retry budget: retries are a share of the calls that were accepted lately, so that they cannot multiply an
+//! overload.
 //!
-//! It keeps two windows, the current one and what the one before allowed, and slides from the one to the other: the
-//! older allowance fades while the current one grows. It counts nothing on a call's way; only a retry costs anything.
+//! It keeps the current window and the allowance of the previous one, and slides between them: the older allowance
+//! fades while the current one grows. Calls cost nothing here; only a retry does.
 
 use core::time::Duration;
 
@@ -9,19 +10,19 @@ use super::shared::Ordering::Relaxed;
 use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
-/// How long accepts allow retries. Short enough that yesterday's accepts pay for nothing, long enough that a slow
-/// caller's budget does not round to nothing.
+/// The time for which accepts allow retries. It is short enough that old accepts do not count, and long enough that
+/// the budget of a slow caller does not round to zero.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct RetryBudget {
     /// Retries for a hundred accepts. Allowances are in hundredths of a retry, so that whole percentages are exact.
     percent: f64,
-    /// When the current window began.
+    /// The start of the current window, in microseconds.
     since: AtomicU64,
     /// The accepts counted before the current window.
     accepts_before: AtomicU64,
-    /// What the window before allowed, in hundredths.
+    /// The allowance of the previous window, in hundredths of a retry.
     carried: Number,
     /// Retries in the current window.
     used: Number,
@@ -38,7 +39,8 @@ impl RetryBudget {
         }
     }
 
-    /// Whether one more retry is allowed; if so, it counts as made. `accepts` is all that were ever counted.
+    /// Whether one more retry is allowed; if so, it is counted as made. `accepts` is the number of all accepts so
+    /// far.
     pub(super) fn take(&self, accepts: u64, now: Timestamp) -> bool {
         let (now, window) = (now.as_micros(), micros(WINDOW));
         let since = self.since.load(Relaxed);
@@ -53,7 +55,7 @@ impl RetryBudget {
         self.used.update(|used| ((used + 1.0) * 100.0 <= allowed).then_some(used + 1.0)).is_ok()
     }
 
-    /// Begins a new window. Of threads that come at once, one does it.
+    /// Begins a new window. Of several threads that arrive at once, one does it.
     fn roll(&self, since: u64, accepts: u64, now: u64) {
         if self.since.compare_exchange(since, now, Relaxed, Relaxed).is_err() {
             return;

@@ -1,5 +1,5 @@
-//! What threads share without waiting for each other: the standard atomics, or loom's, which try every interleaving, and
-//! a floating-point number in one of them.
+//! The values that threads share without blocking: the standard atomics, or those of loom, which tries every
+//! interleaving, and a floating-point number in an atomic.
 
 #[cfg(not(breakerbox_loom))]
 pub(super) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl Number {
         self.0.store(value.to_bits(), Relaxed);
     }
 
-    /// Replaces the value by what `next` makes of it, unless that is nothing. Returns the value before.
+    /// Replaces the value by the result of `next`, unless that is `None`. Returns the previous value.
     pub(super) fn update(&self, mut next: impl FnMut(f64) -> Option<f64>) -> Result<f64, f64> {
         let bits = self.0.fetch_update(Relaxed, Relaxed, |bits| next(f64::from_bits(bits)).map(f64::to_bits));
         bits.map(f64::from_bits).map_err(f64::from_bits)

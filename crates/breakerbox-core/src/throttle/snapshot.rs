@@ -1,22 +1,22 @@
-//! What a throttle shows of itself.
+//! The state and the counts of a throttle, for reports.
 
 use alloc::boxed::Box;
 use core::fmt;
 
-/// What a throttle of [`Strategy::Adaptive`](super::Strategy::Adaptive) does now.
+/// The state of a throttle with [`Strategy::Adaptive`](super::Strategy::Adaptive).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ThrottleState {
-    /// Every call is sent.
+    /// Every call is admitted.
     Calm,
-    /// The destination takes fewer calls than are asked for; the rest is shed.
+    /// The destination takes fewer calls than callers acquire; the rest is shed.
     Shedding,
-    /// Nothing is accepted any more, and only a few calls are sent, to see whether that has changed.
+    /// The destination accepts no call any more. Only a few calls are admitted, to detect its recovery.
     Probing,
 }
 
 impl ThrottleState {
-    /// `calm`, `shedding` or `probing`.
+    /// Returns the name: `calm`, `shedding` or `probing`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,28 +33,28 @@ impl fmt::Display for ThrottleState {
     }
 }
 
-/// What a throttle does, and what it has done since it was made.
+/// The state of a throttle, and its counts since it was created.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ThrottleSnapshot {
-    /// What it does now. None with [`Strategy::Sre`](super::Strategy::Sre).
+    /// The current state. `None` with [`Strategy::Sre`](super::Strategy::Sre).
     pub state: Option<ThrottleState>,
-    /// How many calls a second are let through now, as far as it has learnt what the destination takes. None if all are, and
-    /// with [`Strategy::Sre`](super::Strategy::Sre).
+    /// The number of calls per second that are admitted now, by the learnt capacity of the destination. `None` if
+    /// every call is, and with [`Strategy::Sre`](super::Strategy::Sre).
     pub rate: Option<f64>,
-    /// Calls that were let through.
+    /// Calls that were admitted.
     pub admitted: u64,
     /// Calls that the destination accepted.
     pub accepted: u64,
-    /// Calls that the destination rejected, except those that were sent before the latest change of state. None with
-    /// [`Strategy::Sre`](super::Strategy::Sre), which does not count them.
+    /// Calls that the destination rejected, except those that were sent before the latest change of state. `None`
+    /// with [`Strategy::Sre`](super::Strategy::Sre), which does not count them.
     pub rejected: Option<u64>,
     /// Calls that were shed, by level of priority, the most important first.
     pub shed: Box<[u64]>,
 }
 
 impl ThrottleSnapshot {
-    /// Calls that were shed, of all levels.
+    /// Returns the number of calls that were shed, over all levels.
     #[must_use]
     pub fn shed_in_total(&self) -> u64 {
         self.shed.iter().sum()

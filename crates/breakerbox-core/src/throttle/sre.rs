@@ -1,12 +1,13 @@
-//! The published formula, for those who want exactly that.
+//! The strategy of the published formula, without additions.
 //!
 //! A call of level p is shed with probability `max(0, (requests - K * accepts) / (requests + min_rate * window))`,
-//! where accepts are those of its level, and requests are those of its level plus what higher levels asked for and did
-//! not get. Sheds count as requests. Slots go by absolute index and expire when they are read.
+//! where accepts are those of its level, and requests are those of its level plus the requests of higher levels that
+//! were not accepted. Calls that were shed count as requests. Slots have absolute indexes and expire when they are
+//! read.
 //!
-//! It reads and writes counters and never waits. A call that is counted while its slot is being emptied may be lost, and one
-//! whose thread was held up may count a slot later. What a slot before the newest holds no longer changes, so those are
-//! added up once, when the newest begins.
+//! It reads and writes counters and never blocks. A call that is counted while its slot is being emptied may be lost,
+//! and one whose thread was held up may count a slot later. Only the newest slot changes, so the older ones are added
+//! up once, when the newest begins.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -16,24 +17,24 @@ use super::shared::AtomicU64;
 use super::shared::Ordering::Relaxed;
 use crate::time::{Timestamp, micros};
 
-/// Into how many slots the window is cut.
+/// The number of slots in the window.
 const SLOTS: u64 = 10;
 
 #[derive(Debug)]
 pub(super) struct Sre {
     k: f64,
-    /// `min_rate * window`: what the denominator has even when nothing was asked for.
+    /// `min_rate * window`: the denominator when there are no requests.
     min_requests: f64,
     /// The length of a slot in microseconds.
     width: u64,
     /// The absolute index of the newest slot.
     newest: AtomicU64,
     slots: Box<[Slot]>,
-    /// What all slots of the window but the newest hold.
+    /// The sums of all slots of the window except the newest.
     before: Box<[Counts]>,
-    /// All accepts there ever were, for the retry budget.
+    /// All accepts so far, for the retry budget.
     accepted: AtomicU64,
-    /// All calls that there ever were.
+    /// All calls so far, including those that were shed.
     asked: AtomicU64,
 }
 
@@ -66,7 +67,7 @@ impl Sre {
         }
     }
 
-    /// The probability with which to shed this call. The call counts as a request.
+    /// Returns the probability with which to shed this call, and counts the call as a request.
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> f64 {
         self.asked.fetch_add(1, Relaxed);
         let newest = self.slide_to(now);
@@ -106,23 +107,23 @@ impl Sre {
         (now.as_micros() / self.width).abs_diff(self.newest.load(Relaxed)) >= SLOTS
     }
 
-    /// When the window will have moved.
+    /// Returns the length of a slot: the time after which the window has moved.
     pub(super) const fn slot(&self) -> Duration {
         Duration::from_micros(self.width)
     }
 
-    /// The newest slot. Begins it, if it is another than before.
+    /// Returns the newest slot, and begins it if the time has moved on to it.
     #[inline]
     fn slide_to(&self, now: Timestamp) -> &Slot {
         let newest = self.newest.load(Relaxed);
-        // A product, since a division would cost as much as all the rest.
+        // A product, since a division would cost as much as the rest of the function.
         if now.as_micros().wrapping_sub(newest.wrapping_mul(self.width)) >= self.width {
             self.begin(now.as_micros() / self.width, newest);
         }
         self.slot_of(self.newest.load(Relaxed))
     }
 
-    /// Begins a slot, and adds up those before it. Of threads that come at once, one does it.
+    /// Begins a slot, and adds up those before it. Of several threads that arrive at once, one does it.
     #[cold]
     fn begin(&self, index: u64, newest: u64) {
         // One slot back: a thread that was held up. More: a clock that stepped back.
@@ -155,7 +156,7 @@ impl Slot {
         }
     }
 
-    /// Whether this slot is the one of `newest` or one of those just before it.
+    /// Whether this slot is in the window that ends with the slot `newest`.
     fn is_within(&self, newest: u64) -> bool {
         newest.checked_sub(self.index.load(Relaxed)).is_some_and(|age| age < SLOTS)
     }

@@ -1,4 +1,4 @@
-//! Rows 0 and 2 to 5: what an ask is told, and who gets the probe.
+//! Rows 0 and 2 to 5: the response to an acquire, and which caller gets the probe.
 
 use alloc::boxed::Box;
 
@@ -11,19 +11,20 @@ use crate::token::RandomBits;
 
 use super::LEASE_MARGIN;
 
-/// What the record says to an ask.
+/// The record's response to an acquire.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// The call may be made.
     Admit,
-    /// It may not.
+    /// The call must not be made.
     Refuse(Refusal),
-    /// It may be made as a probe, if the step's record can be swapped in. The step's lease names it.
+    /// The call may be made as a probe, if the step's record can be swapped in. The step's lease identifies the
+    /// probe.
     Probe(Box<Step>),
 }
 
 impl Record {
-    /// Answers an ask.
+    /// Decides an acquire.
     #[must_use]
     pub fn try_acquire(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         match self.mode {
@@ -48,7 +49,7 @@ impl Record {
         }
     }
 
-    /// The circuit turned half-open, with or without a probe under way.
+    /// Returns the step to half-open. `lease` is that of the first probe, if there is one.
     pub(super) fn half_opened(&self, lease: Option<Lease>, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self { state: State::HalfOpen, retry_at: None, lease, probe_successes: 0, ..self.clone() };
         Step::transition(self, next, Cause::CoolOffOver, draw, now)

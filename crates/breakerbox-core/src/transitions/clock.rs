@@ -1,4 +1,4 @@
-//! What happens when the store's clock steps back, or turns out to be elsewhere than a process thought.
+//! The correction of times when the store's clock steps back, or differs from a process's estimate.
 
 use core::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::record::{Lease, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
-/// By how much a store's clock must be behind for it to have stepped back. The members of a fleet only estimate its time,
-/// from requests that took a while, and what they estimate is in the records that they write.
+/// The minimum difference that counts as a step of the store's clock. The processes of a fleet only estimate its
+/// time, from requests that took a while, and write these estimates into records.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Record {
-    /// A record that was decided by a clock which said `before` where the store's says `after`, by the store's clock: everything
-    /// in it is as long ago, or as far ahead, as it was. The epoch follows the clock, but never back. A record that was decided
-    /// by the store's clock just now stays as it is.
+    /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`: every time in
+    /// it keeps its distance from now. The epoch follows the clock, but never back. A record that was decided by the
+    /// store's clock just now stays unchanged.
     #[must_use]
     pub(crate) fn moved(&self, before: Timestamp, after: Timestamp) -> Self {
         let off = self.changed_at.since(after).max(after.since(self.changed_at));
@@ -23,7 +23,7 @@ impl Record {
         let moved = |time: Timestamp| time.moved(before, after);
         let changed_at = moved(self.changed_at);
         let epoch = self.epoch.max(Epoch(changed_at.as_micros()));
-        // Permits are of the epoch that they were given in: the result of a probe from before will be late.
+        // Permits belong to the epoch in which they were given: the result of an earlier probe will be late.
         let lease = self.lease.filter(|_| epoch == self.epoch);
         Self {
             epoch,
@@ -35,15 +35,15 @@ impl Record {
         }
     }
 
-    /// The same for a record that others wrote by a clock that they could only estimate: what is less than a second ahead
-    /// is as it should be.
+    /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's clock: a time less
+    /// than a second ahead is correct.
     pub(crate) fn rebased_in_fleet(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         if self.changed_at.since(now) < STEP { None } else { self.rebased(draw, now) }
     }
 
-    /// If the clock stands before this record's own last change, the record with all its times moved back by the
-    /// difference: cool-offs and leases last as long as they would have. The first asker swaps it in. None if the
-    /// clock is right.
+    /// If the clock is before this record's latest change, returns the record with all its times moved back by the
+    /// difference, so that cool-offs and leases last as long as they would have. The first caller that acquires swaps
+    /// it in. Returns `None` if the clock is right.
     #[must_use]
     pub fn rebased(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         let back = self.changed_at.since(now);

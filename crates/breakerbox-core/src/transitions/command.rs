@@ -1,4 +1,4 @@
-//! Rows 12 and 13: what operators can do to a circuit, whatever its state.
+//! Rows 12 and 13: the overrides by operators, which apply in any state.
 
 use crate::change::{Cause, Command, Step};
 use crate::record::{Attribution, Mode, Record, State};
@@ -6,8 +6,8 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 
 impl Record {
-    /// Does what an operator says. Release and enable end any override, a disabled mode among them. None if there is
-    /// nothing to do: an automatic circuit has no override to end, and must not be disturbed.
+    /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if
+    /// there is nothing to do: an automatic circuit has no override to end, and must not change.
     #[must_use]
     pub fn apply_override(
         &self,

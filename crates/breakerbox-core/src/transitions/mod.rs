@@ -1,7 +1,7 @@
-//! The transition table: what the next record of a circuit is.
+//! The transition table: it decides the next record of a circuit.
 //!
-//! Every function here takes the record as it is and returns the step to swap in, or nothing where nothing changes.
-//! None of them writes: in memory the step is applied, in a store it is swapped in by version, so that of two workers
+//! Every function here takes the current record and returns the step to swap in, or `None` if nothing changes. None
+//! of them writes: in memory the step is applied, in a store it is swapped in by version, so that of two processes
 //! that decide at once one wins.
 
 mod acquire;
@@ -16,5 +16,5 @@ use core::time::Duration;
 pub use acquire::Answer;
 pub use sample::{MissingLatencySum, RecentSample, Sample, Span};
 
-/// By how much a probe's lease outlasts its timeout: a result that comes at the last moment still has to travel.
+/// The time by which a probe's lease outlasts its timeout: a result at the last moment still has to reach the store.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);

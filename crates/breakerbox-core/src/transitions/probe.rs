@@ -1,4 +1,4 @@
-//! Rows 6 to 9: what a probe's outcome does, and that a late one does nothing.
+//! Rows 6 to 9: the effect of a probe's outcome. A late one has none.
 
 use crate::change::{Cause, Step};
 use crate::outcome::{Outcome, OutcomeKind};
@@ -8,8 +8,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits};
 
 impl Record {
-    /// Takes the outcome of the probe that `nonce` names, from the epoch in which it was admitted. None: it is late
-    /// (row 9), and nothing changes.
+    /// Settles the probe with this nonce, which was admitted in this epoch. Returns `None` if the outcome is late
+    /// (row 9): nothing changes.
     #[must_use]
     pub fn settle_probe(
         &self,
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// The circuit closed; its trips are remembered until they are forgiven.
+    /// Returns the step to closed. The number of trips stays until the trips are forgiven.
     pub(super) fn closed(&self, cause: Cause, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self {
             state: State::Closed,

@@ -1,14 +1,15 @@
-//! The rules of sampling: one evaluation for each key and tick, by totals that a sampler counted.
+//! The rules of sampling: one evaluation for each key and tick, by the totals of a sampler.
 //!
 //! | from | when | to |
 //! | --- | --- | --- |
 //! | closed | a trip rule holds over the totals of the window, or of its recent part | open |
-//! | open | `retry_at` has come | half-open; this tick's totals are not used |
+//! | open | `retry_at` is reached | half-open; this tick's totals are not used |
 //! | half-open | at least `probes` outcomes, successes reach `recovery_rate` | closed |
 //! | half-open | at least `probes` outcomes, successes do not | open, or disabled |
-//! | half-open | fewer | half-open, however long; `probes` more calls may be made until the next tick |
+//! | half-open | fewer outcomes | half-open, with no time limit; `probes` more calls may be made until the next tick |
 //!
-//! The recent part is judged by itself so that a healthy past does not hide a dead destination until the failures outweigh it.
+//! The recent part is evaluated separately so that a healthy past does not hide a dead destination until the failures
+//! outweigh it.
 
 use core::time::Duration;
 
@@ -32,11 +33,11 @@ pub struct Sample {
     pub successes: u64,
     /// Calls that failed.
     pub failures: u64,
-    /// The sum of their latencies, if the sampler knows it.
+    /// The sum of their latencies; `None` if the sampler does not provide it.
     pub latency_sum: Option<Duration>,
-    /// The part of them that is [recent](Policy::sample_recent); none if the sampler does not tell it apart.
+    /// The [recent](Policy::sample_recent) part of them; `None` if the sampler does not provide it.
     pub recent: Option<RecentSample>,
-    /// How many of the latest outcomes are failures, without a success between them; none if the sampler does not tell.
+    /// The number of failures since the latest success; `None` if the sampler does not provide it.
     pub failure_run: Option<u64>,
 }
 
@@ -47,12 +48,12 @@ pub struct RecentSample {
     pub successes: u64,
     /// Calls that failed.
     pub failures: u64,
-    /// The sum of their latencies, if the sampler knows it.
+    /// The sum of their latencies; `None` if the sampler does not provide it.
     pub latency_sum: Option<Duration>,
 }
 
 impl Sample {
-    /// What the trip rules are applied to, in this order: the whole window, then its recent part.
+    /// Returns the totals to which the trip rules are applied, in this order: the whole window, then its recent part.
     fn judged(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
         let whole = RecentSample {
             successes: self.successes,
@@ -83,26 +84,26 @@ impl RecentSample {
     }
 }
 
-/// Which attempts a circuit's totals are taken over. Times are ages, so that clocks need not agree.
+/// The attempts over which a circuit's totals are taken. Times are ages, so that clocks need not agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// Those that finished within the window.
+    /// The attempts that finished within the window.
     Window,
-    /// Those that finished within this time: the circuit's last transition is younger than the window.
+    /// The attempts that finished within this time: the circuit's latest transition is more recent than the window.
     FinishedWithin(Duration),
-    /// Those that started within this time and have finished: the circuit turned half-open then.
+    /// The attempts that started within this time and have finished: the circuit turned half-open then.
     StartedWithin(Duration),
-    /// None: the circuit is open or overridden, and its totals are not used.
+    /// No attempts: the circuit is open or overridden, and its totals are not used.
     Unused,
 }
 
-/// The policy has a limit for the mean latency, and the sample has no latencies.
+/// The error when the policy limits the mean latency, and the sample has no latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is required, because the policy sets mean_latency")]
 pub struct MissingLatencySum;
 
 impl Record {
-    /// Evaluates one tick. An empty sample trips nothing and closes nothing.
+    /// Evaluates one tick. An empty sample neither trips nor closes a circuit.
     ///
     /// # Errors
     /// If the policy needs latencies and the sample has none.
@@ -131,8 +132,9 @@ impl Record {
         })
     }
 
-    /// Answers a check of a circuit that a fleet samples. As [`try_acquire`](Self::try_acquire), but a half-open circuit gives out no more than
-    /// `probes` leases between two ticks: nothing settles them here, so they would follow each other until the tick.
+    /// Decides an acquire in a fleet. As [`try_acquire`](Self::try_acquire), but with sampling a half-open circuit
+    /// gives at most `probes` leases between two ticks: no process settles them, so they would follow each other
+    /// until the tick.
     pub(crate) fn acquire_in_fleet(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         let answer = self.try_acquire(policy, draw, now);
         match answer {
@@ -147,14 +149,16 @@ impl Record {
         }
     }
 
-    /// In sampling, `probe_successes` counts the leases given out since the latest tick.
+    /// Whether no lease is left until the next tick. With sampling, `probe_successes` counts the leases since the
+    /// latest tick.
     fn probes_are_used_up(&self, policy: &Policy) -> bool {
         matches!(self.state, State::HalfOpen)
             && self.probe_successes >= policy.probes()
             && !policy.has_fault(Fault::NoProbeLimit)
     }
 
-    /// A tick left the circuit half-open: the next few calls may be made. None if none had been made since the tick before.
+    /// Returns the step after a tick that left the circuit half-open, which allows the next `probes` calls. `None` if
+    /// no lease was given since the previous tick.
     #[must_use]
     pub fn with_fresh_probes(&self, draw: RandomBits, now: Timestamp) -> Option<Step> {
         let under_way = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
@@ -163,7 +167,7 @@ impl Record {
             .then(|| Step::within_epoch(Self { probe_successes: under_way, ..self.clone() }, draw))
     }
 
-    /// Which attempts the next tick must be told about, so that nothing counts that came before a transition.
+    /// Returns the attempts that the next sample must cover, so that no attempt counts from before a transition.
     #[must_use]
     pub fn sampled_over(&self, policy: &Policy, now: Timestamp) -> Span {
         let age = now.since(self.changed_at);
@@ -177,9 +181,10 @@ impl Record {
         }
     }
 
-    /// The latest success and since when the circuit fails, as far as this sample tells. A half-open circuit's totals go back
-    /// to the transition, so an outcome among them may be that old; an open one's are not used. Of successes and failures in
-    /// one sample does not say which came last: the circuit fails since the sample then, and not since before.
+    /// Returns the latest success, and since when the circuit fails, as far as this sample shows. The totals of a
+    /// half-open circuit go back to the transition, so an outcome in them may be that old; those of an open circuit
+    /// are not used. A sample with successes and failures does not show which came last: the circuit then fails since
+    /// the sample, and not since before.
     #[must_use]
     pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
         let mut latest = self.latest_outcomes();

@@ -1,4 +1,4 @@
-//! Rows 1, 10 and 11: how a circuit trips, what it forgives, and when it gives up.
+//! Rows 1, 10 and 11: how a circuit trips, when its trips are forgiven, and when it is disabled.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -12,11 +12,11 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 use crate::window::Totals;
 
-/// Who disables a circuit when no operator does.
+/// The actor in the attribution when a circuit is disabled after too many trips, not by an operator.
 const ACTOR: &str = "breakerbox";
 
 impl Record {
-    /// Judges a closed circuit by its totals after a counted outcome; `retry_after` is what that outcome carried.
+    /// Evaluates the trip rules for a closed circuit after a counted outcome. `retry_after` is that of the outcome.
     #[must_use]
     pub fn judge(
         &self,
@@ -34,7 +34,7 @@ impl Record {
         Some(seen.tripped(Cause::Rule(rule), retry_after, policy, draw, now))
     }
 
-    /// The circuit opened, or was disabled at once.
+    /// Returns the step to open or, after too many trips, to disabled.
     pub(super) fn tripped(
         &self,
         cause: Cause,

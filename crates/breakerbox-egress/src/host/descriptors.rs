@@ -1,4 +1,4 @@
-//! File descriptors: every connection takes one, in and out, and so does every file.
+//! File descriptors: every connection takes one, inbound and outbound, and so does every file.
 //!
 //! Many systems start a process with a soft limit of 1,024 and a hard limit of half a million. The soft limit is for programs
 //! that use `select`; this one does not, so it raises its own.
@@ -10,54 +10,54 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::local_fault;
 
-/// Descriptors for everything that is no connection: database, listener, log, DNS look-ups.
+/// Descriptors reserved for everything but connections: database, listener, log, DNS look-ups.
 const MARGIN: u64 = 192;
 
-/// Raises the soft limit to the hard one, as far as the system lets it.
+/// Raises the soft limit to the hard limit, as far as the system allows.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Where the hard limit says "infinite" and the system does not mean it, the soft limit stays.
+        // Where the hard limit is "infinite" and the system does not allow that many, the soft limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }
 
-/// How many descriptors the process may have. None: no limit.
+/// Returns the maximum number of descriptors of this process. `None`: no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Whether none is left right now.
+/// Returns whether no descriptor is left right now.
 #[must_use]
 pub fn are_used_up() -> bool {
     File::open("/dev/null").is_err_and(|error| local_fault(&error) == Some(LocalFault::Descriptors))
 }
 
-/// What the settings ask for.
+/// The descriptors that the settings require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Connections to the API (`limits.connections`).
     pub connections: usize,
     /// Requests in flight (`delivery.slots`).
     pub slots: usize,
-    /// Connections to receivers that are kept for reuse.
+    /// Idle connections to receivers that are kept for reuse.
     pub kept: usize,
 }
 
-/// What each part gets.
+/// The limits that fit the number of descriptors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// Connections to the API.
+    /// Maximum connections to the API.
     pub connections: usize,
-    /// Connections to receivers that are kept for reuse.
+    /// Maximum connections to receivers that are kept for reuse.
     pub kept: usize,
-    /// Why the settings do not fit, and what to do.
+    /// Why the settings do not fit, and what to do. `None` if they fit.
     pub shortfall: Option<String>,
 }
 
-/// Shares a limit out. If the limit is too small the API gets fewer connections, so that clients can't take the descriptors
-/// that deliveries need.
+/// Divides the descriptors. If there are too few, the API gets fewer connections, so that clients can't take the
+/// descriptors that deliveries need.
 ///
 /// ```
 /// use breakerbox_egress::host::descriptors::{Wanted, share};

@@ -1,10 +1,10 @@
-//! What the process needs from its host, and how it notices that it lacks it.
+//! The resources that the process needs from its host, and how it detects a lack of them.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`local_fault`] | tells which errors of the operating system are faults of this host |
-//! | [`descriptors`] | raises the limit of open files, and shares it out |
-//! | [`Pauses`] | notices when the process was not run |
+//! | [`local_fault`] | decides which errors of the operating system are faults of this host |
+//! | [`descriptors`] | raises the limit of open files, and divides it |
+//! | [`Pauses`] | detects pauses of the process |
 
 pub mod descriptors;
 mod pauses;
@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 pub use self::pauses::Pauses;
 
-/// The fault of this host that an error of the operating system is. None: it is about the other side, or about nothing known.
+/// Returns the fault of this host that an error of the operating system stands for. `None`: the error concerns the
+/// other side, or is unknown.
 ///
-/// `EADDRNOTAVAIL` counts as a lack of ports. It also means that the host has no address to call an address from: whoever
-/// connects has to tell the two apart.
+/// `EADDRNOTAVAIL` counts as a lack of ports. It also occurs if the host has no address from which to call an address:
+/// the caller has to distinguish the two.
 #[must_use]
 pub fn local_fault(error: &io::Error) -> Option<LocalFault> {
     match Errno::from_io_error(error)? {

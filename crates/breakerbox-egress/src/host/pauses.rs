@@ -1,31 +1,31 @@
-//! Notices when the process was not run: stopped by a signal, suspended with its machine, or starved by an overloaded host.
+//! Detects pauses of the process: stopped by a signal, suspended with its machine, or starved by an overloaded host.
 //!
-//! A task sleeps for a moment, again and again, and looks how much later it woke. What happened to a request across such a
-//! gap says nothing about its receiver: its answer may have been there all the time.
+//! A task sleeps for a short time, repeatedly, and measures how late it wakes. The result of a request across such a
+//! pause says nothing about its receiver: the response may have been there all the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How often the watching task wakes.
+/// The interval at which the watching task wakes.
 const EVERY: Duration = Duration::from_millis(100);
-/// How late it may wake before that is a pause.
+/// The longest delay that is not yet a pause.
 const ORDINARY: Duration = Duration::from_millis(400);
 
-/// How long the process was not run, in all. Clones share what they know. Nothing is noticed before [`watch`](Self::watch).
+/// The total time that the process was paused. Clones share it. Nothing is detected before [`watch`](Self::watch).
 #[derive(Clone, Debug, Default)]
 pub struct Pauses(Arc<Mutex<Watched>>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// When the task last woke.
+    /// The time when the watching task last woke.
     woke_at: Option<Instant>,
     lost: Duration,
 }
 
 impl Watched {
-    /// The pause that ended just now, if there was one.
+    /// Returns the pause that ended just now, if there was one.
     fn pause(&self, now: Instant) -> Option<Duration> {
         let late = now.duration_since(self.woke_at?).saturating_sub(EVERY);
         (late > ORDINARY).then_some(late)
@@ -52,7 +52,8 @@ impl Pauses {
         }
     }
 
-    /// How long the process was not run so far, a pause included that ended just now and that the watching task has not seen.
+    /// Returns the total time of pauses so far, including one that ended just now and that the watching task has not
+    /// seen yet.
     #[must_use]
     pub fn lost(&self) -> Duration {
         let watched = self.watched();

@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: a request that creates something is carried out once, however often the client repeats it.
+//! `Idempotency-Key`: a request that creates a resource is carried out once, however often the client repeats it.
 //!
-//! The key is unique within a tenant for 24 hours. The storage remembers it in the transaction that creates; here it is read from
-//! the request, and the response is written.
+//! The key is unique within a tenant for 24 hours. The storage writes it in the transaction that creates the resource;
+//! this module reads it from the request, and writes the response.
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
@@ -50,20 +50,20 @@ impl<B: Body> FromRequest<Api> for Keyed<B> {
     }
 }
 
-/// A key whose request was not read yet.
+/// An idempotency key whose request body was not read yet.
 pub(super) struct Key {
     key: String,
     path: String,
 }
 
 impl Key {
-    /// The key of this request, if it has one.
+    /// Returns the key of this request, if it has one.
     pub(super) fn of(request: &Request) -> Answer<Option<Self>> {
         let path = request.uri().path().to_owned();
         Ok(key_of(request.headers())?.map(|key| Self { key, path }))
     }
 
-    /// With what tells this request from others with the same key.
+    /// Adds the fingerprint of the request, which distinguishes it from others with the same key.
     pub(super) fn of_body(self, body: &[u8]) -> IdempotencyKey {
         let mut hash = Sha256::new();
         hash.update(self.path.as_bytes());
@@ -86,7 +86,7 @@ fn key_of(headers: &HeaderMap) -> Answer<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// A request for the storage: its key, the tenant within which that is unique, and how the response is made.
+/// Builds a request for the storage: its key, the tenant within which the key is unique, and how to build the response.
 pub(super) fn request<T>(
     key: Option<IdempotencyKey>,
     scope: Option<&TenantId>,
@@ -96,11 +96,11 @@ pub(super) fn request<T>(
     records::Request { key, scope: scope.cloned(), respond: Box::new(respond) }
 }
 
-/// The response to a request that created something.
+/// The response to a request that created a resource.
 pub(super) struct Created(RequestResponse);
 
 impl Created {
-    /// What was created, and how it is shown.
+    /// A response with the id of the created resource, and its view.
     pub(super) fn new(id: impl ToString, shown: &impl Serialize) -> Self {
         Self(RequestResponse {
             created: id.to_string(),
@@ -111,26 +111,26 @@ impl Created {
         })
     }
 
-    /// With another status than 201.
+    /// Sets another status than 201.
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.0.status = status.as_u16();
         self
     }
 
-    /// With a revision, which is the `etag`.
+    /// Sets the revision, which becomes the `etag`.
     pub(super) const fn revised(mut self, revision: Revision) -> Self {
         self.0.revision = Some(revision);
         self
     }
 
-    /// With a secret, so that the response is not stored.
+    /// Sets whether the response contains a secret, so that it is not stored.
     pub(super) const fn secret(mut self, has_secret: bool) -> Self {
         self.0.has_secret = has_secret;
         self
     }
 }
 
-/// What the storage answers to a request that is carried out once, as a response.
+/// The storage's result of a request that is carried out once, as a response.
 pub(super) struct CreatedOnce(Answered);
 
 impl From<Answered> for CreatedOnce {
@@ -154,7 +154,7 @@ impl IntoResponse for CreatedOnce {
     }
 }
 
-/// A response of JSON; a repeated one says so.
+/// Builds a JSON response. A repeated one is marked by a header.
 pub(super) fn json(status: StatusCode, body: Bytes, repeated: bool) -> Response {
     let mut response =
         (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();

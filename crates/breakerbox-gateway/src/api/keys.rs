@@ -1,6 +1,7 @@
 //! API keys: create (shown once), list, show, revoke.
 //!
-//! Nobody can give away more than they have: a key for one tenant makes keys for that tenant, and only an admin makes any.
+//! A key can't create a key with more rights than its own: a key for one tenant creates keys for that tenant, and only
+//! an admin key creates keys.
 
 use axum::extract::State;
 use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
@@ -227,7 +228,7 @@ async fn revoke(
     Ok(axum::Json((&api.services.records.revoke_api_key(id).await?).into()))
 }
 
-/// A key, if the caller may know of it: one for all tenants is not for those who have but one.
+/// Returns a key, if the caller may access it. Callers with a key for one tenant can't see keys for all tenants.
 async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> Answer<ApiKey> {
     let key = api.services.records.api_key(id).await?;
     let is_theirs = match &key.tenant {

@@ -1,4 +1,4 @@
-//! Listings, page by page.
+//! Paged listings.
 
 use breakerbox_model::objects::TenantId;
 use breakerbox_storage::records::{Cursor, MAX_PAGE, Page, PageOf, RecordsError, Refused};
@@ -36,14 +36,14 @@ pub(super) struct PagingOfTenant {
 }
 
 impl PagingOfTenant {
-    /// Whose, and which page.
+    /// Returns the tenant and the page.
     pub(super) fn split(self) -> (Option<TenantId>, PageOf) {
         let paging = Paging { limit: self.limit, cursor: self.cursor };
         (self.tenant.map(|tenant| tenant.0), paging.into())
     }
 }
 
-/// How many at the most.
+/// Maximum items of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit(pub(super) usize);
 
@@ -73,7 +73,7 @@ pub(super) struct Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// A page, each item as it is shown.
+    /// Builds the response of a page, with the view of each item.
     pub(super) fn of<U>(page: Page<U>, show: impl FnMut(U) -> T) -> Self {
         Self { items: page.items.into_iter().map(show).collect(), next: page.next.map(|cursor| cursor.0) }
     }
@@ -133,7 +133,7 @@ impl From<RecordsError> for Problem {
     }
 }
 
-/// The path of a policy's field in a body that has more than a policy.
+/// Returns the path of a policy's field in a body with other fields besides the policy.
 fn within_policy(why: &str) -> String {
     if why.starts_with("policy: ") { why.to_owned() } else { format!("policy.{why}") }
 }

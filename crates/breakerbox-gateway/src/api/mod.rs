@@ -2,18 +2,19 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Services`] | what the API stands on |
-//! | [`serve`] | listens, answers, stops |
+//! | [`Services`] | the dependencies of the API |
+//! | [`serve`] | listens, responds, stops |
 //! | [`router`] | all routes, and the document that describes them |
-//! | `caller` | who calls, and what they may do |
-//! | `reading` | bodies, queries and paths as values; what is wrong with them |
+//! | `caller` | authentication and authorization |
+//! | `reading` | parses bodies, queries and paths, and explains errors in them |
 //! | `idempotency` | requests that are carried out once |
-//! | [`Problem`], [`Code`] | what is said when it was not done |
-//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders`, `circuits`, `notices`, `permits`, `policies`, `keys` | the routes, a part for each kind of thing |
+//! | [`Problem`], [`Code`] | error responses |
+//! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders` | routes, one module per resource |
+//! | `circuits`, `notices`, `permits`, `policies`, `keys` | routes, one module per resource |
 //! | `system` | health and metrics |
 //! | `document` | `/openapi.json`, and a page to read it |
 //!
-//! The API decides who may do what, and what a request means. What is kept and what becomes of it is decided elsewhere.
+//! The API decides who may do what, and parses requests. Other modules store the data and act on it.
 
 mod caller;
 mod circuits;
@@ -62,7 +63,7 @@ use self::reading::Budget;
 use self::test_sends::TestSends;
 use crate::telemetry::Metrics;
 
-/// What every handler can reach.
+/// The state that every handler can access.
 #[derive(Clone)]
 struct Api(Arc<Reach>);
 
@@ -83,29 +84,29 @@ impl Deref for Api {
 }
 
 impl Reach {
-    /// The queue's time.
+    /// Returns the time of the queue's clock.
     fn now(&self) -> Timestamp {
         (self.services.clock)()
     }
 
-    /// The wall-clock time.
+    /// Returns the wall-clock time.
     fn wall(&self) -> Timestamp {
         (self.services.wall)()
     }
 
-    /// A time of the queue by the wall clock, for people.
+    /// Converts a time of the queue's clock to wall-clock time, for people.
     fn shown(&self, at: Timestamp) -> Moment {
         Moment(Drift::between(self.wall(), self.now()).noticeable().to_wall(at))
     }
 }
 
-/// Answers what comes in until `stop` is ready, and then lets what is under way finish.
+/// Serves requests until `stop` is ready, and then lets the requests in flight finish.
 pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<Output = ()> + Send) {
     let (connections, metrics) = (services.limits.connections, Arc::clone(&services.metrics));
     serve_front(listener, router(services).into(), connections, &metrics, stop).await;
 }
 
-/// The same for a gateway that is still starting, or for a router that has more routes than the API's.
+/// Like `serve`, for a gateway that is still starting, or for a router with more routes than the API's.
 pub async fn serve_front(
     listener: TcpListener,
     front: Front,
@@ -116,7 +117,7 @@ pub async fn serve_front(
     serve::serve(listener, front, connections, metrics, stop).await;
 }
 
-/// All routes of the API.
+/// Returns all routes of the API.
 pub fn router(services: Services) -> Router {
     let limits = &services.limits;
     let api = Api(Arc::new(Reach {
@@ -134,7 +135,7 @@ pub fn router(services: Services) -> Router {
         .with_state(api)
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 #[must_use]
 pub fn document() -> serde_json::Value {
     document::completed(routes().into_openapi())

@@ -1,6 +1,6 @@
-//! What the API says when it does not do what was asked: a problem (RFC 9457) with a code that never changes its meaning.
+//! Error responses of the API: a problem (RFC 9457) with a code that never changes its meaning.
 //!
-//! A detail is a sentence for people. It names what the caller sent, and never what is inside the gateway.
+//! A detail is a sentence for people. It may name what the caller sent, and never reveals internals of the gateway.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 /// The media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The longest detail. It may quote what was sent.
+/// The longest detail, in characters. It may quote the request.
 const LONGEST_DETAIL: usize = 400;
 
 macro_rules! codes {
@@ -90,16 +90,16 @@ codes! {
     DiskReserve "disk_reserve" 507 "The disk is nearly full",
 }
 
-/// What went wrong with a request.
+/// An error response.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     field: Option<Box<str>>,
     retry_after: Option<Duration>,
-    /// The id of what an earlier request created.
+    /// The id of the resource that an earlier request created.
     id: Option<Box<str>>,
-    /// What the log is told and the caller is not.
+    /// The cause, for the log only.
     cause: Option<Box<str>>,
 }
 
@@ -111,47 +111,47 @@ impl std::fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// So that a change can be refused while it is merged.
+/// Lets the merge of a change refuse it with a problem.
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
         Self(Box::new(problem))
     }
 }
 
-/// What the log is told of an answer.
+/// The cause of an error response, for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged(pub(crate) Box<str>);
 
-/// A handler's answer.
+/// The result of a handler.
 pub(super) type Answer<T> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem, and a sentence that says what to do about it.
+    /// A problem with this code, and a sentence that states what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into(), field: None, retry_after: None, id: None, cause: None }
     }
 
-    /// A field whose value won't do.
+    /// A field with an invalid value.
     #[must_use]
     pub fn invalid(field: &str, why: impl std::fmt::Display) -> Self {
         Self::new(Code::InvalidField, format!("{field}: {why}")).of_field(field)
     }
 
-    /// Nothing has that name, or nothing that this caller may know of.
+    /// A resource that does not exist, or that the caller may not access.
     #[must_use]
     pub fn not_found(what: &str, name: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no {what} {name:?}"))
     }
 
-    /// The key is good, but not for this.
+    /// A valid key without the required scope.
     #[must_use]
     pub fn scope_missing(wanted: &[Scope], why: &str) -> Self {
         let names: Vec<_> = wanted.iter().map(|scope| format!("`{}`", scope.name())).collect();
         Self::new(Code::ScopeMissing, format!("{why} needs the scope {}", names.join(" or ")))
     }
 
-    /// The idempotency key came with another request.
+    /// An idempotency key that was used for another request.
     #[must_use]
     pub fn key_reused() -> Self {
         Self::new(
@@ -161,19 +161,19 @@ impl Problem {
         )
     }
 
-    /// Names the field.
+    /// Sets the field.
     #[must_use]
     pub fn of_field(mut self, field: &str) -> Self {
         self.field = Some(shortened(field).into());
         self
     }
 
-    /// The same problem within something: `events[3]` and `priority` make `events[3].priority`.
+    /// Prefixes the field with its container: `events[3]` and `priority` make `events[3].priority`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
         if let Some(field) = &self.field {
             let path = format!("{outer}.{field}");
-            // The detail begins with the field where there is one.
+            // The detail begins with the field, if there is one.
             if let Some(rest) = self.detail.strip_prefix(&**field) {
                 self.detail = format!("{path}{rest}").into();
             }
@@ -185,53 +185,53 @@ impl Problem {
         self
     }
 
-    /// The same with another code.
+    /// Sets another code.
     #[must_use]
     pub(super) const fn with_code(mut self, code: Code) -> Self {
         self.code = code;
         self
     }
 
-    /// Names the field of a policy, which the detail begins with.
+    /// Sets the field to the policy's field with which the detail begins.
     #[must_use]
     pub(super) fn of_policy(self) -> Self {
         let field = self.detail.split(": ").next().unwrap_or("policy").to_owned();
         self.of_field(&field)
     }
 
-    /// Names what an earlier request created.
+    /// Sets the id of the resource that an earlier request created.
     #[must_use]
     pub fn of_id(mut self, id: &str) -> Self {
         self.id = Some(shortened(id).into());
         self
     }
 
-    /// Says when to come back.
+    /// Sets the time to wait before a retry.
     #[must_use]
     pub const fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The field, if there is one.
+    /// Returns the field, if there is one.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
 
-    /// The sentence.
+    /// Returns the sentence for people.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// Something failed that the caller can do nothing about. The log has the error; the answer has not.
+    /// A failure that the caller can't fix. The error is logged, and not part of the response.
     #[must_use]
     pub fn internal(doing: &'static str, error: &dyn std::error::Error) -> Self {
         Self::new(
@@ -241,7 +241,7 @@ impl Problem {
         .caused_by(format!("{doing}: {}", chain(error)))
     }
 
-    /// Tells the log, and not the caller.
+    /// Sets the cause, which is logged and not part of the response.
     #[must_use]
     pub fn caused_by(mut self, cause: String) -> Self {
         self.cause = Some(cause.into());
@@ -249,7 +249,7 @@ impl Problem {
     }
 }
 
-/// An error with all its sources, in one line.
+/// Formats an error with all its sources, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -261,7 +261,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// No longer than anybody reads, and without characters that disturb a terminal.
+/// Limits the length of a text, and removes control characters.
 fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST_DETAIL && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
@@ -320,7 +320,7 @@ impl Problem {
         }
     }
 
-    /// The same as a part of an answer.
+    /// Returns the problem as a part of a batch response.
     pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name(), %cause, "a part of a batch was not done");
@@ -343,7 +343,7 @@ impl IntoResponse for Problem {
         }
         let wait = self.retry_after.or(matches!(code.status(), 429 | 503).then_some(Duration::from_secs(1)));
         if let Some(wait) = wait {
-            // Rounded up: who comes back too early is refused again.
+            // Rounded up: a caller that returns too early is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

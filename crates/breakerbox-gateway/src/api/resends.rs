@@ -1,4 +1,4 @@
-//! Resends by filter and time range: background jobs. Create, list, show, cancel.
+//! Resends by filter and time range, as background jobs: create, list, show, cancel.
 
 use axum::extract::State;
 use breakerbox_model::objects::{
@@ -213,8 +213,8 @@ async fn create(
     Ok(api.services.records.create_resend_for(request, new).await?.into())
 }
 
-/// The tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An endpoint or an
-/// event of another tenant is not found.
+/// Returns the tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An
+/// endpoint or an event of another tenant is not found.
 async fn resent_tenant(
     api: &Api,
     caller: &Caller,
@@ -280,7 +280,7 @@ async fn cancel(
     Ok(axum::Json(api.services.records.cancel_resend(id).await?.into()))
 }
 
-/// A job, if the caller may know of it.
+/// Returns a job, if the caller may access it.
 async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
     let resend = api.services.records.resend(id).await?;
     let is_theirs = match resend.owner {

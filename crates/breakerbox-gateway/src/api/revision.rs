@@ -1,4 +1,4 @@
-//! `ETag` and `If-Match`: how two people who edit the same thing notice each other.
+//! `ETag` and `If-Match`: detects concurrent changes of the same resource.
 
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 
-/// The revision that the caller has seen, if it says so.
+/// The revision that the caller has seen. `None` if the request states none.
 pub(super) struct IfMatch(pub(super) Option<Revision>);
 
 impl FromRequestParts<Api> for IfMatch {
@@ -33,7 +33,7 @@ impl FromRequestParts<Api> for IfMatch {
     }
 }
 
-/// Something with its revision as `ETag`.
+/// A resource with its revision as `ETag`.
 pub(super) struct Revised<T>(pub(super) Revision, pub(super) T);
 
 impl<T: Serialize> IntoResponse for Revised<T> {

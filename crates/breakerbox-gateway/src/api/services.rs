@@ -1,5 +1,5 @@
-//! What the API stands on: each part as a trait or a handle, so that it can be tried with the real database and stand-ins for
-//! the rest.
+//! The dependencies of the API: each as a trait or a handle, so that tests can combine the real database with stand-ins
+//! for the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,119 +23,120 @@ use crate::notifications::Delivered;
 use crate::permits::Permits;
 use crate::telemetry::Metrics;
 
-/// What the API stands on.
+/// The dependencies of the API.
 #[derive(Clone)]
 pub struct Services {
-    /// What is kept.
+    /// The stored records.
     pub records: Arc<dyn Records>,
-    /// Tenants, endpoints and API keys in memory.
+    /// Tenants, endpoints and API keys, in memory.
     pub directory: Arc<Directory>,
-    /// Takes events in.
+    /// Accepts events.
     pub intake: Arc<dyn Intake>,
-    /// Which deliveries are held though they are due.
+    /// Reports which due deliveries are held back.
     pub holds: Arc<dyn LaneHolds>,
     /// All circuits.
     pub circuits: Breakerbox,
-    /// Where they are kept, to list them.
+    /// The store of circuits, for listings.
     pub circuit_store: Arc<dyn Store>,
-    /// Permits of workers.
+    /// The permits of workers.
     pub permits: Arc<Permits>,
-    /// Sends one request now.
+    /// Sends test requests.
     pub tests: Arc<dyn TestSend>,
-    /// Tries the targets of notices.
+    /// Tests the targets of notifications.
     pub notice_tests: Arc<dyn NoticeTest>,
-    /// How the gateway is doing.
+    /// The health of the gateway.
     pub health: Arc<dyn Health>,
-    /// What `/metrics` shows.
+    /// The metrics for `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// The queue's time.
+    /// The queue's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The wall clock.
     pub wall: WallClock,
-    /// Which addresses may be called: a URL that names another one is refused when it is created.
+    /// The addresses that may be called. A URL with another address is refused when it is created.
     pub addresses: Arc<AddressPolicy>,
-    /// How much is too much.
+    /// Limits of requests and connections.
     pub limits: Limits,
 }
 
-/// Sends one request to an endpoint now, whatever its circuit says, and reports. It counts nowhere and is kept nowhere.
+/// Sends test requests to an endpoint, past its circuit, and returns the response. They are neither counted nor stored.
 #[async_trait]
 pub trait TestSend: Send + Sync + 'static {
-    /// Makes the request, within the endpoint's own time limit.
+    /// Makes the request, within the endpoint's timeout.
     async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming;
 }
 
-/// Sends a test notice to each of a tenant's targets now, and reports. It is kept nowhere.
+/// Sends a test notification to each of a tenant's targets, and returns their responses. Nothing is stored.
 #[async_trait]
 pub trait NoticeTest: Send + Sync + 'static {
-    /// Sends them, all at once, each within its time limit.
+    /// Sends to all targets at once, each within its time limit.
     ///
     /// # Errors
-    /// If there were too many of late: when to try again. Nothing was sent.
+    /// If there were too many tests lately: the time of the next try. Nothing was sent.
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp>;
 }
 
-/// A target that was tried.
+/// The result of a test at one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestedTarget {
-    /// Which.
+    /// The tested target.
     pub target: NoticeTarget,
-    /// What came of it.
+    /// The response of the target.
     pub delivered: Delivered,
 }
 
-/// What is sent to try an endpoint.
+/// The event of a test request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestEvent {
-    /// What kind.
+    /// The event type.
     pub kind: EventType,
-    /// What.
+    /// The payload, as it is sent.
     pub payload: Bytes,
-    /// What the payload is.
+    /// The content type of the payload.
     pub content_type: Arc<str>,
 }
 
-/// How the gateway is doing.
+/// Reports the health of the gateway.
 pub trait Health: Send + Sync + 'static {
-    /// Now.
+    /// Returns the current health.
     fn report(&self) -> HealthReport;
 }
 
-/// How the gateway is doing.
+/// The health of the gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthReport {
-    /// Whether the process can go on. If not, only a restart helps.
+    /// Whether the process can continue. If not, only a restart helps.
     pub alive: bool,
-    /// Whether requests should be sent here.
+    /// Whether a load balancer should send requests here.
     pub ready: bool,
-    /// What is not as it should be, for people, such as `store: does not answer`. A gateway can be degraded and ready.
+    /// The reasons why the gateway is degraded, for people, such as `store: does not answer`. A gateway can be degraded
+    /// and ready.
     pub degraded: Vec<String>,
 }
 
-/// How much is too much.
+/// Limits of requests and connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of one event's payload.
+    /// The largest payload of an event, in bytes.
     pub payload: usize,
-    /// Events of one batch; also asks and reports of workers.
+    /// Maximum events in one batch; also acquires and settlements of workers.
     pub batch_events: usize,
-    /// Bytes of a batch's body.
+    /// The largest body of a batch, in bytes.
     pub batch_bytes: usize,
-    /// How long a worker's call may take if it says nothing.
+    /// The time limit of a worker's call, if the worker states none.
     pub permit_timeout: Duration,
-    /// Bytes of all bodies in memory.
+    /// Maximum memory for bodies, over all requests, in bytes.
     pub bodies: usize,
-    /// How long a body may take to arrive.
+    /// The time limit for the arrival of a body.
     pub body_timeout: Duration,
-    /// What one tenant may take of what all tenants share, in percent.
+    /// The share of one tenant in each limit that all tenants share, in percent.
     pub tenant_share: u32,
-    /// How many requests without a valid key an address may make in a minute.
+    /// Maximum requests per minute from one client address without a valid key.
     pub auth_failures: u32,
     /// Whether `/metrics` needs no key.
     pub open_metrics: bool,
-    /// Whether there is a mail server for notices.
+    /// Whether there is a mail server for notifications.
     pub mail: bool,
-    /// Connections and their times.
+    /// Limits of connections.
     pub connections: Connections,
 }
 

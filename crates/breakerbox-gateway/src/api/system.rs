@@ -87,12 +87,12 @@ async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) 
     (code, axum::Json(HealthView { status, degraded: report.degraded }))
 }
 
-/// What [`healthz`] answers while the gateway starts.
+/// The response of [`healthz`] while the gateway starts.
 pub(super) async fn alive() -> axum::Json<HealthView> {
     axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
 }
 
-/// What [`readyz`] answers while the gateway starts.
+/// The response of [`readyz`] while the gateway starts.
 pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
     let degraded = vec!["starting: the database is being opened and read".to_owned()];
     (StatusCode::SERVICE_UNAVAILABLE, axum::Json(HealthView { status: StatusView::Unavailable, degraded }))
@@ -112,7 +112,7 @@ async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Response {
     ([(CONTENT_TYPE, OPEN_METRICS)], api.services.metrics.encode()).into_response()
 }
 
-/// Whoever may see metrics: they are of all tenants.
+/// A caller that may read metrics, which cover all tenants.
 struct MaySeeMetrics;
 
 impl FromRequestParts<Api> for MaySeeMetrics {

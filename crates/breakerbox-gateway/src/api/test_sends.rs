@@ -1,5 +1,5 @@
-//! Test sends: how many at once and how fast, for each tenant. Each may take as long as the endpoint's time limit, and none asks
-//! a circuit or a rate limit.
+//! Limits of test sends: how many at once and how fast, for each tenant. Each may take as long as the endpoint's
+//! timeout, and none is limited by a circuit or a rate limit.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,16 +10,16 @@ use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 use super::problem::{Answer, Code, Problem};
 
-/// How many test sends there may be at once, of all tenants.
+/// Maximum test sends at once, of all tenants.
 const AT_ONCE: u64 = 8;
 
-/// How fast one tenant may make them.
+/// The rate limit of one tenant.
 const PACE: RateLimit = RateLimit { per_second: 1.0, burst: 30 };
 
-/// How many tenants' paces are remembered.
+/// Maximum tenants whose rates are remembered.
 const REMEMBERED: usize = 100_000;
 
-/// Test sends that are under way, and how fast they may follow each other.
+/// The test sends in flight, and the rate limits of tenants.
 #[derive(Debug)]
 pub(super) struct TestSends {
     places: SharePool<TenantId>,
@@ -27,13 +27,13 @@ pub(super) struct TestSends {
 }
 
 impl TestSends {
-    /// None is under way; one tenant may have so many percent of the places.
+    /// Starts with none in flight. One tenant may have this percentage of the slots.
     pub(super) fn new(tenant_share: u32) -> Self {
         let pace = KeyedBuckets::new(PACE, REMEMBERED);
         Self { places: SharePool::new(AT_ONCE, tenant_share), pace: Mutex::new(pace) }
     }
 
-    /// A place for a test send of this tenant, until it is dropped, if it is not too early for one.
+    /// Takes a slot for a test send of this tenant, freed on drop, if the rate limit allows it.
     pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> Answer<SharePermit<TenantId>> {
         let place = self.place(tenant)?;
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl TestSends {
         Ok(place)
     }
 
-    /// A place for what is paced elsewhere.
+    /// Takes a slot for a test that is rate-limited elsewhere.
     pub(super) fn place(&self, tenant: &TenantId) -> Answer<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(

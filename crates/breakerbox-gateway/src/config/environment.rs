@@ -1,8 +1,8 @@
-//! Settings from variables of the environment.
+//! Settings from environment variables.
 //!
-//! An empty variable says nothing: it is how many tools pass on one that is not set. One that is unknown is an error if a
-//! setting is near, for then it is a slip; otherwise it is only mentioned, for others put variables of that prefix there too
-//! (Kubernetes does, for a service called breakerbox).
+//! An empty variable counts as unset, since many tools pass on unset variables that way. An unknown variable is an
+//! error if its name is close to a setting's, since it is likely a typo; otherwise it is only reported, since other
+//! programs set variables with this prefix, too (Kubernetes does, for a service called breakerbox).
 
 use breakerbox_core::{POLICY_KEYS, nearest};
 
@@ -12,10 +12,10 @@ use super::layers::Origin;
 use super::names::{self, PREFIX};
 use super::settings::SETTINGS;
 
-/// What other commands read, and what the tests of stores do.
+/// Variables that other commands and the tests of stores read.
 const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "WEBHOOK_SECRET", "REDIS_SERVER", "POSTGRES_BIN"];
 
-/// What the environment says.
+/// The settings that the environment has.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) said: Vec<(String, Raw, Origin)>,
@@ -43,7 +43,7 @@ pub(super) fn read<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) 
             read.said.push((key.clone(), Raw::Words(vec![value.into()]), origin));
             continue;
         }
-        // Without the prefix, or everything would be near.
+        // Compared without the prefix, or every name would be close.
         match nearest(rest, known.iter().filter_map(|(variable, _)| variable.strip_prefix(PREFIX))) {
             Some(meant) => {
                 let reason = Wrong::Unknown { nearest: Some(format!("{PREFIX}{meant}")) };

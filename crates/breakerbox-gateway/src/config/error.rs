@@ -1,5 +1,4 @@
-//! What can be wrong with settings. Each error names the key, where it was said, and what would be right. Never the value
-//! of a secret.
+//! Errors in settings. Each names the key, where it was set, and what is accepted. None contains the value of a secret.
 
 use std::fmt;
 
@@ -8,28 +7,28 @@ use breakerbox_core::DurationError;
 use super::layers::Origin;
 use super::size::SizeError;
 
-/// One thing that is wrong.
+/// One error in the settings.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{}", place(origin, key))]
 pub struct ConfigError {
     /// The key, as the file spells it.
     pub key: String,
-    /// Where it was said.
+    /// Where the value was set.
     pub origin: Origin,
-    /// What is wrong.
+    /// What is wrong with it.
     #[source]
     pub reason: Wrong,
 }
 
 impl ConfigError {
-    /// The error as one line: where, what, and what would be right.
+    /// Formats the error as one line: where, what, and what is accepted.
     #[must_use]
     pub fn line(&self) -> String {
         format!("{self}: {}", self.reason)
     }
 }
 
-/// The place, and the key if the place does not say it already.
+/// Formats the origin, and the key if the origin does not name it already.
 fn place(origin: &Origin, key: &str) -> String {
     match origin {
         Origin::Environment(_) | Origin::Flag(_) => origin.to_string(),
@@ -39,12 +38,12 @@ fn place(origin: &Origin, key: &str) -> String {
     }
 }
 
-/// All that is wrong, in the order in which it was found. At least one.
+/// All errors, in the order in which they were found. At least one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// Each error as one line.
+    /// Formats each error as one line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.0.iter().map(ConfigError::line).collect()
@@ -63,100 +62,100 @@ impl std::error::Error for ConfigErrors {}
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// It has the wrong type.
+    /// The value has the wrong type.
     #[error("must be {expected}, but is {found}")]
     Type {
-        /// What would do.
+        /// The accepted type.
         expected: String,
-        /// What was given.
+        /// The given type or value.
         found: String,
     },
-    /// It is too small or too large.
+    /// The value is out of range.
     #[error("must be {least} to {most}, but is {found}")]
     Range {
-        /// The smallest that would do.
+        /// The minimum.
         least: String,
-        /// The largest that would do.
+        /// The maximum.
         most: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
-    /// A text is no duration.
+    /// The text is not a duration.
     #[error("{found:?} {error}")]
     Duration {
-        /// What was given.
+        /// The given text.
         found: String,
         /// What is wrong with it.
         error: DurationError,
     },
-    /// A text is no size.
+    /// The text is not a size.
     #[error("{found:?} {error}")]
     Size {
-        /// What was given.
+        /// The given text.
         found: String,
         /// What is wrong with it.
         error: SizeError,
     },
-    /// A text can't be read as what it should be.
+    /// The text can't be parsed.
     #[error("{found:?} is not {expected}")]
     Unreadable {
-        /// What was given.
+        /// The given text.
         found: String,
-        /// What would do.
+        /// What is accepted.
         expected: String,
     },
-    /// An item of a list is wrong.
+    /// An item of a list is invalid.
     #[error("item {number}: {wrong}")]
     Item {
-        /// Which, counted from 1.
+        /// The position of the item, from 1.
         number: usize,
         /// What is wrong with it.
         wrong: Box<Wrong>,
     },
-    /// There are too many items.
+    /// The list has too many items.
     #[error("must have at most {most} items, but has {found}")]
     TooMany {
-        /// How many there may be.
+        /// The maximum number of items.
         most: usize,
-        /// How many there are.
+        /// The given number of items.
         found: usize,
     },
-    /// A secret stands where others read it.
+    /// A secret is set in a place that others can read.
     #[error("is a secret; set {variable} instead, or keep it in the file that secrets.master_key_file names")]
     SecretHere {
-        /// Where it may stand.
+        /// The variable in which to set it instead.
         variable: String,
     },
-    /// No setting has this name.
+    /// The name of the setting is unknown.
     #[error("is not a setting{}", DidYouMean(nearest))]
     Unknown {
-        /// The nearest, if any is near.
+        /// The closest known name. `None` if none is close.
         nearest: Option<String>,
     },
-    /// It does not go with another setting.
+    /// The value must not be above that of another setting.
     #[error("must be at most {other} ({bound}), but is {found}")]
     Above {
-        /// The other.
+        /// The key of the other setting.
         other: &'static str,
-        /// Its value.
+        /// The value of the other setting.
         bound: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
-    /// It does not go with another setting.
+    /// The value must not be below that of another setting.
     #[error("must be at least {other} ({bound}), but is {found}")]
     Below {
-        /// The other.
+        /// The key of the other setting.
         other: &'static str,
-        /// Its value.
+        /// The value of the other setting.
         bound: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
-    /// The value's own rules refuse it.
+    /// The value breaks a rule of its type; the text states which.
     #[error("{0}")]
     Refused(String),
-    /// The file is not TOML.
+    /// The file is not valid TOML.
     #[error("{0}")]
     Syntax(String),
     /// The file can't be read.

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, small, every value with its line.
+//! The configuration file: TOML, limited in size, each value with its line.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,14 +11,15 @@ use super::format::Raw;
 use super::layers::Origin;
 use super::names;
 
-/// A value of a file.
+/// One value of a file.
 pub(super) struct Said {
     pub(super) key: String,
     pub(super) raw: Raw,
     pub(super) line: usize,
 }
 
-/// Reads a file. What is no setting is an error; the rest is returned, so that everything wrong is said at once.
+/// Reads a file. Unknown settings are errors; the valid ones are returned all the same, so that all errors are reported
+/// at once.
 pub(super) fn read(path: &Path) -> (Vec<Said>, Vec<ConfigError>) {
     let failed = |line: usize, reason: Wrong| {
         (vec![], vec![ConfigError { key: String::new(), origin: Origin::file(path, line), reason }])
@@ -32,7 +33,7 @@ pub(super) fn read(path: &Path) -> (Vec<Said>, Vec<ConfigError>) {
         Ok(table) => {
             let mut walk = Walk { path, text, said: vec![], errors: vec![] };
             walk.table("", table.get_ref());
-            // The parser sorts keys; people read files from the top.
+            // The parser sorts keys, but people read files from the top.
             walk.errors.sort_by_key(|error| match &error.origin {
                 Origin::File { line, .. } => *line,
                 _ => 0,

@@ -1,4 +1,4 @@
-//! How a value is read from what was said, and written back as TOML. One format for each kind of value.
+//! How values are parsed from file, variables and flags, and written back as TOML. One format for each kind of value.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use super::size::{format_size, parse_size};
 use super::values::{Hidden, LogFormat};
 use crate::notifications::check_mail_url;
 
-/// What was said, before anybody knows what it should be.
+/// A value as it was given, before its setting parses it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Raw {
-    /// In a variable or a flag: a text that may mean anything.
+    /// From a variable or a flag: text of any meaning.
     Words(Vec<String>),
-    /// A text of a file.
+    /// A string in a file.
     Text(String),
     Integer(i128),
     Float(f64),
     Bool(bool),
     List(Vec<Raw>),
-    /// A table, a date: nothing that a setting could be.
+    /// A table or a date, which no setting accepts.
     Other(&'static str),
 }
 
@@ -47,7 +47,7 @@ impl Raw {
         }
     }
 
-    /// The text, if it is one; of a flag that was repeated, the last.
+    /// Returns the text, if the value is one. For a repeated flag, the last.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -57,7 +57,7 @@ impl Raw {
     }
 }
 
-/// An error must not repeat megabytes.
+/// Shortens a text, since an error must not repeat megabytes.
 pub(super) fn shortened(text: &str) -> String {
     const LONGEST: usize = 64;
     if text.chars().nth(LONGEST).is_none() {
@@ -66,7 +66,7 @@ pub(super) fn shortened(text: &str) -> String {
     text.chars().take(LONGEST).chain(['…']).collect()
 }
 
-/// A text as TOML. JSON's escapes are a part of TOML's, except that DEL must be escaped too.
+/// Quotes a text as TOML. JSON's escapes are a subset of TOML's, except that DEL must be escaped, too.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
@@ -76,10 +76,10 @@ pub(super) trait Format {
 
     fn read(&self, raw: &Raw) -> Result<Self::Value, Wrong>;
 
-    /// As TOML.
+    /// Writes a value as TOML.
     fn write(&self, value: &Self::Value) -> String;
 
-    /// What is accepted, as the end of "must be ...".
+    /// Describes the accepted values, as the end of "must be ...".
     fn expects(&self) -> String;
 
     fn wrong_type(&self, raw: &Raw) -> Wrong {
@@ -181,7 +181,7 @@ where
     }
 }
 
-/// A value, or a word that stands for none.
+/// A value, or a word that stands for `None`.
 pub(super) struct Or<F>(pub(super) F, pub(super) &'static str);
 
 impl<F: Format> Format for Or<F> {
@@ -231,7 +231,7 @@ impl Format for Switch {
     }
 }
 
-/// A text that is read by the type's own rules.
+/// A text that its type parses.
 pub(super) struct Read<T> {
     pub(super) expects: &'static str,
     pub(super) parse: fn(&str) -> Option<T>,
@@ -267,7 +267,7 @@ pub(super) const PATH: Read<PathBuf> = Read {
     show: |path| path.display().to_string(),
 };
 
-/// Host bits that are set are refused: who writes 10.1.2.3/8 means either less or more than that says.
+/// A network or an address. Set host bits are refused: 10.1.2.3/8 is ambiguous between one address and the network.
 pub(super) const NETWORK: Read<IpNet> = Read {
     expects: "a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
     parse: |text| match text.parse::<IpNet>() {
@@ -319,7 +319,7 @@ pub(super) const NOTICE_KIND: Read<Kind> = Read {
 pub(super) const LEVEL: Read<String> = Read {
     expects: "a level (error, warn, info, debug, trace, off), or levels for parts, such as \"info,breakerbox_egress=debug\"",
     parse: |text| {
-        // A lone word that is no level would be taken for a part of the program, and everything else would fall silent.
+        // A single word that is not a level would be taken for a module, and all other modules would log nothing.
         let lone = !text.contains(['=', ',', '[']);
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
         let fits = if lone { levels.contains(&text) } else { EnvFilter::try_new(text).is_ok() };
@@ -334,7 +334,7 @@ pub(super) const LOG_FORMAT: Read<LogFormat> = Read {
     show: |format| format.name().into(),
 };
 
-/// A secret. It is never written.
+/// A secret. It is never written back.
 pub(super) struct Secret;
 
 impl Format for Secret {
@@ -353,7 +353,7 @@ impl Format for Secret {
     }
 }
 
-/// A list; in a variable or a flag, parted by commas.
+/// A list; in a variable or a flag, separated by commas.
 pub(super) struct List<F> {
     pub(super) of: F,
     pub(super) most: usize,
@@ -390,7 +390,7 @@ impl<F: Format> Format for List<F> {
     }
 }
 
-/// The waits between attempts.
+/// The delays between attempts.
 pub(super) struct Waits;
 
 impl Waits {

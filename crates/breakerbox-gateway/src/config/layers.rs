@@ -1,4 +1,4 @@
-//! Which value wins: a flag over a variable, a variable over the file, the file over the default.
+//! Precedence of settings: flags override variables, variables override the file, the file overrides the defaults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,24 +13,24 @@ use super::settings::SETTINGS;
 use super::size::format_size;
 use super::{Config, environment, file, names};
 
-/// The file that is read if none is named and it is there.
+/// The file that is read if no file is named and it exists.
 pub const FILE_NAME: &str = "breakerbox.toml";
 
-/// Where a value is from.
+/// The source of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The default: the value is not set.
     Default,
-    /// A file.
+    /// A configuration file.
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// The line; 0: the file as a whole.
+        /// The line, from 1. 0 stands for the file as a whole.
         line: usize,
     },
-    /// A variable of the environment.
+    /// An environment variable, by its name.
     Environment(String),
-    /// A flag.
+    /// A command-line flag, by its name.
     Flag(String),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Everything that was said, before it is read.
+/// All sources of settings, before they are read.
 ///
 /// ```
 /// use breakerbox_gateway::config::{Origin, Sources};
@@ -75,13 +75,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Reads this file. It must be there.
+    /// Reads this file, which must exist.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Reads `breakerbox.toml` of this folder, if it is there and no other file was named.
+    /// Reads `breakerbox.toml` in this folder, if it exists and no other file was named.
     pub fn file_if_in(mut self, folder: &Path) -> Self {
         let path = folder.join(FILE_NAME);
         if self.file.is_none() && path.is_file() {
@@ -90,7 +90,7 @@ impl Sources {
         self
     }
 
-    /// Takes those of these variables that begin with `BREAKERBOX_`.
+    /// Takes the variables that begin with `BREAKERBOX_`.
     pub fn variables<N: Into<String>, V: Into<String>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -99,7 +99,7 @@ impl Sources {
         self
     }
 
-    /// Takes a flag, such as `--delivery-timeout`, with its values: more than one if it was repeated.
+    /// Takes a flag, such as `--delivery-timeout`, with its values: several if it was repeated.
     pub fn flag<V: Into<String>>(
         mut self,
         name: impl Into<String>,
@@ -109,13 +109,14 @@ impl Sources {
         self
     }
 
-    /// Reads everything, and checks it.
+    /// Reads and checks all sources.
     ///
     /// # Errors
-    /// All that is wrong, also in values that another one wins over: a slip there waits for its day.
+    /// Reports all errors, also in values that another source overrides: such an error would show only once the
+    /// override is gone.
     pub fn load(&self) -> Result<Loaded, ConfigErrors> {
         let mut errors = vec![];
-        // What was said, the strongest last.
+        // All given values, the one with the highest precedence last.
         let mut said: Vec<(String, Raw, Origin)> = vec![];
         if let Some(path) = &self.file {
             let (values, wrong) = file::read(path);
@@ -152,7 +153,7 @@ impl Sources {
     }
 }
 
-/// The key that a flag sets.
+/// Returns the key that a flag sets.
 fn key_of_flag(name: &str) -> Option<String> {
     let of_settings = SETTINGS.iter().find(|setting| setting.flag().as_deref() == Some(name));
     of_settings.map(|setting| setting.key.to_owned()).or_else(|| {
@@ -161,20 +162,20 @@ fn key_of_flag(name: &str) -> Option<String> {
     })
 }
 
-/// A [`Config`], and where each value is from.
+/// A [`Config`], and the source of each value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// The file that was read.
+    /// The file that was read. `None` if there was none.
     pub file: Option<PathBuf>,
-    /// Variables that begin with `BREAKERBOX_` and mean nothing here.
+    /// Variables that begin with `BREAKERBOX_` and are no settings.
     pub unknown_variables: Vec<String>,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Loaded {
-    /// Where the value of a key is from.
+    /// Returns the source of a key's value.
     #[must_use]
     pub fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::Default)
@@ -193,7 +194,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Values that are right by themselves and wrong together.
+    /// Returns the errors of values that are valid alone and do not fit together.
     fn misfits(&self) -> Vec<ConfigError> {
         let Config { delivery, limits, policy, .. } = &self.config;
         let mut errors = vec![];
@@ -202,7 +203,7 @@ impl Loaded {
                 return;
             }
             let (found, bound) = (format_size(found), format_size(bound));
-            // Blame the one that somebody said.
+            // Report the key that was set, not the one with its default.
             let (key, reason) = if self.origin(lower) == &Origin::Default {
                 (upper, Wrong::Below { other: lower, bound: found, found: bound })
             } else {

@@ -1,15 +1,15 @@
-//! The gateway's settings: what can be said, where it can be said, and what it comes to.
+//! The gateway's settings: the list of settings, their sources, and the checked result.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Config`] | every setting, checked |
-//! | [`Sources`] | one TOML file, the environment, flags: the later of these wins |
-//! | [`Loaded`] | a [`Config`], and where each value is from |
-//! | [`SETTINGS`] | the list of settings: names, meaning, what each accepts |
-//! | [`PolicyDefaults`] | the `[policy]` table, and how a tenant's and an endpoint's policy go over it |
-//! | [`ConfigErrors`] | all that is wrong, each with the key, the place and what would be right |
+//! | [`Sources`] | one TOML file, the environment, flags: later ones override earlier ones |
+//! | [`Loaded`] | a [`Config`], and the source of each value |
+//! | [`SETTINGS`] | the list of settings: names, meaning, accepted values |
+//! | [`PolicyDefaults`] | the `[policy]` table, which tenants and endpoints override |
+//! | [`ConfigErrors`] | all errors, each with the key, the source and what is accepted |
 //!
-//! Nothing here opens a socket or a database, and nothing reads the environment by itself: it is told.
+//! This module opens no socket and no database, and does not read the environment: the caller passes the variables.
 
 mod environment;
 mod error;
@@ -59,34 +59,35 @@ use crate::notifications::NotifierSettings;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Where the API and the dashboard listen. Loopback: what is open to the world is opened on purpose.
+    /// The address on which API and dashboard listen. Default: loopback, so that the gateway is opened to the network
+    /// on purpose.
     pub listen: SocketAddr,
-    /// The folder of the database. Beside where it was started, so that a first try needs no rights and leaves nothing
-    /// elsewhere; a service names a folder of its own.
+    /// The folder of the database. Default: below the current folder, so that a first try needs no permissions and
+    /// leaves nothing elsewhere; a service names a folder of its own.
     pub data: PathBuf,
-    /// How long requests that are under way may still take after SIGTERM.
+    /// How long requests in flight may take after SIGTERM.
     pub grace: Duration,
-    /// How deliveries are made.
+    /// Settings of deliveries.
     pub delivery: Delivery,
-    /// What a request, a tenant and the disk may bear.
+    /// Limits of requests, tenants and disk space.
     pub limits: Limits,
-    /// How long things are kept.
+    /// How long data is kept.
     pub retention: Kept,
-    /// How the gateway reaches the world.
+    /// Settings of outgoing requests.
     pub egress: Egress,
-    /// With what secrets are sealed.
+    /// The keys that seal secrets, and the admin key of the first start.
     pub secrets: Secrets,
-    /// Circuits, apart from their policy.
+    /// Limits of circuits. Their policy is in `policy`.
     pub circuits: Circuits,
     /// Permits of the decision API.
     pub permits: PermitSettings,
-    /// Who is told of what.
+    /// Notifications to the operator.
     pub notify: Notify,
-    /// What is logged.
+    /// The level and format of the log.
     pub log: Log,
-    /// What is counted.
+    /// Access to the metrics.
     pub metrics: MetricsAccess,
-    /// The policy of circuits, where neither tenant nor endpoint say otherwise.
+    /// The policy of circuits, unless the tenant or the endpoint overrides it.
     pub policy: PolicyDefaults,
 }
 
@@ -112,39 +113,39 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The file with the master key: the one that was named, or one in the data folder.
+    /// Returns the file with the master key: the configured one, or the default in the data folder.
     #[must_use]
     pub fn master_key_file(&self) -> PathBuf {
         self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("keys").join("master.key"))
     }
 
-    /// How long a delivery with this time limit is leased.
+    /// Returns how long a delivery with this timeout is leased.
     #[must_use]
     pub fn lease(&self, timeout: Duration) -> Duration {
         timeout + self.delivery.lease_margin
     }
 }
 
-/// How deliveries are made. An endpoint or a tenant may say otherwise for some of these.
+/// Settings of deliveries. Endpoints and tenants can override some of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivery {
-    /// How long one request may take, all in all.
+    /// The timeout of one request, from look-up to the end of the response.
     pub timeout: Duration,
-    /// Requests in flight for the whole process.
+    /// Maximum requests in flight in this process.
     pub slots: u32,
-    /// Requests in flight for one endpoint.
+    /// Maximum requests in flight for one endpoint.
     pub max_in_flight: u32,
-    /// How much longer than its time limit a delivery is leased.
+    /// Time by which the lease of a delivery outlasts its timeout.
     pub lease_margin: Duration,
-    /// The waits between attempts.
+    /// The delays between attempts.
     pub retry: RetrySchedule,
-    /// Whether the throttle sheds what a drowning endpoint can't take.
+    /// Whether the throttle sheds calls that an overloaded endpoint can't take.
     pub throttle: bool,
-    /// After how long waiting work is given up.
+    /// The age at which a waiting delivery expires. `None`: never.
     pub expires_after: Option<Duration>,
-    /// How much of an answer is kept with the attempt, in bytes.
+    /// How much of a response is stored with the attempt, in bytes.
     pub response_kept: u64,
-    /// How much of an answer is read at most, in bytes.
+    /// How much of a response is read at most, in bytes.
     pub response_read: u64,
 }
 
@@ -164,36 +165,36 @@ impl Default for Delivery {
     }
 }
 
-/// What a request, a tenant and the disk may bear.
+/// Limits of requests, tenants and disk space.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
     /// The largest payload of an event, in bytes.
     pub payload: u64,
-    /// The most events in one batch.
+    /// Maximum events in one batch.
     pub batch_events: u32,
-    /// The largest body of a batch, in bytes.
+    /// The largest body of a batch request, in bytes.
     pub batch_bytes: u64,
-    /// How many bytes of requests are in memory at once.
+    /// Maximum memory for request bodies, over all requests, in bytes.
     pub bodies: u64,
-    /// How long the body of a request may take to arrive.
+    /// The time limit for the arrival of a request body.
     pub body_timeout: Duration,
-    /// What one tenant may take of each limit that all tenants share, in percent.
+    /// The share of one tenant in each limit that all tenants share, in percent.
     pub tenant_share: u32,
-    /// How long a new connection may take to send the headers of its first request.
+    /// The time limit for the headers of the first request on a new connection.
     pub first_request_timeout: Duration,
-    /// How long the headers of a request may take to arrive.
+    /// The time limit for the arrival of request headers.
     pub header_timeout: Duration,
-    /// Connections to the API at once.
+    /// Maximum connections to the API.
     pub connections: u32,
-    /// What one address may take of the connections, in percent.
+    /// The share of one client address in the connections, in percent.
     pub address_share: u32,
-    /// Requests in a minute from one address without a valid API key.
+    /// Maximum requests per minute from one client address without a valid API key.
     pub auth_failures: u32,
-    /// How much of one tenant's work may wait.
+    /// The backlog limits of one tenant.
     pub backlog: Backlog,
-    /// How many endpoints one tenant may have.
+    /// Maximum endpoints of one tenant.
     pub endpoints: u32,
-    /// Free disk space below which nothing more is accepted, in bytes.
+    /// Free disk space, in bytes, below which no event is accepted.
     pub reserve: u64,
 }
 
@@ -218,14 +219,14 @@ impl Default for Limits {
     }
 }
 
-/// How long things are kept.
+/// How long data is kept.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
-    /// Finished work.
+    /// Retention of finished deliveries and their events.
     pub work: Retention,
-    /// What happened to circuits.
+    /// Retention of circuit history.
     pub history: Duration,
-    /// What people were told.
+    /// Retention of notifications.
     pub notices: Duration,
 }
 
@@ -236,52 +237,52 @@ impl Default for Kept {
     }
 }
 
-/// How the gateway reaches the world.
+/// Settings of outgoing requests.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Egress {
     /// Networks that may be called although they are not public.
     pub allow: Vec<IpNet>,
     /// Networks that are never called, even if they are public or allowed.
     pub deny: Vec<IpNet>,
-    /// The proxy through which everything goes.
+    /// The proxy for all outgoing requests. `None`: direct connections.
     pub proxy: Option<Url>,
-    /// Files (PEM) with authorities that are trusted besides the system's.
+    /// PEM files with certificate authorities to trust besides the system's.
     pub ca_files: Vec<PathBuf>,
 }
 
 impl Egress {
-    /// Which addresses may be called.
+    /// Returns the policy of addresses that may be called.
     #[must_use]
     pub fn addresses(&self) -> AddressPolicy {
         AddressPolicy::allowing(self.allow.clone()).denying(self.deny.clone())
     }
 }
 
-/// With what secrets are sealed.
+/// The keys that seal secrets, and the admin key of the first start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Secrets {
-    /// The master key itself, from the environment and from nowhere else.
+    /// The master key itself. It is accepted only from the environment.
     pub master_key: Option<Hidden>,
-    /// The file with the master key; none: `keys/master.key` in the data folder.
+    /// The file with the master key. `None`: `keys/master.key` in the data folder.
     pub master_key_file: Option<PathBuf>,
-    /// The admin key of the first start, chosen by the owner.
+    /// The admin key that the first start stores, chosen by the owner.
     pub initial_admin_key: Option<Hidden>,
-    /// The file with it.
+    /// The file with the initial admin key.
     pub initial_admin_key_file: Option<PathBuf>,
-    /// The file to which the first start writes the admin key that it makes.
+    /// The file to which the first start writes the admin key that it generates.
     pub admin_key_file: Option<PathBuf>,
-    /// Whether the first start prints that key; none: only to a terminal.
+    /// Whether the first start prints the generated key. `None`: only to a terminal.
     pub print_admin_key: Option<bool>,
 }
 
-/// Circuits, apart from their policy.
+/// Limits of circuits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Circuits {
-    /// How many are held in memory.
+    /// Maximum circuits in memory.
     pub max: u32,
-    /// How many of them one tenant may have; none: a quarter.
+    /// Maximum circuits of one tenant. `None`: a quarter of `max`.
     pub tenant_max: Option<u32>,
-    /// How many bytes those of one tenant may take.
+    /// Maximum memory of one tenant's circuits, in bytes.
     pub tenant_bytes: u64,
 }
 
@@ -292,7 +293,7 @@ impl Default for Circuits {
 }
 
 impl Circuits {
-    /// What one tenant may have.
+    /// Returns the limits of one tenant.
     #[must_use]
     pub fn tenant_limit(&self) -> TenantLimit {
         let circuits = self.tenant_max.unwrap_or(self.max.div_ceil(4));
@@ -306,9 +307,9 @@ impl Circuits {
 /// Permits of the decision API.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PermitSettings {
-    /// How many may be out at once.
+    /// Maximum permits that are out at once.
     pub max: u32,
-    /// How long a call may take if its worker says nothing.
+    /// The time limit of a call if its worker states none.
     pub timeout: Duration,
 }
 
@@ -318,12 +319,12 @@ impl Default for PermitSettings {
     }
 }
 
-/// What is logged.
+/// The level and format of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Log {
-    /// From which level on, by part of the program if need be.
+    /// The lowest level to log, per module if needed, such as `info,breakerbox_gateway=debug`.
     pub level: String,
-    /// How a line is written.
+    /// The format of a line.
     pub format: LogFormat,
 }
 
@@ -333,9 +334,9 @@ impl Default for Log {
     }
 }
 
-/// Who may see what is counted.
+/// Access to the metrics.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MetricsAccess {
-    /// `/metrics` needs no key.
+    /// Whether `/metrics` needs no API key.
     pub public: bool,
 }

@@ -1,44 +1,44 @@
-//! What settings are called: keys in the file, variables, flags; and which name was meant by one that is wrong.
+//! The names of settings as keys, variables and flags; and the likely meaning of a misspelt name.
 
 use breakerbox_core::{POLICY_KEYS, nearest};
 
 use super::settings::SETTINGS;
 
-/// How variables begin.
+/// The prefix of environment variables.
 pub(super) const PREFIX: &str = "BREAKERBOX_";
-/// The table of the policy.
+/// The prefix of keys in the policy table.
 pub(super) const POLICY: &str = "policy.";
 
-/// The variable of a key.
+/// Returns the variable of a key.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// The flag of a key.
+/// Returns the flag of a key.
 pub(super) fn flag(key: &str) -> String {
     format!("--{}", key.replace(['.', '_'], "-"))
 }
 
-/// Every key that a file may have.
+/// Returns every key that a file may have.
 pub(super) fn keys() -> impl Iterator<Item = String> {
     let policy = POLICY_KEYS.iter().map(|key| format!("{POLICY}{key}"));
     SETTINGS.iter().map(|setting| setting.key.to_owned()).chain(policy)
 }
 
-/// Whether a file may have a table of this name.
+/// Returns whether a file may have a table of this name.
 pub(super) fn is_table(path: &str) -> bool {
     keys().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The key that was probably meant.
+/// Returns the key that a misspelt one probably means.
 pub(super) fn meant(path: &str) -> Option<String> {
     let leaf = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let keys: Vec<String> = keys().collect();
     let wanted = leaf(path);
-    // In the wrong table, but rightly spelt: nothing is nearer than that.
+    // Spelt correctly in the wrong table: the closest match there is.
     let moved = || keys.iter().find(|key| leaf(key) == wanted).map(String::as_str);
     let near = || nearest(path, keys.iter().map(String::as_str));
-    // Spelt wrongly, and in the wrong table too.
+    // Misspelt, and in the wrong table, too.
     let leaves: Vec<String> = keys.iter().map(|key| leaf(key)).collect();
     let near_leaf = || {
         let found = nearest(&wanted, leaves.iter().map(String::as_str))?;

@@ -1,4 +1,4 @@
-//! The `[notify]` table: the operator's targets, and how fast notices go out.
+//! The `[notify]` table: the operator's targets, and the pace of notifications.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use url::Url;
 use super::values::Hidden;
 use crate::notifications::{MailServer, NotifierSettings};
 
-/// Who is told of what.
+/// Notifications to the operator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notify {
-    /// Where signed requests go.
+    /// The URL of the webhook target, which gets signed requests.
     pub webhook_url: Option<Url>,
-    /// What they are signed with.
+    /// The secret that signs them.
     pub webhook_secret: Option<Hidden>,
-    /// Where requests go as Slack takes them. Who knows the URL may write there, so it is a secret.
+    /// The URL of the Slack target. It is a secret, since anyone who knows it can post.
     pub slack_url: Option<Hidden>,
-    /// To whom mails go.
+    /// The e-mail addresses of the mail target.
     pub email: Vec<Address>,
-    /// The server that takes them.
+    /// The mail server.
     pub smtp_url: Option<Url>,
-    /// The password for it.
+    /// The password of the mail server's user.
     pub smtp_password: Option<Hidden>,
-    /// Who they are from.
+    /// The sender address of mails.
     pub smtp_from: Option<Mailbox>,
-    /// Of what the operator is told.
+    /// The kinds of notifications that the operator gets.
     pub kinds: Vec<Kind>,
-    /// How many messages may go to one target at once.
+    /// Maximum messages to one target at once.
     pub burst: u32,
-    /// And then one in each of these.
+    /// After the burst, one message per interval.
     pub interval: Duration,
-    /// How many failed deliveries of a tenant in an hour are told of.
+    /// The number of failed deliveries of a tenant in an hour from which a notification is sent. `None`: never.
     pub dead_letters: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// The operator's targets. What is not whole is left out: it is refused when the settings are loaded.
+    /// Returns the operator's targets. Incomplete ones are left out: they are refused when the settings are loaded.
     #[must_use]
     pub fn targets(&self) -> Arc<[NoticeTarget]> {
         let webhook = self.webhook_url.clone().zip(self.secret().ok().flatten());
@@ -73,7 +73,7 @@ impl Notify {
         ways.map(|way| NoticeTarget { name: format!("{OPERATOR}{}", way.name()).into(), way, on }).collect()
     }
 
-    /// The mail server, if there is one.
+    /// Returns the mail server, if one is configured.
     #[must_use]
     pub fn mail_server(&self, ca_files: &[PathBuf]) -> Option<MailServer> {
         Some(MailServer {
@@ -84,7 +84,7 @@ impl Notify {
         })
     }
 
-    /// Settings that are right by themselves and wrong together: the key, and why.
+    /// Returns settings that are valid alone and do not fit together: the key, and the reason.
     pub(super) fn misfits(&self, addresses: &AddressPolicy) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         let slack_url = self.slack().ok().flatten();

@@ -1,7 +1,7 @@
-//! The `[policy]` table: the policy of circuits where neither tenant nor endpoint say otherwise.
+//! The `[policy]` table: the policy of circuits, unless the tenant or the endpoint overrides it.
 //!
-//! The gateway can tell an endpoint's owner, so it disables where the library does not; and its probes get the time that
-//! the endpoint's requests get. Which values are right is the core's business.
+//! The gateway can notify an endpoint's owner, so it disables circuits where the library does not; and its probes have
+//! the timeout of the endpoint's requests, with a margin. The core checks the values.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 use super::error::Wrong;
 use super::format::{Raw, quoted};
 
-/// At which trip the gateway disables a circuit.
+/// The number of trips after which the gateway disables a circuit.
 const DISABLE_AFTER: u32 = 10;
-/// How long it must have failed: longer than a weekend.
+/// How long the destination must have failed before that: longer than a weekend.
 const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 
-/// The policy of circuits where neither tenant nor endpoint say otherwise.
+/// The policy of circuits, unless the tenant or the endpoint overrides it.
 ///
-/// What neither the table nor its preset names has the gateway's default: `disable_after` 10 with `disable_min` 72 h, and
-/// `probe_timeout` the endpoint's timeout and 2 s. The rest has the library's.
+/// Values that neither the table nor its preset sets have the gateway's defaults: `disable_after` 10, `disable_min` 72
+/// h, and `probe_timeout` the endpoint's timeout plus 2 s. All other values have the library's defaults.
 ///
 /// ```
 /// use breakerbox_gateway::config::PolicyDefaults;
@@ -33,12 +33,12 @@ const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyDefaults {
-    /// What was said, by the policy file's names, each of the right type.
+    /// The values that the table sets, by the names of the policy file, each of the right type.
     said: Map<String, Value>,
 }
 
 impl PolicyDefaults {
-    /// The policy of an endpoint with this time limit, if nobody says more.
+    /// Builds the policy of an endpoint with this timeout and no overrides.
     ///
     /// # Errors
     /// Names the first field that is out of range or does not fit the others.
@@ -50,14 +50,15 @@ impl PolicyDefaults {
         builder.build()
     }
 
-    /// What was said, as JSON with the policy file's names, for tenants' and endpoints' to lie over.
+    /// Returns the values that the table sets, as JSON with the names of the policy file. Tenants and endpoints
+    /// override them.
     #[must_use]
     pub fn said(&self) -> Value {
         Value::Object(self.said.clone())
     }
 
-    /// The gateway's own defaults where neither what was said nor its preset has a word on them. `probe_timeout` is not among
-    /// them: it follows the endpoint's timeout.
+    /// Returns the gateway's own defaults for values that neither the table nor its preset sets. `probe_timeout` is not
+    /// among them: it follows the endpoint's timeout.
     #[must_use]
     pub fn built_in(&self) -> Value {
         let mut built_in = self.layer();
@@ -65,7 +66,7 @@ impl PolicyDefaults {
         Value::Object(built_in)
     }
 
-    /// Whether probes get the endpoint's timeout and 2 s: nobody said otherwise.
+    /// Returns whether the probe timeout is the endpoint's timeout plus 2 s: neither the table nor its preset sets it.
     #[must_use]
     pub fn probe_follows_timeout(&self) -> bool {
         !self.said.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
@@ -86,7 +87,7 @@ impl PolicyDefaults {
         self.said.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
     }
 
-    /// A preset names what it has otherwise than the library.
+    /// Returns whether the preset sets a value, which is the case if it differs from the library's default.
     fn preset_names<T: PartialEq>(&self, field: fn(&Policy) -> T) -> bool {
         let of_preset = self.preset().and_then(|preset| Policy::builder().preset(preset).build().ok());
         of_preset.is_some_and(|policy| field(&policy) != field(&Policy::default()))
@@ -105,7 +106,8 @@ impl PolicyDefaults {
         Ok(())
     }
 
-    /// The values in force for an endpoint with this time limit, as TOML, by key; a policy that can't be built has none.
+    /// Returns the values in force for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
+    /// built.
     pub(super) fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
         let Ok(policy) = self.build(timeout) else { return vec![] };
         let shown = |key: &&'static str| Some((*key, shown(&policy, self.preset(), key)?));
@@ -113,12 +115,12 @@ impl PolicyDefaults {
     }
 }
 
-/// Each value had the right type when it was taken.
+/// Builds a policy from these values. Their types were checked when they were taken.
 fn builder(layer: &Map<String, Value>) -> PolicyBuilder {
     serde_json::from_value(Value::Object(layer.clone())).unwrap_or_default()
 }
 
-/// A policy's value as TOML; a preset that was not said has none.
+/// Formats a value of a policy as TOML. `None` for a preset that is not set.
 fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
     if key == "preset" {
         return Some(quoted(&preset?.to_string()));
@@ -136,7 +138,7 @@ fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
 
 fn json(raw: &Raw) -> Value {
     match raw {
-        // A variable does not say which type it means. Numbers are numbers; the rest is text.
+        // A variable does not state its type. Numbers are numbers; the rest is text.
         Raw::Words(words) => {
             let word = words.last().map(String::as_str).unwrap_or_default();
             let number = || word.parse::<f64>().ok().filter(|number| number.is_finite());

@@ -1,5 +1,5 @@
-//! Settings written down: the configuration in force with the origin of each value, the commented file with all defaults,
-//! the table of the documentation.
+//! Prints settings: the configuration in force with the source of each value, the commented file with all defaults, the
+//! table of the documentation.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use super::layers::{Loaded, Origin};
 use super::settings::SETTINGS;
 use super::{Config, names};
 
-/// Where the comment begins, unless a value is longer.
+/// The column where the comment begins, unless a value is longer.
 const COLUMN: usize = 40;
 
 impl Loaded {
-    /// The configuration in force as TOML, each value with its origin. Secrets are hidden, and in a comment.
+    /// Returns the configuration in force as TOML, each value with its source. Secrets are hidden, and commented out.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::from("# The settings in force. Behind each: where it is from.\n");
@@ -44,7 +44,7 @@ impl Loaded {
         text
     }
 
-    /// The same for programs: each key with its value and its origin.
+    /// Returns the configuration in force as JSON: each key with its value and its source.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let entry = |value: &str, hides: bool, origin: &Origin| {
@@ -67,14 +67,14 @@ impl Loaded {
         Value::Object(settings.chain(policy).collect())
     }
 
-    /// Whether a URL holds a password.
+    /// Returns whether the URL of this key contains a password.
     fn has_password(&self, key: &str) -> bool {
         let proxy = self.config.egress.proxy.as_ref();
         key == "egress.proxy" && proxy.is_some_and(|url| url.password().is_some())
     }
 }
 
-/// The heading of a table, if the key is the first of it.
+/// Writes the heading of a table, if the key is its first.
 fn begin_table<'k>(text: &mut String, current: &mut &'k str, key: &'k str) {
     let table = key.rsplit_once('.').map_or("", |(table, _)| table);
     if table != *current {
@@ -86,7 +86,7 @@ fn begin_table<'k>(text: &mut String, current: &mut &'k str, key: &'k str) {
 fn entry(text: &mut String, key: &str, value: &str, commented: bool, origin: &str) {
     let mark = if commented { "# " } else { "" };
     let line = format!("{mark}{} = {value}", leaf(key));
-    // A file's name may hold anything; a comment ends with its line.
+    // A file name may contain control characters; a comment ends with its line.
     let origin: String = origin.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     let _ = writeln!(text, "{line:<COLUMN$} # {origin}");
 }
@@ -95,7 +95,8 @@ fn leaf(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// The commented file with all defaults: `breakerbox.example.toml`. Every setting is there, behind a `#`.
+/// Returns the commented file with all defaults, `breakerbox.example.toml`. Every setting is in it, commented out with
+/// `#`.
 #[must_use]
 pub fn example() -> String {
     let config = Config::default();
@@ -131,7 +132,7 @@ pub fn example() -> String {
     text
 }
 
-/// The rows of the table in `docs/operating/configuration.md`.
+/// Returns the rows of the table in `docs/operating/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let config = Config::default();
@@ -157,7 +158,7 @@ pub fn reference() -> String {
     text
 }
 
-/// A text in lines that fit a screen.
+/// Wraps a text into lines that fit a screen.
 fn folded(text: &str) -> Vec<String> {
     const WIDTH: usize = 110;
     let mut lines = vec![String::new()];

@@ -1,6 +1,6 @@
 //! Sizes as people write them: `"256KiB"`, `"4GiB"`, `"10MB"`.
 
-/// Units in bytes, the largest binary ones first: what is written back uses those.
+/// Units in bytes, the largest binary ones first: sizes are written back in those.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -13,27 +13,27 @@ const UNITS: [(&str, u64); 9] = [
     ("KB", 1_000),
 ];
 
-/// Why a text is no size.
+/// The reason why a text is not a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// There is no number.
+    /// The number is missing.
     #[error("needs a whole number before its unit, such as \"256KiB\"")]
     NoNumber,
-    /// There is no unit.
+    /// The unit is missing.
     #[error("needs a unit: B, KiB, MiB, GiB or TiB, such as \"256KiB\"")]
     NoUnit,
-    /// The unit is not one of ours.
+    /// The unit is unknown.
     #[error(
         "has an unknown unit; the units are B, KiB, MiB, GiB, TiB (and KB, MB, GB, TB by thousands), such as \"256KiB\""
     )]
     UnknownUnit,
-    /// It is more than a number holds.
+    /// The size is larger than a `u64` holds.
     #[error("is too large")]
     TooLarge,
 }
 
-/// Reads a size: a whole number and a unit.
+/// Parses a size: a whole number and a unit.
 ///
 /// ```
 /// use breakerbox_gateway::config::{SizeError, parse_size};
@@ -44,7 +44,7 @@ pub enum SizeError {
 /// ```
 ///
 /// # Errors
-/// Says what is wrong with the text, and what would be right.
+/// States what is wrong with the text, and what is accepted.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
@@ -56,11 +56,11 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
     let (_, bytes) =
         UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(SizeError::UnknownUnit)?;
-    // Only digits: what does not parse is too large.
+    // Only digits, so a number that does not parse is too large.
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(*bytes)).ok_or(SizeError::TooLarge)
 }
 
-/// Writes a size as [`parse_size`] reads it, exactly.
+/// Formats a size exactly as [`parse_size`] reads it.
 ///
 /// ```
 /// assert_eq!(breakerbox_gateway::config::format_size(4 << 30), "4GiB");

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// A secret from the environment. `Debug` hides it.
+/// A secret setting. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(String);
 
 impl Hidden {
-    /// Keeps it from being shown by accident.
+    /// Wraps a secret, so that it is not shown by accident.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The secret. Show it to nobody.
+    /// Returns the secret. Do not log or print it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -26,21 +26,21 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// How a line of the log is written.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
-    /// For people, in colour on a terminal.
+    /// Text for people, in colour on a terminal.
     #[default]
     Text,
-    /// For machines: a JSON object in each line.
+    /// One JSON object per line, for machines.
     Json,
 }
 
 impl LogFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 2] = [Self::Text, Self::Json];
 
-    /// Its name.
+    /// Returns the name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! One attempt: the request is made and sent, its reply settles the permit, the throttle's pass, the lane and the delivery.
+//! One attempt of a delivery: makes and sends the request, then settles the permit, the throttle's pass, the lane and
+//! the delivery by its reply.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -19,14 +20,14 @@ use super::dispatcher::Dispatch;
 use super::gates::{self, Pass};
 use crate::telemetry::labels::Outcome;
 
-/// How long to wait before a settlement that failed is tried again.
+/// The pause before a failed settlement is retried.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 
-/// How many are given up when one is found that has expired.
+/// The number of deliveries to expire at once when an expired one is found.
 const EXPIRED_AT_ONCE: usize = 100;
 
 impl Dispatch {
-    /// Makes the attempt of a delivery that has passed all gates, to its end.
+    /// Makes one attempt of a delivery that has passed all gates, and settles it.
     pub(super) async fn attempt(
         self: Arc<Self>,
         destination: Arc<Destination>,
@@ -60,7 +61,7 @@ impl Dispatch {
             return self.put_off(&destination, leased, pass, cause, &incoming).await;
         }
         if is_probe {
-            // Only when its store has heard it may the next probe begin.
+            // The next probe may begin only after the circuit's store has confirmed this result.
             pass.permit.settle_and_confirm(judgement(kind, retry_after)).await;
         } else {
             pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
@@ -100,8 +101,9 @@ impl Dispatch {
         }
     }
 
-    /// The gateway was unable to make the request. It counts nowhere: the permit is given back, the delivery waits as it did
-    /// before, and its lane tries again soon, at a pace that all lanes with such a fault share.
+    /// Returns a delivery to its lane after a local fault: the gateway was unable to make the request. No circuit
+    /// counts it and it uses no attempt: the permit is given back, and the lane retries soon, at a pace that all lanes
+    /// with such a fault share.
     async fn put_off(
         &self,
         destination: &Destination,
@@ -126,7 +128,7 @@ impl Dispatch {
         self.hand_back(leased).await;
     }
 
-    /// Sends something to an endpoint now, whatever its gates say. It counts nowhere.
+    /// Sends a test request to an endpoint at once, past all gates. Neither the circuit nor the throttle counts it.
     pub async fn try_out(
         &self,
         endpoint: Arc<EndpointEntry>,
@@ -141,7 +143,8 @@ impl Dispatch {
         }
     }
 
-    /// The lane's slot is free again, and whoever may go on does. `eased`: what the throttle held is asked again at once.
+    /// Frees the lane's slot and wakes the lanes that can continue. With `eased`, the lanes that the throttle held try
+    /// again at once.
     fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>, eased: bool) {
         let now = self.now();
         {
@@ -162,10 +165,10 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Writes what became of a delivery. It is tried again while the queue can't, as long as the lease may hold: whoever comes
-    /// after that sends it again.
+    /// Writes the result of a delivery. If the queue fails, it retries for as long as the lease may hold; after that,
+    /// the next worker that leases the delivery sends it again.
     async fn settle(&self, leased: &Leased, settle: Settle) {
-        // Bounded: while too many wait for the disk, no request begins.
+        // Bounded: while too many settlements wait for the disk, no request begins.
         let _unsettled = self.unsettled.acquire().await;
         let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
         loop {
@@ -206,7 +209,7 @@ impl Dispatch {
         }
     }
 
-    /// Its time was over before it was sent: it is given back, and given up like all that waited for too long.
+    /// Gives back a delivery that expired before it was sent, and expires it together with others that waited too long.
     async fn give_up_expired(&self, leased: Leased) {
         let given_up = match self.queue.hand_back(leased.id, leased.lease).await {
             Ok(_) => self.queue.expire(EXPIRED_AT_ONCE).await,

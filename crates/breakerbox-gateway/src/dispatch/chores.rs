@@ -1,4 +1,4 @@
-//! The few things of the records that dispatch needs.
+//! The record operations that dispatch needs.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -6,34 +6,34 @@ use breakerbox_model::objects::{DisabledBecause, EndpointId};
 use breakerbox_storage::records::{Endpoints, History, RecordsError, Reminders, Resends};
 use breakerbox_storage::{Batch, QueueError};
 
-/// What dispatch has others write down.
+/// The writes that dispatch delegates to the records.
 #[async_trait]
 pub trait Chores: Send + Sync + 'static {
-    /// An endpoint answered that it is gone: it is disabled.
+    /// Disables an endpoint whose receiver responded that it is gone.
     ///
     /// # Errors
-    /// If that can't be written.
+    /// If the change can't be written.
     async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError>;
 
-    /// Cancels waiting deliveries of deleted endpoints, a bounded number.
+    /// Cancels waiting deliveries of deleted endpoints, at most `limit`.
     ///
     /// # Errors
     /// If the database fails.
     async fn cancel_orphans(&self, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Makes a bounded number of deliveries wait again that a resend is about.
+    /// Makes deliveries of the current resends pending again, at most `limit`.
     ///
     /// # Errors
     /// If the database fails.
     async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Forgets what happened to circuits before then, a bounded number of changes.
+    /// Deletes circuit history from before this time, at most `limit` changes.
     ///
     /// # Errors
     /// If the database fails.
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Forgets reminders that ended before then, a bounded number.
+    /// Deletes reminders that ended before this time, at most `limit`.
     ///
     /// # Errors
     /// If the database fails.
@@ -63,7 +63,7 @@ impl<R: Endpoints + History + Reminders + Resends> Chores for R {
     }
 }
 
-/// So many rows were deleted; if it was as many as might be, there are more.
+/// Reports the number of deleted rows. If it reached the limit, there may be more.
 fn deleted(done: u64, limit: usize) -> Batch {
     Batch { done, woken: Vec::new(), more: done >= limit as u64 }
 }

@@ -1,4 +1,5 @@
-//! What the requests of one lane need, put together once and kept until its tenant or endpoint changes.
+//! Destinations: all that the requests of one lane need, built once and cached until the tenant or the endpoint
+//! changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +20,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// How the gateway names itself to receivers.
+/// The `User-Agent` that receivers see.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
 
-/// For which time a reminder's callback was scheduled, in RFC 3339.
+/// The header with the time that a reminder's callback was scheduled for, in RFC 3339.
 const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
 
-/// What holds for each request of a lane.
+/// The settings that apply to every request of a lane.
 struct Terms {
     timeout: Duration,
     max_in_flight: u32,
@@ -43,7 +44,7 @@ impl Terms {
         }
     }
 
-    /// Of a dynamic lane.
+    /// Builds the terms of a dynamic lane, from its tenant.
     fn of_tenant(tenant: &TenantEntry, purpose: Purpose) -> Self {
         let reminders = &tenant.reminders;
         match purpose {
@@ -63,14 +64,14 @@ impl Terms {
     }
 }
 
-/// A signer, with the wall-clock times between which its secrets are the active ones.
+/// A signer, and the wall-clock times between which its secrets are the active ones.
 struct TimedSigner {
     signer: Arc<Signer>,
     since: Timestamp,
     until: Option<Timestamp>,
 }
 
-/// Where a lane leads.
+/// The destination of a lane: URL, headers, signer, circuit, throttle and rate limit.
 pub(super) struct Destination {
     pub(super) lane: LaneId,
     pub(super) tenant: Arc<TenantEntry>,
@@ -81,27 +82,28 @@ pub(super) struct Destination {
     target: Option<Target>,
     pub(super) circuit: Circuit,
     pub(super) throttle: Option<Throttle>,
-    /// Whether its circuit's record was read: what was open before this process began is open now.
+    /// Whether the circuit's record was read from the store. A circuit that was open before this process began is open
+    /// now.
     met: AtomicBool,
     rate: Option<Mutex<TokenBucket>>,
     headers: HeaderMap,
     secrets: Arc<SigningSecrets>,
-    /// Made for the secrets of its time; none before the first request.
+    /// Made for the secrets that are active now. `None` before the first request.
     signer: Mutex<Option<TimedSigner>>,
 }
 
 impl Destination {
-    /// The key of its circuit.
+    /// Returns the key of the circuit.
     pub(super) fn key(&self) -> &str {
         self.circuit.key()
     }
 
-    /// How long a request may take.
+    /// Returns the timeout of one request.
     pub(super) const fn timeout(&self) -> Duration {
         self.terms.timeout
     }
 
-    /// How many requests at once.
+    /// Returns the limit of requests in flight.
     pub(super) const fn max_in_flight(&self) -> u32 {
         self.terms.max_in_flight
     }
@@ -110,39 +112,39 @@ impl Destination {
         &self.terms.retry
     }
 
-    /// How answers are read.
+    /// Returns the response rules.
     pub(super) fn rulings(&self) -> &Rulings {
         &self.terms.rulings
     }
 
-    /// Whether tenant and endpoint let anything be sent.
+    /// Returns whether both tenant and endpoint are enabled.
     pub(super) fn is_enabled(&self) -> bool {
         let disabled: Option<DisabledBecause> = self.endpoint.as_ref().and_then(|endpoint| endpoint.disabled);
         self.tenant.enabled && disabled.is_none()
     }
 
-    /// Whether there was room for its circuit and its throttle.
+    /// Returns whether there was room for the circuit and the throttle.
     fn is_controlled(&self) -> bool {
         self.circuit.is_controlled() && self.throttle.as_ref().is_none_or(Throttle::is_controlled)
     }
 
-    /// Whether its circuit is known here.
+    /// Returns whether the circuit's record was read from the store.
     pub(super) fn is_met(&self) -> bool {
         self.met.load(Ordering::Relaxed)
     }
 
-    /// Its circuit was asked.
+    /// Marks the circuit's record as read from the store.
     pub(super) fn meet(&self) {
         self.met.store(true, Ordering::Relaxed);
     }
 
-    /// Its rate limit.
+    /// Locks the bucket of the rate limit. `None` if there is no rate limit.
     pub(super) fn rate(&self) -> Option<MutexGuard<'_, TokenBucket>> {
         self.rate.as_ref().map(|rate| rate.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The request of a delivery. None if its URL, which was checked when it was accepted, can't be read any more.
-    /// A run of a reminder may stand for a later occurrence than it was fired for.
+    /// Builds the request of a delivery. Returns `None` if its URL, which was checked when it was accepted, can no
+    /// longer be parsed. A run of a reminder may stand for a later occurrence than the one it was fired for.
     pub(super) fn request(
         &self,
         leased: &Leased,
@@ -164,7 +166,7 @@ impl Destination {
         Some(self.outgoing(target, headers, leased.payload.clone(), limit))
     }
 
-    /// A request that belongs to no delivery.
+    /// Builds a test request, which belongs to no delivery.
     pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
         let id = format!("test_{}", Id::first_at(now));
         let headers = self.signed(&id, &body, content_type, now);
@@ -200,20 +202,20 @@ impl Destination {
     }
 }
 
-/// What the circuit of a dynamic lane is for.
+/// Returns the purpose of a dynamic lane's circuit, by its key.
 fn purpose_of(key: &str) -> Purpose {
     CircuitOwner::of_key(key).map_or(Purpose::Deliveries, |owner| owner.purpose)
 }
 
-/// All destinations that were asked for lately.
+/// The cache of destinations.
 pub(super) struct Destinations {
     directory: Arc<Directory>,
     breakers: Breakerbox,
     throttles: Option<Throttles>,
     known: RwLock<HashMap<LaneId, Arc<Destination>>>,
-    /// Buckets of endpoints that changed, so that a change does not fill them.
+    /// Rate-limit buckets of endpoints that changed, so that a change does not refill them.
     buckets: Mutex<HashMap<LaneId, TokenBucket>>,
-    /// There was no room for a circuit: idle destinations hold some that could go.
+    /// Set when there was no room for a circuit. Idle destinations hold circuits that could be evicted.
     lacks_room: AtomicBool,
 }
 
@@ -229,9 +231,9 @@ impl Destinations {
         }
     }
 
-    /// Where a lane leads. None if its endpoint or tenant is gone.
+    /// Returns the destination of a lane, or `None` if its endpoint or tenant is gone.
     ///
-    /// `key` is the circuit's for a dynamic lane.
+    /// `key` is the key of the circuit, for a dynamic lane.
     pub(super) fn find(
         &self,
         lane: LaneId,
@@ -241,7 +243,7 @@ impl Destinations {
     ) -> Option<Arc<Destination>> {
         let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
         if let Some(found) = found {
-            // One without a circuit is asked for again each time: there may be room by now.
+            // A destination without a circuit is rebuilt each time, since there may be room by now.
             if found.is_controlled() || !self.has_room_for(found.key()) {
                 return Some(found);
             }
@@ -256,7 +258,7 @@ impl Destinations {
         Some(Arc::clone(known.entry(lane).or_insert(made)))
     }
 
-    /// Whether a circuit and a throttle of this key are there now.
+    /// Returns whether there is room for a circuit and a throttle with this key now.
     fn has_room_for(&self, key: &str) -> bool {
         let has_circuit = self.breakers.circuit(key).is_ok_and(|circuit| circuit.is_controlled());
         let throttle = self.throttle(key).ok().flatten();
@@ -267,13 +269,13 @@ impl Destinations {
         has_room
     }
 
-    /// Whether a circuit was missed since this was last asked.
+    /// Returns whether there was no room for a circuit since the last call of this method.
     pub(super) fn lacked_room(&self) -> bool {
         self.lacks_room.swap(false, Ordering::Relaxed)
     }
 
-    /// How many requests at once a lane may have. None if its endpoint or tenant is gone. What only waits needs no destination
-    /// yet.
+    /// Returns the in-flight limit of a lane, or `None` if its endpoint or tenant is gone. Builds no destination: a
+    /// lane that only waits needs none yet.
     pub(super) fn max_in_flight(&self, waiting: &WaitingLane) -> Option<u32> {
         if let Some(endpoint) = self.directory.endpoint(waiting.lane) {
             return Some(endpoint.max_in_flight);
@@ -282,12 +284,12 @@ impl Destinations {
         Some(Terms::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
-    /// An endpoint as it is now, apart from its lane.
+    /// Builds the destination of an endpoint as it is now, outside the cache and without its lane's rate limit.
     pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
         self.of_endpoint(endpoint)
     }
 
-    /// With the rate limit that its endpoint has.
+    /// Adds the endpoint's rate limit.
     fn limited(&self, made: Destination, now: Timestamp) -> Destination {
         let limit = made.endpoint.as_ref().and_then(|endpoint| endpoint.rate);
         let rate = limit.map(|limit| Mutex::new(self.bucket(made.lane, limit, now)));
@@ -352,7 +354,7 @@ impl Destinations {
         }
     }
 
-    /// A lane's endpoint changed: whoever asks next gets what holds now.
+    /// Removes a lane's destination because its endpoint changed. The next use builds a new one.
     pub(super) fn forget(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {
@@ -361,25 +363,25 @@ impl Destinations {
         gone
     }
 
-    /// A lane and its endpoint are gone for good.
+    /// Removes a lane whose endpoint was deleted.
     pub(super) fn drop_lane(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.forget(lane);
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         gone
     }
 
-    /// Whether an endpoint has this circuit.
+    /// Returns whether any endpoint uses this circuit.
     pub(super) fn has_circuit(&self, key: &str) -> bool {
         self.directory.has_circuit(key)
     }
 
-    /// A tenant changed: the same for its dynamic lanes.
+    /// Removes the destinations of a tenant's dynamic lanes because the tenant changed.
     pub(super) fn forget_dynamic(&self, tenant: &TenantId) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, destination| destination.endpoint.is_some() || destination.tenant.id != *tenant);
     }
 
-    /// Forgets those of lanes that nobody needs now.
+    /// Removes the destinations of lanes that are no longer needed.
     pub(super) fn tidy(&self, is_needed: impl Fn(LaneId) -> bool) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|lane, _| is_needed(*lane));

@@ -1,5 +1,5 @@
-//! Dispatch: what is known of lanes and destinations, and how it runs, is woken and stops. Who has a turn and what comes of it
-//! is in [`turns`](super::turns), what becomes of a request in [`attempt`](super::attempt).
+//! The dispatcher: the lanes and destinations that it knows, and how it runs, wakes and stops. [`turns`](super::turns)
+//! plans and claims, [`attempt`](super::attempt) makes the requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ use super::chores::Chores;
 use super::destination::{Destination, Destinations};
 use crate::telemetry::Metrics;
 
-/// The numbers of dispatch.
+/// Limits of dispatch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// Requests in flight, all in all.
+    /// Maximum requests in flight in this process.
     pub slots: u32,
-    /// How much longer than a request's time limit its lease is.
+    /// Time by which a lease outlasts the timeout of its request.
     pub lease_margin: Duration,
-    /// How many settlements may be on their way to the disk.
+    /// Maximum settlements that wait to be written to disk.
     pub max_unsettled: usize,
 }
 
@@ -39,27 +39,27 @@ impl Default for Settings {
     }
 }
 
-/// What dispatch works with.
+/// The dependencies of dispatch.
 pub struct Parts {
-    /// Where deliveries wait.
+    /// The queue of deliveries.
     pub queue: Arc<dyn Queue>,
-    /// What it has others write down.
+    /// The writes that dispatch delegates to the records.
     pub chores: Arc<dyn Chores>,
     /// Tenants and endpoints.
     pub directory: Arc<Directory>,
     /// All circuits.
     pub breakers: Breakerbox,
-    /// All throttles; none: nothing is shed.
+    /// All throttles. `None` disables throttling: no call is shed.
     pub throttles: Option<Throttles>,
-    /// Makes requests.
+    /// Sends HTTP requests.
     pub courier: Arc<dyn Courier>,
-    /// Counts.
+    /// The metrics that dispatch updates.
     pub metrics: Arc<Metrics>,
-    /// The wall clock.
+    /// The wall clock, for signatures and recorded times.
     pub wall: WallClock,
 }
 
-/// Moves deliveries to their receivers.
+/// Sends deliveries to their receivers.
 pub struct Dispatch {
     pub(super) queue: Arc<dyn Queue>,
     pub(super) chores: Arc<dyn Chores>,
@@ -70,18 +70,18 @@ pub struct Dispatch {
     pub(super) settings: Settings,
     pub(super) destinations: Destinations,
     lanes: Mutex<Lanes>,
-    /// Since when circuits are out, by the epoch of their first trip.
+    /// The circuits that are not closed, each with the epoch of the first trip of its outage.
     pub(super) outages: Mutex<HashMap<Arc<str>, Epoch>>,
-    /// Keys of the circuits of dynamic lanes.
+    /// Circuit keys of dynamic lanes.
     pub(super) dynamic: Mutex<HashMap<LaneId, Arc<str>>>,
-    /// Circuits of endpoints that were deleted.
+    /// Circuits whose endpoints were deleted.
     pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
-    /// Notified when an event was accepted whose deliveries are not all written.
+    /// Notified when an event is accepted whose deliveries are not all written yet.
     pub(super) deferred: Notify,
-    /// Rung when there is something to decide about a reminder.
+    /// Notified when a reminder needs a decision.
     bell: Arc<Notify>,
-    /// When lanes try again that met a fault of the gateway's own.
+    /// The pace at which lanes retry after a local fault.
     pub(super) local_faults: Mutex<LocalFaultPace>,
     pub(super) unsettled: Semaphore,
     stopping: AtomicBool,
@@ -89,19 +89,19 @@ pub struct Dispatch {
     idle: Notify,
 }
 
-/// What dispatch is at.
+/// A snapshot of dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// Requests in flight that there may be.
+    /// Maximum requests in flight.
     pub slots: u32,
     /// Requests in flight.
     pub slots_in_use: u32,
-    /// Lanes by state, and what waits in those that sleep or for a throttle.
+    /// Lanes by state, and the deliveries that wait in sleeping lanes or for a throttle.
     pub lanes: LaneCounts,
 }
 
 impl Dispatch {
-    /// Nothing is under way yet: see [`run`](Self::run).
+    /// Builds a dispatch that does nothing until [`run`](Self::run).
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Arc<Self> {
         let Parts { queue, chores, directory, breakers, throttles, courier, metrics, wall } = parts;
@@ -129,10 +129,10 @@ impl Dispatch {
         })
     }
 
-    /// Gives turns until it is told to stop.
+    /// Plans turns until [`stop`](Self::stop) is called.
     pub async fn run(self: Arc<Self>) {
         while !self.is_stopping() {
-            // Before planning: what happens meanwhile is not missed.
+            // Subscribed before planning, so that no wakeup is missed meanwhile.
             let woken = self.woken.notified();
             self.plan().await;
             let alarm = self.lanes().next_alarm();
@@ -145,8 +145,8 @@ impl Dispatch {
         }
     }
 
-    /// Begins nothing new, and waits until what is in flight has ended and is settled, at most so long. Answers whether all
-    /// of it has.
+    /// Stops starting requests, and waits at most `grace` until those in flight have ended and are settled. Returns
+    /// whether all of them were.
     pub async fn stop(&self, grace: Duration) -> bool {
         self.stopping.store(true, Ordering::Release);
         self.woken.notify_waiters();
@@ -163,7 +163,7 @@ impl Dispatch {
         tokio::time::timeout(grace, all_ended).await.is_ok()
     }
 
-    /// What it is at.
+    /// Returns a snapshot of slots and lanes.
     #[must_use]
     pub fn look(&self) -> Seen {
         let now = self.now();
@@ -171,18 +171,18 @@ impl Dispatch {
         Seen { slots: lanes.slots().total(), slots_in_use: lanes.slots().used(), lanes: lanes.count(now) }
     }
 
-    /// Requests in flight, and settlements on their way.
+    /// Returns the number of requests in flight and of settlements not yet written.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Rung when there is something to decide about a reminder.
+    /// Returns the wakeup that is notified when a reminder needs a decision.
     pub(super) fn bell(&self) -> Arc<Notify> {
         Arc::clone(&self.bell)
     }
 
-    /// There is something to decide about a reminder.
+    /// Reports that a reminder needs a decision.
     pub(super) fn ring(&self) {
         self.bell.notify_one();
     }
@@ -195,7 +195,7 @@ impl Dispatch {
         self.queue.now()
     }
 
-    /// The wall-clock time: for what receivers check, and for what is recorded.
+    /// Returns the wall-clock time, for signatures that receivers check and for recorded times.
     pub(super) fn wall(&self) -> Timestamp {
         (self.wall)()
     }
@@ -208,7 +208,7 @@ impl Dispatch {
         self.woken.notify_one();
     }
 
-    /// Runs a piece of work that a stop waits for.
+    /// Spawns a task that [`stop`](Self::stop) waits for.
     pub(super) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         struct Running(Arc<Dispatch>);
         impl Drop for Running {
@@ -226,7 +226,7 @@ impl Dispatch {
         });
     }
 
-    /// Something waits in these lanes.
+    /// Reports that deliveries wait in these lanes.
     pub(super) fn arrived(&self, lanes_waiting: &[WaitingLane]) {
         if lanes_waiting.is_empty() {
             return;
@@ -236,7 +236,7 @@ impl Dispatch {
             let Some(max_in_flight) = self.destinations.max_in_flight(waiting) else { continue };
             let mut lanes = self.lanes();
             if let Some(key) = &waiting.dynamic {
-                // Under the lanes' lock, as it is forgotten: a lane that is known has its key.
+                // Under the lanes' lock, like the removal, so that every known lane has its key.
                 let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
                 dynamic.entry(waiting.lane).or_insert_with(|| Arc::clone(key));
             }
@@ -250,7 +250,7 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Forgets idle lanes, and with each of them its destination and its circuit's key.
+    /// Removes idle lanes, each with its destination and its circuit's key.
     pub(super) fn forget_idle(&self, keep: &KeepIdle) {
         let now = self.now();
         let known = {
@@ -263,20 +263,20 @@ impl Dispatch {
         self.destinations.tidy(|lane| known.contains(&lane));
     }
 
-    /// The destination of a lane that has had deliveries before.
+    /// Returns the destination of a lane that has had deliveries before.
     pub(super) fn destination_of(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let tenant = self.lanes().tenant(lane)?.clone();
         let key = || self.dynamic.lock().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
         self.destinations.find(lane, &tenant, key, self.now())
     }
 
-    /// Gives back a delivery that was leased and not tried.
+    /// Gives back a delivery that was leased and not attempted.
     pub(super) async fn hand_back(&self, leased: Leased) {
         self.metrics.handed_back.inc();
         match self.queue.hand_back(leased.id, leased.lease).await {
             Ok(_) => {
                 let now = self.now();
-                // It was made by the wall clock.
+                // `created_at` is wall-clock time.
                 let due_at = leased.pulled_from.unwrap_or_else(|| leased.created_at.min(now));
                 self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
                 self.wake();
@@ -291,12 +291,12 @@ impl Dispatch {
         destination.timeout() + self.settings.lease_margin
     }
 
-    /// Since when a circuit is out.
+    /// Returns the epoch in which the outage of a circuit began.
     pub(super) fn outage(&self, destination: &Destination) -> Epoch {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let known = outages.get(destination.key()).copied();
         known.unwrap_or_else(|| {
-            // It was out before this process began.
+            // The outage began before this process started.
             let epoch = destination.circuit.record().epoch;
             outages.insert(Arc::from(destination.key()), epoch);
             epoch

@@ -1,5 +1,5 @@
-//! The gates, in their order: tenant and endpoint enabled, rate limit, throttle, circuit last. The in-flight limit is the
-//! lanes' own. They are asked for a lane before a row is claimed, so a refusal costs nothing that waits, and uses no attempt.
+//! The gates, in order: tenant and endpoint enabled, rate limit, throttle, circuit. The in-flight limit is enforced by
+//! the lanes. Gates are checked for a lane before a row is claimed, so a refusal costs no write and uses no attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use breakerbox_model::objects::Priority;
 use super::destination::Destination;
 use crate::telemetry::labels::Gate;
 
-/// After how long a lane asks again where a refusal knows no time and no change may come.
+/// When a lane tries again after a refusal that states no time and that no change may end.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The longest that a throttle's hint holds a lane.
+/// The longest time that a throttle's hint holds a lane.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The right to make one request.
+/// The right to make one request: what the gates gave.
 pub(super) struct Pass {
     pub(super) permit: OwnedPermit,
-    /// None for a probe, which skips the throttle, and where there is no throttle.
+    /// `None` for a probe, which skips the throttle, and where there is no throttle.
     pub(super) throttle: Option<ThrottlePass<'static, Overload>>,
 }
 
-/// No.
+/// A gate's refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
     /// The lane sleeps.
     Sleep(Sleep),
-    /// This level and those below it wait: the throttle sheds them.
+    /// The throttle sheds this priority and the less important ones, which wait.
     Shed(Hold),
 }
 
 impl Refused {
-    /// Which gate refused.
+    /// Returns the gate that refused.
     pub(super) const fn gate(&self) -> Gate {
         match self {
             Self::Sleep(Sleep::Disabled) => Gate::Disabled,
@@ -47,15 +47,15 @@ impl Refused {
     }
 }
 
-/// What the gates say without waiting.
+/// The decision of the gates, as far as it needs no waiting.
 pub(super) enum Said {
     Pass(Pass),
     Refused(Refused),
-    /// The circuit's store has to be asked, which takes a moment: see [`ask_patiently`].
+    /// The circuit's store has to be asked first: see [`ask_patiently`].
     Wait,
 }
 
-/// Asks all gates, if that needs no waiting: the circuit is closed and known.
+/// Checks all gates without waiting. Returns [`Said::Wait`] if the circuit is not closed, or its record was not read.
 pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Timestamp) -> Said {
     if !destination.is_enabled() {
         return Said::Refused(Refused::Sleep(Sleep::Disabled));
@@ -80,8 +80,8 @@ pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Ti
     }
 }
 
-/// Asks all gates, and waits for the circuit's store where it must be asked. A circuit that is not closed is asked before the
-/// throttle, since a probe skips that.
+/// Checks all gates, and waits for the circuit's store where needed. A circuit that is not closed decides before the
+/// throttle, since a probe skips the throttle.
 pub(super) async fn ask_patiently(
     destination: &Destination,
     priority: Priority,
@@ -105,7 +105,7 @@ fn take_token(destination: &Destination, now: Timestamp) -> Result<(), Refused> 
     taken.map_err(|next| Refused::Sleep(Sleep::Until(next)))
 }
 
-/// For a token that was taken and is not used.
+/// Returns an unused token to the rate limit.
 pub(super) fn give_token_back(destination: &Destination) {
     if let Some(mut rate) = destination.rate() {
         rate.give_back();
@@ -129,7 +129,7 @@ fn ask_throttle(
 
 fn sleep(destination: &Destination, refusal: &Refusal, now: Timestamp) -> Refused {
     let until = match refusal {
-        // Nothing but a change ends these, and every change is heard.
+        // Only a change ends these refusals, and every change wakes the lane.
         Refusal::ForcedOpen | Refusal::Disabled => None,
         refusal => Some(now + refusal.retry_in().unwrap_or(ASK_AGAIN)),
     };

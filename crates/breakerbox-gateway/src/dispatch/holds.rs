@@ -1,13 +1,13 @@
-//! Which deliveries are held though they are due, for those who show deliveries.
+//! Reports which due deliveries are held back, for the API that shows deliveries.
 
 use breakerbox_model::objects::{LaneId, Priority};
 
 use super::dispatcher::Dispatch;
 
-/// Says which deliveries are held, as this process sees it now.
+/// Reports which deliveries are held, as this process sees it now.
 pub trait LaneHolds: Send + Sync + 'static {
-    /// Whether deliveries of this priority wait until a time, whatever is due: their lane sleeps, or the throttle of their circuit
-    /// holds them. Without a lane (a dynamic URL, a reminder) only the throttle is looked at.
+    /// Returns whether deliveries of this priority wait although they are due: their lane sleeps, or the throttle of
+    /// their circuit holds them. Without a lane (a dynamic URL, a reminder) only the throttle is considered.
     fn is_held(&self, lane: Option<LaneId>, circuit: &str, priority: Priority) -> bool;
 }
 

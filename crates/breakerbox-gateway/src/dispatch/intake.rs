@@ -1,4 +1,4 @@
-//! Batches are accepted, and fresh deliveries whose lane is free are taken at once, without a second write.
+//! Accepts batches, and dispatches fresh deliveries whose lane is free at once, without a second write.
 
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
@@ -11,13 +11,13 @@ use breakerbox_storage::{AcceptError, Accepted, HandOver, Leased, WaitingLane};
 use super::dispatcher::Dispatch;
 use super::gates;
 
-/// Where events come in.
+/// Accepts events.
 #[async_trait]
 pub trait Intake: Send + Sync + 'static {
-    /// Makes a batch durable, and its deliveries begin.
+    /// Commits a batch, and begins its deliveries.
     ///
     /// # Errors
-    /// If nothing was accepted.
+    /// If the batch was not accepted.
     async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
 }
 
@@ -38,14 +38,15 @@ impl Intake for Arc<Dispatch> {
 }
 
 impl Dispatch {
-    /// There are fresh deliveries: some that were taken at once, some that wait.
+    /// Starts fresh deliveries: those that were taken at commit, and lanes in which others wait.
     pub(super) fn fired(self: &Arc<Self>, taken: Vec<Leased>, woken: &[WaitingLane]) {
         self.arrived(woken);
         self.metrics.handed_over.inc_by(taken.len() as u64);
         taken.into_iter().for_each(|leased| self.take(leased));
     }
 
-    /// A fresh delivery that has its slot already. The gates are asked now; if one refuses, it is handed back.
+    /// Starts a fresh delivery that already has its slot. The gates are checked now; if one refuses, the delivery is
+    /// given back.
     fn take(self: &Arc<Self>, leased: Leased) {
         let dispatch = Arc::clone(self);
         self.spawn(async move {
@@ -73,14 +74,15 @@ impl Dispatch {
     }
 }
 
-/// Says which fresh deliveries are taken. It is given to the queue before there is a dispatch, which needs the queue.
+/// Decides which fresh deliveries are dispatched directly. The queue gets it before the dispatch exists, which needs
+/// the queue.
 #[derive(Default)]
 pub struct Taker(OnceLock<Weak<Dispatch>>);
 
 impl Taker {
-    /// Who takes them.
+    /// Sets the dispatch that takes the deliveries.
     pub fn is(&self, dispatch: &Arc<Dispatch>) {
-        // A second one would be a mistake in the wiring; the first one stays.
+        // A second call would be a wiring mistake; the first dispatch stays.
         let _ = self.0.set(Arc::downgrade(dispatch));
     }
 }

@@ -1,25 +1,27 @@
-//! Loops without decisions: they move deliveries from the queue to the receivers and back.
+//! The dispatch loops: they move deliveries from the queue to the receivers, and write the results back.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Dispatch`] | the heart: what is known of lanes and destinations; run, wake, stop |
-//! | `turns` | lanes get their turns, gates are asked, rows are claimed |
-//! | `destination` | what the requests of one lane need: URL, headers, signer, circuit, throttle, rate |
-//! | `gates` | asked for a lane before a row is claimed: enabled, rate, throttle, circuit |
-//! | `attempt` | one request from its making to its settlement |
-//! | [`Chores`] | what it has others write down |
-//! | [`LaneHolds`] | which deliveries are held though they are due |
-//! | `intake` | accepts batches, and takes fresh deliveries at once |
+//! | [`Dispatch`] | the dispatcher: lanes and destinations; run, wake, stop |
+//! | `turns` | gives lanes their turns, checks the gates, claims rows |
+//! | `destination` | what the requests of one lane need: URL, headers, signer, circuit, throttle, rate limit |
+//! | `gates` | checked for a lane before a row is claimed: enabled, rate limit, throttle, circuit |
+//! | `attempt` | one request, from building it to its settlement |
+//! | [`Chores`] | the writes that dispatch delegates to the records |
+//! | [`LaneHolds`] | reports which due deliveries are held back |
+//! | `intake` | accepts batches, and dispatches fresh deliveries directly |
 //! | [`Scheduler`] | fires reminders when they are due |
-//! | `watch` | hears of changed tenants, endpoints and circuits |
-//! | `upkeep` | what is done now and then: reclaim, expire, prune, resend, history |
+//! | `watch` | reacts to changed tenants, endpoints and circuits |
+//! | `upkeep` | maintenance: reclaim, expire, prune, resend, history |
 //!
-//! What is decided is decided elsewhere: whose turn it is in [`lanes`](breakerbox_model::delivery::lanes), what a reply means in
-//! [`Rulings`](breakerbox_model::delivery::Rulings), what comes next in [`Tried`](breakerbox_model::delivery::Tried), whether a circuit lets a call
-//! through in the library.
+//! The loops decide nothing themselves. [`lanes`](breakerbox_model::delivery::lanes) decides which lane has the next
+//! turn, [`Rulings`](breakerbox_model::delivery::Rulings) what a response means,
+//! [`Tried`](breakerbox_model::delivery::Tried) what happens to the delivery next, and the library whether a circuit
+//! admits a call.
 //!
-//! **A slot** is taken when a lane has its turn, and is free again when the request has ended. **A lease** is held until the
-//! settlement is durable. What is settled and not yet durable is bounded; beyond it, no request begins.
+//! **A slot** is taken when a lane has its turn, and freed when the request has ended. **A lease** is held until the
+//! settlement is durable. The number of settlements that are not yet durable is bounded; at the bound, no request
+//! begins.
 
 mod attempt;
 mod chores;

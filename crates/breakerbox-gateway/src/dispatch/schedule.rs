@@ -1,8 +1,9 @@
-//! The scheduler: looks at reminders when they are due, when a run has ended and when somebody asked something of them; has
-//! decided what comes next, and has that done. It follows the wall clock, since schedules are promises to people.
+//! The scheduler: checks reminders when they are due, when a run has ended and when an API call changed them, and
+//! carries out the decided next step. It follows the wall clock, since schedules are promises to people.
 //!
-//! Whatever is due at the same moment is fired in bounded pieces, with a pause after each as long as the piece took. So a crowd
-//! of reminders takes at most half of the writer's time, and what else is accepted and delivered goes on.
+//! Reminders that are due at the same moment are fired in bounded pieces, with a pause after each as long as the piece
+//! took. So a burst of reminders takes at most half of the writer's time, and other events are still accepted and
+//! delivered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +19,21 @@ use tracing::warn;
 use super::dispatcher::Dispatch;
 use crate::telemetry::Metrics;
 
-/// How many reminders are looked at in one piece. Others wait for the writer as long as a piece takes, so it is short.
+/// The number of reminders checked in one piece. Other writes wait for the writer as long as a piece takes, so it is
+/// small.
 const PIECE: usize = 48;
 
-/// The wall clock may be set at any time, and nobody tells: it is read at least so often.
+/// The longest sleep. The wall clock may be set at any time without a signal, so it is read at least this often.
 const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(1);
 
-/// How long to wait when something failed.
+/// The pause after a fault.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
-/// When to look at reminders again.
+/// The next time to check reminders.
 struct Next {
-    /// The earliest that is to be looked at; none: there is none.
+    /// The earliest time at which a reminder is to be checked. `None`: no reminder is left to check.
     at: Option<Timestamp>,
-    /// It is due already, and was left alone.
+    /// Whether that reminder is due already, but could not be handled.
     is_due: bool,
 }
 
@@ -46,7 +48,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// For the reminders of this calendar. What is fired goes through this dispatch.
+    /// Builds a scheduler of this calendar's reminders, which fires them through this dispatch.
     #[must_use]
     pub fn new(
         calendar: Arc<dyn Calendar>,
@@ -59,14 +61,15 @@ impl Scheduler {
         Self { calendar, directory, dispatch, metrics, wall, bell }
     }
 
-    /// Looks at reminders until the task is dropped.
+    /// Checks reminders until the task is dropped.
     pub async fn run(self) {
         loop {
-            // Before looking: what happens meanwhile is not missed.
+            // Subscribed before the check, so that no wakeup is missed meanwhile.
             let rung = self.bell.notified();
             match self.look().await {
                 Ok(Next { at, is_due: false }) => self.wait(at, rung).await,
-                // What is due was not to be had: the gateway stops. Looking again at once would only burn time.
+                // Due reminders could not be handled because the gateway stops. Checking again at once would only waste
+                // CPU time.
                 Ok(Next { is_due: true, .. }) => _ = timeout(AFTER_A_FAULT, rung).await,
                 Err(error) => {
                     warn!(%error, "can't look at reminders; trying again");
@@ -76,7 +79,7 @@ impl Scheduler {
         }
     }
 
-    /// Until there is something to look at, by the bell or by the clock.
+    /// Waits until the next check is due, by wakeup or by the clock.
     async fn wait(&self, next: Option<Timestamp>, rung: impl Future<Output = ()>) {
         tokio::pin!(rung);
         loop {
@@ -92,7 +95,7 @@ impl Scheduler {
         }
     }
 
-    /// Deals with everything that is to be looked at now. Answers when to look again.
+    /// Handles every reminder that is to be checked now. Returns when to check again.
     async fn look(&self) -> Result<Next, StepError> {
         loop {
             let began = Instant::now();
@@ -130,7 +133,7 @@ impl Scheduler {
                 Act::Step(Step::Fire { scheduled_at, .. }) => {
                     self.metrics.reminder_lag_seconds.observe(now.since(scheduled_at).as_secs_f64());
                 }
-                // Its owner has to look at it, not the operator: no error of the gateway.
+                // The reminder's owner has to act, not the operator, so it is not an error of the gateway.
                 Act::Step(Step::Stop(why)) => warn!(reminder = %decided.id, %why, "a reminder has stopped"),
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! Turns: who has one asks the gates, and rows are claimed only for turns that passed. One loop plans; each claim and each
-//! attempt is a task of its own, and their number is that of the slots.
+//! Turns: a lane with a turn checks its gates, and rows are claimed only for turns that passed. One loop plans; each
+//! claim and each attempt is a task, and their number is limited by the slots.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use super::destination::Destination;
 use super::dispatcher::Dispatch;
 use super::gates::{self, Pass, Refused, Said};
 
-/// How many turns go into one claim at the most, so that a commit stays short.
+/// Maximum turns in one claim, so that a commit stays short.
 const TURNS_AT_ONCE: usize = 256;
 
-/// How long a lane is left alone whose claim failed.
+/// How long a lane sleeps after its claim failed.
 const AFTER_A_FAULT: Duration = Duration::from_millis(500);
 
-/// Turns of one lane that passed all gates, and wait for their rows.
+/// Turns of one lane that passed all gates and wait for their rows.
 struct Planned {
     destination: Arc<Destination>,
     passes: [Vec<Pass>; 4],
 }
 
 impl Dispatch {
-    /// Gives out turns, asks the gates for each, and sends the claims off.
+    /// Gives out turns, checks the gates for each, and spawns the claims.
     pub(super) async fn plan(self: &Arc<Self>) {
         loop {
-            // Whoever can't write what became of requests makes no more of them.
+            // While results can't be written, no new request is made.
             if let Ok(permit) = self.unsettled.acquire().await {
                 drop(permit);
             }
@@ -62,7 +62,7 @@ impl Dispatch {
 
     fn take_turn(self: &Arc<Self>, turn: Turn, planned: &mut HashMap<LaneId, Planned>, now: Timestamp) {
         let Some(destination) = self.destination_of(turn.lane) else {
-            // Its endpoint is gone, and so are its deliveries, or will be in a moment.
+            // The endpoint is gone; its deliveries are cancelled, now or soon.
             self.lanes().refused(turn.lane, turn.priority, Sleep::Disabled, now);
             return;
         };
@@ -73,7 +73,7 @@ impl Dispatch {
                     let planned = planned.entry(turn.lane).or_insert_with(|| Planned::new(destination));
                     planned.passes[priority.index()].push(pass);
                 }
-                // The circuit closed meanwhile, and nothing is due.
+                // The circuit closed meanwhile, and no delivery is due.
                 None => {
                     gates::give_token_back(&destination);
                     self.lanes().unused(turn.lane, None, now);
@@ -81,7 +81,7 @@ impl Dispatch {
             },
             Said::Refused(refused) => self.refused(turn.lane, turn.priority, priority, refused),
             Said::Wait => {
-                // One asks for all of a lane: the others' turns would only be refused.
+                // One turn acquires for the whole lane: the other turns would only be refused.
                 self.lanes().claiming(turn.lane);
                 let dispatch = Arc::clone(self);
                 self.spawn(async move { dispatch.ask_and_claim(destination, turn).await });
@@ -89,7 +89,7 @@ impl Dispatch {
         }
     }
 
-    /// A gate refused what had a slot, by a turn or without one.
+    /// Handles a refusal of a delivery that had a slot. `turn` is `None` for a delivery that was dispatched directly.
     pub(super) fn refused(&self, lane: LaneId, turn: Option<Priority>, priority: Priority, refused: Refused) {
         let now = self.now();
         self.metrics.refusals.of(refused.gate()).inc();
@@ -105,11 +105,11 @@ impl Dispatch {
         self.wake();
     }
 
-    /// A turn of a lane whose circuit's store has to be asked.
+    /// Acquires for a turn whose circuit's store has to be asked, then claims.
     async fn ask_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: Turn) {
         let priority = turn.priority.unwrap_or(Priority::High);
         if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
-            // With nothing to probe with, the circuit is left as it is.
+            // Without a delivery to probe with, the circuit is left as it is.
             self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
             return;
         }
@@ -147,7 +147,7 @@ impl Dispatch {
         }
     }
 
-    /// Whether anything waits in a lane; also if that is not known.
+    /// Returns whether any delivery waits in a lane, or `true` if that can't be determined.
     async fn has_waiting(&self, lane: LaneId) -> bool {
         self.queue.has_waiting(lane).await.unwrap_or(true)
     }
@@ -190,7 +190,7 @@ impl Dispatch {
         }
     }
 
-    /// Begins the attempts of what was claimed for a lane.
+    /// Starts the attempts of the deliveries claimed for a lane.
     fn start(
         self: &Arc<Self>,
         destination: &Arc<Destination>,

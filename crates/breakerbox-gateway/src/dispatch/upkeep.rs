@@ -1,6 +1,6 @@
-//! Upkeep: what is done now and then, in bounded pieces. Leases that ended are reclaimed, what waited for too long is given
-//! up, finished work is pruned, large fan-outs and resends go on behind live traffic, and lanes are looked for that nobody
-//! knows of.
+//! Maintenance: periodic work, in bounded pieces. It reclaims ended leases, expires deliveries that waited too long,
+//! prunes finished work, continues large fan-outs and resends behind live traffic, and finds waiting lanes that
+//! dispatch does not know of.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -15,36 +15,39 @@ use tracing::warn;
 use super::dispatcher::Dispatch;
 use crate::telemetry::labels::Outcome;
 
-/// How many rows one piece of upkeep concerns at the most.
+/// Maximum rows in one piece of maintenance.
 const PIECE: usize = 500;
 
-/// How many lanes are looked at in one piece.
+/// Maximum lanes read in one piece.
 const LANES: usize = 1_000;
 
-/// A pause between two pieces, so that live traffic comes first.
+/// The pause between two pieces, so that live traffic comes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
 
-/// How many deliveries of large fan-outs are written at once. Few, because each may change another page of the file.
+/// Deliveries of large fan-outs written at once. Few, because each may change another page of the file.
 const FAN_OUT_PIECE: u32 = 100;
 
-/// The shortest pause between two of those.
+/// The shortest pause between two pieces of a fan-out.
 const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
 
-/// How many times as long as the piece before it each pause is, so that fan-outs have at most a quarter of the writer's time.
+/// The length of each pause, as a multiple of the piece before it, so that fan-outs take at most a quarter of the
+/// writer's time.
 const FAN_OUT_REST: u32 = 3;
 
-/// How often leases and expiries are looked at.
+/// The interval of checks for ended leases and expired deliveries.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// How often the rest is.
+/// The interval of the other maintenance.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Which lanes are remembered in which nothing waits.
+/// The limits of idle lanes that are kept in memory: their number, and for dynamic lanes also the number per tenant and
+/// the age.
 const KEEP_IDLE: KeepIdle =
     KeepIdle { lanes: 100_000, dynamic_of_tenant: 1_000, dynamic_for: Duration::from_secs(600) };
 
 impl Dispatch {
-    /// Tells lanes of all that waits. For the start, before [`run`](Self::run), and to repair what was missed.
+    /// Reports all waiting deliveries to the lanes. Call it at the start, before [`run`](Self::run), and to repair
+    /// missed wakeups.
     ///
     /// # Errors
     /// If the queue fails.
@@ -60,7 +63,7 @@ impl Dispatch {
         }
     }
 
-    /// Keeps house until the task is dropped.
+    /// Runs maintenance until the task is dropped.
     pub async fn keep_house(self: Arc<Self>, retention: Retention, history: Duration) {
         let (short, long) = (self.clone().often(), self.clone().seldom(retention, history));
         tokio::join!(short, long, self.clone().fan_out(), self.resend());
@@ -84,7 +87,8 @@ impl Dispatch {
         }
     }
 
-    /// A circuit that no endpoint has any more would stay open for ever: nobody is left who could probe it.
+    /// Removes circuits that no endpoint uses any more. They would stay open for ever, since no call is left to probe
+    /// them.
     async fn forget_orphans(&self) {
         let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in keys {
@@ -119,7 +123,7 @@ impl Dispatch {
         }
     }
 
-    /// Writes the deliveries of large fan-outs, piece by piece.
+    /// Writes the deliveries of large fan-outs in pieces.
     async fn fan_out(self: Arc<Self>) {
         loop {
             let began = Instant::now();
@@ -136,13 +140,13 @@ impl Dispatch {
             if more {
                 sleep((FAN_OUT_REST * began.elapsed()).clamp(FAN_OUT_PAUSE, SHORT)).await;
             } else {
-                // An accept whose caller went away notifies nobody.
+                // An accept whose caller disconnected sends no notification.
                 let _ = timeout(SHORT, self.deferred.notified()).await;
             }
         }
     }
 
-    /// Resends wait at the lowest priority; the pauses keep them from filling the disk's queue.
+    /// Continues resends. They wait at the lowest priority; the pauses keep them from filling the disk's queue.
     async fn resend(self: Arc<Self>) {
         loop {
             let more = match self.chores.step_resends(PIECE).await {
@@ -159,7 +163,7 @@ impl Dispatch {
         }
     }
 
-    /// Does what there is to do; answers how many rows it concerned.
+    /// Repeats a piece of work until it is done. Returns the number of rows that it changed.
     async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F) -> u64
     where
         F: Future<Output = Result<Batch, QueueError>>,

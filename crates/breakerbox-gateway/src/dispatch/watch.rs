@@ -1,4 +1,4 @@
-//! Watching: what changed elsewhere wakes the lanes that it concerns, and makes dispatch look again at what it remembered.
+//! Reacts to changes of tenants, endpoints and circuits: wakes the lanes concerned and drops cached destinations.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -9,11 +9,11 @@ use tracing::warn;
 
 use super::dispatcher::Dispatch;
 
-/// Hears of changes for dispatch.
+/// Observes changes on behalf of dispatch.
 pub struct Watch(Weak<Dispatch>);
 
 impl Watch {
-    /// For this dispatch.
+    /// Observes for this dispatch.
     #[must_use]
     pub fn over(dispatch: &Arc<Dispatch>) -> Self {
         Self(Arc::downgrade(dispatch))
@@ -41,7 +41,8 @@ impl Watcher for Watch {
             }
             Changed::Endpoint(endpoint) => {
                 let before = dispatch.destinations.forget(endpoint.lane());
-                // Another URL, or other sharing: nobody may be left who could probe the circuit that it had.
+                // Another URL, or another sharing of circuits: no endpoint may be left that could probe the former
+                // circuit.
                 let had = before.filter(|before| *before.key() != *endpoint.circuit);
                 dispatch.orphaned(had.map(|before| Arc::from(before.key())));
                 let mut lanes = dispatch.lanes();
@@ -53,7 +54,7 @@ impl Watcher for Watch {
             Changed::EndpointGone(lane) => {
                 let gone = dispatch.destinations.drop_lane(lane);
                 dispatch.orphaned(gone.map(|destination| Arc::from(destination.key())));
-                // What waited is cancelled. What is in flight ends without its lane.
+                // Waiting deliveries are cancelled. Requests in flight end without their lane.
                 dispatch.lanes().forget(lane);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
@@ -64,10 +65,10 @@ impl Watcher for Watch {
 }
 
 impl Dispatch {
-    /// The policies of a tenant's circuits, for deliveries and for reminders.
+    /// Sets the policies of a tenant's circuits, for deliveries and for reminders.
     ///
     /// # Errors
-    /// If the tenant's name can't begin a key.
+    /// If the tenant's name can't be the prefix of a key.
     pub fn set_policies(&self, tenant: &TenantEntry) -> Result<(), KeyError> {
         let own = tenant.has_own_policy.then(|| (*tenant.policy).clone());
         self.breakers.set_tenant_policy(tenant.id.as_str(), own)?;
@@ -75,12 +76,12 @@ impl Dispatch {
         self.breakers.set_tenant_policy(&reminders, Some((*tenant.reminders.policy).clone()))
     }
 
-    /// An endpoint does not have this circuit any more.
+    /// Records that an endpoint no longer uses this circuit.
     fn orphaned(&self, circuit: Option<Arc<str>>) {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(circuit);
     }
 
-    /// A circuit changed: its lanes are awake, and an outage begins or ends.
+    /// Handles a circuit change: wakes its lanes, and begins or ends its outage.
     pub fn circuit_changed(&self, heard: &CircuitChange) {
         let change = &heard.change;
         {

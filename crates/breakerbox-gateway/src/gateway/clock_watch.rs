@@ -1,7 +1,8 @@
-//! Watches how far the wall clock and the store clock are apart, and decides what to say about it.
+//! Watches the drift between the wall clock and the store clock, and decides whether to report it.
 //!
-//! A gateway works on with any drift: each clock is used for its own purpose, and times are converted between them. A large drift is
-//! a sign that something is wrong with the machine's time, so it is reported as degraded until it has not changed for a while.
+//! A gateway works with any drift: each clock is used for its own purpose, and times are converted between them. A
+//! large drift is a sign that the machine's time is wrong, so the gateway reports itself as degraded until the drift
+//! has not changed for a while.
 
 use std::time::Duration;
 
@@ -10,28 +11,28 @@ use breakerbox_core::Timestamp;
 use breakerbox_storage::clock::{DEGRADED_FROM, Drift, StoreClock};
 use breakerbox_storage_sqlite::ClockStep;
 
-/// How long a drift must stay as it is before it is no longer reported.
+/// How long a drift must stay the same before it is no longer reported.
 const SETTLES_AFTER: Duration = Duration::from_secs(300);
 
-/// A change of the drift below this is noise.
+/// Changes of the drift below this many seconds are noise.
 const SAME: f64 = 2.0;
 
-/// Watches a clock.
+/// Watches the drift of the clocks.
 pub(super) struct ClockWatch {
     clock: StoreClock,
     drifts: Drifts,
-    /// What was found at the start, and when that was.
+    /// The clock step found at the start, and the time when it was found.
     step: Option<(ClockStep, Timestamp)>,
 }
 
-/// What was seen at one look.
+/// The result of one check of the clocks.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ClockLook {
-    /// How far the clocks are apart.
+    /// The drift between the clocks.
     pub(super) drift: Drift,
-    /// Why the gateway is degraded; empty: it is not.
+    /// The reasons why the gateway is degraded. Empty if it is not.
     pub(super) degraded: Vec<String>,
-    /// Whether a step of more than 30 s was seen just now.
+    /// Whether this check found a new step of more than 30 s.
     pub(super) is_new: bool,
 }
 
@@ -59,7 +60,7 @@ fn at_start(step: ClockStep) -> String {
     )
 }
 
-/// The drift that is no longer reported, and the latest with the time of its last change.
+/// The drift that is no longer reported, and the latest drift with the time of its last change.
 struct Drifts {
     settled: f64,
     latest: f64,

@@ -1,7 +1,8 @@
-//! The first start: an empty database gets a tenant and an admin key, so that its owner can get in.
+//! The first start: an empty database gets a tenant and an admin key, so that its owner can log in.
 //!
-//! The key counts only once its owner has it: it is printed, or written to its file, *before* it is stored. A gateway that is
-//! killed in between has no key, and its next start makes another one. An initial key that the owner chose needs neither.
+//! The key is stored only after its owner has it: it is printed, or written to its file, *before* it is stored. A
+//! gateway that is killed in between has no key, and its next start makes another one. An initial key that the owner
+//! chose needs neither.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -15,38 +16,39 @@ use super::StartError;
 use crate::api::DEFAULT_TENANT;
 use crate::config::Config;
 
-/// What a first start made.
+/// The admin key and the tenant that a first start made.
 #[derive(Debug)]
 pub struct FirstStart {
-    /// For all tenants, and for everything. It is stored nowhere.
+    /// The admin key: all permissions, for all tenants. The database stores only its hash.
     pub admin_key: ApiKeyText,
-    /// How its owner has it.
+    /// How the owner got the key.
     pub handed_over: HandedOver,
-    /// The tenant of requests that name none.
+    /// The tenant of requests that name no tenant.
     pub tenant: TenantId,
 }
 
-/// How the owner of the gateway has the admin key.
+/// How the owner of the gateway got the admin key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandedOver {
-    /// It was shown.
+    /// The key was printed.
     Shown,
-    /// It is in this file.
+    /// The key is in this file.
     InFile(PathBuf),
-    /// The owner chose it.
+    /// The owner chose the key.
     Chosen,
 }
 
-/// What becomes of a key that is about to be made.
+/// The result of showing a key that is about to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
-    /// Its owner has seen it: it is stored.
+    /// The owner has seen the key: it is stored.
     Seen,
-    /// It can't be shown: it is not stored, and the next start tries again.
+    /// The key can't be shown: it is not stored, and the next start tries again.
     NotSeen,
 }
 
-/// Makes what an empty database lacks. None: it has API keys, or the key could not be shown.
+/// Creates the tenant and the admin key of an empty database. Returns `None` if there are API keys already, or if the
+/// key could not be shown.
 pub(super) async fn prepare(
     records: &dyn Records,
     config: &Config,
@@ -73,7 +75,7 @@ pub(super) async fn prepare(
     Ok(Some(FirstStart { admin_key, handed_over, tenant }))
 }
 
-/// A key that its owner has.
+/// Returns the admin key, and how its owner got it.
 fn key(
     config: &Config,
     show: impl FnOnce(&ApiKeyText) -> io::Result<Show>,
@@ -97,7 +99,8 @@ fn key(
     }
 }
 
-/// The key in this file, which is made if it is not there. One that is there was made by a first start that was cut off.
+/// Returns the key in this file, which is created if it does not exist. An existing file is from a first start that was
+/// interrupted.
 fn in_file(path: &Path) -> Result<ApiKeyText, StartError> {
     let failed = |error| SecretsError::File { path: path.to_owned(), error };
     match File::open(path) {

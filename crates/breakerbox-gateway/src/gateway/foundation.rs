@@ -1,4 +1,4 @@
-//! What everything else stands on: the database with what is kept in it, and the circuits.
+//! The foundation of the other parts: the database with its records, and the circuits.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -14,16 +14,16 @@ use crate::config::Config;
 use crate::dispatch::{Dispatch, Taker};
 use crate::telemetry::Metrics;
 
-/// The database, open, and what reads and writes it.
+/// The open database, and the parts that read and write it.
 pub(super) struct Foundation {
     pub(super) database: Database,
     pub(super) clock: StoreClock,
     pub(super) records: Arc<SqliteRecords>,
     pub(super) queue: Arc<SqliteQueue>,
     pub(super) circuits: Arc<SqliteCircuits>,
-    /// Takes fresh deliveries for a dispatch that is yet to be made.
+    /// Takes fresh deliveries for the dispatch, which is created later.
     pub(super) taker: Arc<Taker>,
-    /// Whether something may be sealed with an older master key.
+    /// Whether some secrets may still be sealed with an older master key.
     pub(super) is_rotating: bool,
 }
 
@@ -66,14 +66,14 @@ impl Foundation {
     }
 }
 
-/// Who hears of circuits.
+/// The receivers of circuit changes.
 pub(super) struct Heard {
     pub(super) scribe: Scribe,
     pub(super) hearer: Arc<OnceLock<Weak<Dispatch>>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// All circuits, over their store.
+/// Builds all circuits, over their store.
 pub(super) fn breakers(
     config: &Config,
     circuits: &Arc<SqliteCircuits>,

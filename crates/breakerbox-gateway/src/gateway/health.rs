@@ -1,5 +1,5 @@
-//! How the gateway is doing: looked at every few seconds, so that health, metrics and log say the same, and whoever asks for
-//! health costs nothing.
+//! The health of the gateway: checked every few seconds, so that health, metrics and log agree, and a health request
+//! costs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,28 +19,28 @@ use crate::notifications::Notifier;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 
-/// How often it is looked at.
+/// The interval of the checks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How long a look may take.
+/// The time limit of one check.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What is known of the gateway's health.
+/// The latest known health of the gateway.
 #[derive(Default)]
 pub(super) struct Report(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     degraded: Vec<String>,
-    /// Why the database takes no writes; none: it takes them.
+    /// Why the database takes no writes. `None` if it takes them.
     unwritable: Option<String>,
-    /// Nothing is ever written again by this process.
+    /// Whether this process can never write again; only a restart helps.
     is_dead: bool,
     is_stopping: bool,
 }
 
 impl Report {
-    /// What is not as it should be, though the gateway works.
+    /// Sets the reasons why the gateway is degraded, though it works.
     fn degraded(&self, degraded: Vec<String>) {
         let mut known = self.known();
         if known.degraded != degraded {
@@ -53,13 +53,13 @@ impl Report {
         }
     }
 
-    /// Why the database takes no writes, if it takes none, and whether only a restart helps.
+    /// Sets why the database takes no writes (`None` if it takes them), and whether only a restart helps.
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);
     }
 
-    /// The gateway begins to stop.
+    /// Records that the gateway begins to stop.
     pub(super) fn stopping(&self) {
         self.known().is_stopping = true;
     }
@@ -80,12 +80,12 @@ impl Health for Report {
         let mut reasons: Vec<String> = stopping.into_iter().chain(known.unwritable.clone()).collect();
         let ready = reasons.is_empty();
         reasons.extend_from_slice(&known.degraded);
-        // A gateway that stops closes its database by itself.
+        // A stopping gateway closes its database itself, so a closed database does not make it dead.
         HealthReport { alive: !known.is_dead || known.is_stopping, ready, degraded: reasons }
     }
 }
 
-/// Looks.
+/// Runs the checks, and updates report and gauges.
 pub(super) struct Watcher {
     pub(super) database: Database,
     pub(super) clock: ClockWatch,
@@ -97,9 +97,9 @@ pub(super) struct Watcher {
     pub(super) free_space: FreeSpace,
     pub(super) reserve: u64,
     pub(super) notifier: Arc<Notifier>,
-    /// Calls without a circuit, until the last look.
+    /// The number of calls without a circuit, as of the last check.
     pub(super) uncontrolled: AtomicU64,
-    /// Why the limit of open files is too small for the settings.
+    /// Why the limit of open files is too small for the settings. `None` if it suffices.
     pub(super) shortfall: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Whatever hangs must not keep the rest from being seen.
+            // A part that hangs must not keep the others from being checked.
             let degraded = timeout(LIMIT, self.look()).await;
             let late = |_| vec![format!("database: has not answered within {LIMIT:?}")];
             report.degraded(degraded.unwrap_or_else(late));
@@ -134,7 +134,7 @@ impl Watcher {
         degraded
     }
 
-    /// How many deliveries are parked.
+    /// Updates the gauges of dispatch. Returns the number of parked deliveries.
     fn look_at_dispatch(&self) -> u64 {
         let seen = self.dispatch.look();
         self.metrics.slots.set(seen.slots.into());
@@ -164,7 +164,7 @@ impl Watcher {
         if lost {
             degraded.push("circuits: their store does not answer; each decides by itself".into());
         }
-        // Since the last look: what was too much an hour ago is history.
+        // Only calls since the last check count: an overload that is over is no longer reported.
         if self.uncontrolled.swap(counts.uncontrolled, Ordering::Relaxed) < counts.uncontrolled {
             degraded.push(
                 "circuits: calls are made without one; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"

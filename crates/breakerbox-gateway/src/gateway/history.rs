@@ -1,9 +1,9 @@
-//! What happens to circuits, written down, with what people are told of it. Observers may not wait, so changes go through a
-//! bounded line to a task that writes them in batches. If the line is full, a change is missing in the history, and that is
-//! counted and said.
+//! Writes the history of circuits, with its notifications. Observers must not wait, so changes go through a bounded
+//! channel to a task that writes them in batches. If the channel is full, a change is missing in the history, which is
+//! counted and logged.
 //!
-//! A change and its notices are one commit. Between a circuit's record and its history there may be a crash; then the record
-//! has all that is needed, and the next start [catches up](catch_up).
+//! A change and its notifications are one commit. After a crash between the commit of a circuit's record and that of
+//! its history, the record holds all that is needed, and the next start [catches up](catch_up).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use tracing::{error, info, warn};
 use crate::notifications::{Teller, ToTell};
 use crate::telemetry::Metrics;
 
-/// How many changes may wait to be written.
+/// Maximum changes that wait to be written.
 const LINE: usize = 65_536;
 
-/// How many are written at once.
+/// Maximum changes in one write.
 const BATCH: usize = 500;
 
-/// How often one batch is tried.
+/// The number of attempts to write a batch.
 const TRIES: u32 = 10;
 
-/// Something to be written down.
+/// An entry to be written.
 enum Entry {
     Change(PastChange),
     Notice(Box<Notice>),
 }
 
-/// Takes changes, and never waits.
+/// Queues changes for the writer, without waiting.
 #[derive(Clone)]
 pub(super) struct Scribe {
     line: mpsc::Sender<Entry>,
@@ -45,7 +45,7 @@ pub(super) struct Scribe {
     metrics: Arc<Metrics>,
 }
 
-/// Writes them.
+/// The task that writes the queued changes.
 pub(super) struct Writing {
     line: mpsc::Receiver<Entry>,
     metrics: Arc<Metrics>,
@@ -59,7 +59,7 @@ pub(super) fn line(metrics: &Arc<Metrics>, clock: StoreClock) -> (Scribe, Writin
     )
 }
 
-/// A change that happened just now, with its times by the wall clock: people read them.
+/// Converts the times of a change that just happened to wall-clock time, which people read.
 fn by_wall_clock(change: Change, drift: Drift) -> Change {
     Change {
         at: drift.to_wall(change.at),
@@ -70,7 +70,7 @@ fn by_wall_clock(change: Change, drift: Drift) -> Change {
 }
 
 impl Scribe {
-    /// A circuit changed.
+    /// Queues a circuit change.
     pub(super) fn note(&self, heard: &CircuitChange) {
         let change = by_wall_clock(heard.change.clone(), self.clock.drift().noticeable());
         let change = PastChange { key: Arc::clone(&heard.key), change };
@@ -80,7 +80,7 @@ impl Scribe {
         }
     }
 
-    /// Something else happened that people are told of.
+    /// Queues a notification that belongs to no circuit change.
     pub(super) fn tell(&self, notice: Notice) {
         let kind = notice.kind();
         if self.line.try_send(Entry::Notice(Box::new(notice))).is_err() {
@@ -91,7 +91,7 @@ impl Scribe {
 }
 
 impl Writing {
-    /// Writes until nobody can take changes any more.
+    /// Writes until all senders are dropped.
     pub(super) async fn run(mut self, records: Arc<dyn Records>, teller: Teller) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.line.recv_many(&mut batch, BATCH).await > 0 {
@@ -113,7 +113,7 @@ impl Writing {
         }
     }
 
-    /// Tries until it is written, for a while.
+    /// Retries a write until it succeeds, for a limited number of attempts.
     async fn persist<T, F>(&self, count: usize, write: impl Fn() -> F)
     where
         F: Future<Output = Result<T, QueueError>>,
@@ -133,10 +133,11 @@ impl Writing {
     }
 }
 
-/// Writes the history, and the notices, of circuits that changed lately and whose change was not written down: the process
-/// ended in between. Answers how many there were.
+/// Writes the history, and the notifications, of circuits that changed lately and whose change is missing in the
+/// history because the process ended in between. Returns the number of such circuits.
 ///
-/// Only a circuit's latest change is known. If the one that began an outage is missing, what is left of it tells of the outage.
+/// Only a circuit's latest change is known. If the change that began an outage is missing, the notification of a later
+/// change reports the outage.
 pub(super) async fn catch_up(
     store: &dyn Store,
     records: &dyn Records,
@@ -174,7 +175,7 @@ async fn append(records: &dyn Records, heard: Vec<Heard>) -> Result<u64, Records
     if heard.is_empty() { Ok(0) } else { Ok(records.append_history(heard).await?) }
 }
 
-/// The change that a record speaks of, if the history does not have it.
+/// Returns the change in a record, if it is missing in the history.
 async fn unwritten(
     records: &dyn Records,
     key: &Arc<str>,
@@ -193,7 +194,8 @@ async fn unwritten(
     }))
 }
 
-/// The store was lost at the last stop, and is here now: whoever heard of the one hears of the other.
+/// Writes that the store, which was lost at the last stop, is available: targets that were notified of the loss are
+/// notified of the recovery.
 pub(super) async fn store_is_here(records: &dyn Notices, now: Timestamp) -> Result<(), QueueError> {
     records.tell(Notice::store_back(now)).await.map(drop)
 }

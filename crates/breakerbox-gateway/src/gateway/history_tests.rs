@@ -142,7 +142,7 @@ async fn an_outage_whose_beginning_is_missing_is_told_by_what_is_left() {
     let mut life = Life::new(world.now());
     life.call(&failure());
     life.call(&failure());
-    // A failed probe, and nobody has heard of the trip.
+    // A failed probe, and no notification of the trip was sent.
     put(&store, KEY, life.call(&failure())).await;
     assert_eq!(world.catch_up(&store).await, 1);
     assert_eq!(world.kinds().await, ["trip"]);
@@ -185,7 +185,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let teller = Teller::new(breakers.clone(), Arc::clone(world.records.directory()));
     let task = tokio::spawn(writing.run(world.records.clone(), teller));
     let circuit = breakers.circuit(KEY).expect("it is a key");
-    // Each outcome is told to the store.
+    // Each outcome is reported to the store.
     let call = || {
         if let Ok(permit) = circuit.try_acquire() {
             permit.settle(Outcome::success(Duration::ZERO));

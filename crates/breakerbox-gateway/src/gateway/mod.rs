@@ -1,23 +1,23 @@
-//! The gateway, whole: its parts are put together here, started, and stopped.
+//! The gateway as a whole: assembles its parts, starts and stops them.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Gateway`] | a gateway that runs: API, dispatch, upkeep, over one data folder |
-//! | [`FirstStart`] | what an empty data folder is given, so that somebody can get in |
+//! | [`Gateway`] | a running gateway: API, dispatch, maintenance, over one data folder |
+//! | [`FirstStart`] | the admin key and the tenant that an empty data folder gets |
 //! | [`StartError`] | why it did not start |
-//! | `clock_watch` | how far the wall clock and the store clock are apart |
-//! | `foundation` | what the rest stands on: the database, and the circuits |
-//! | `settings` | what the settings mean for each part |
-//! | `health` | what is not as it should be, and the gauges that are looked at now and then |
-//! | `history` | what happens to circuits, written down, with what people are told of it |
-//! | `notices` | the targets, the mail server and the limits of notices |
-//! | `test_send` | one request to try an endpoint |
-//! | `writes` | whether the database takes writes, and who is notified if not |
+//! | `clock_watch` | the drift between the wall clock and the store clock |
+//! | `foundation` | the database and the circuits, which the other parts need |
+//! | `settings` | translates the settings for each part |
+//! | `health` | the reasons why the gateway is degraded, and the gauges that are updated periodically |
+//! | `history` | writes the history of circuits, with its notifications |
+//! | `notices` | the targets, the mail server and the limits of notifications |
+//! | `test_send` | one test request to an endpoint |
+//! | `writes` | checks whether the database takes writes, and notifies the operator if not |
 //! | `transitions` | transitions of circuits in the log and the metrics |
 //!
-//! **The order of a stop.** The API takes no more requests. Dispatch begins nothing more, and waits for what is in flight and
-//! for its settlements, as long as the grace time lasts. Then the database writes what is left and is closed. What was not
-//! answered in time is tried again at the next start, with the same `webhook-id`.
+//! **Shutdown order.** The API takes no more requests. Dispatch starts no more requests, and waits for those in flight
+//! and for their settlements, within the grace time. Then the database writes the rest and is closed. Requests without
+//! a response in time are repeated after the next start, with the same `webhook-id`.
 
 mod clock_watch;
 mod first_start;
@@ -68,10 +68,10 @@ use crate::notifications::{Notifier, Teller};
 use crate::permits::{PermitParts, Permits};
 use crate::telemetry::Metrics;
 
-/// How long the last requests to the API may take while the gateway stops, apart from the grace time of deliveries.
+/// The time limit of the last API requests while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct Gateway {
     address: SocketAddr,
     first_start: Option<FirstStart>,
@@ -83,20 +83,21 @@ pub struct Gateway {
     health: Arc<health::Report>,
     stop: watch::Sender<bool>,
     api: JoinHandle<()>,
-    /// They end when they are told to, or when they are aborted.
+    /// The tasks end at the stop signal, or when they are aborted.
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Gateway {
-    /// Opens the data folder, and begins to listen and to deliver. Until it is ready, requests are answered with 503.
+    /// Opens the data folder, and begins to listen and to deliver. Until the gateway is ready, requests are answered
+    /// with 503.
     ///
     /// # Errors
-    /// If something is missing or in use. Nothing was accepted or sent.
+    /// If a resource is missing or in use. No event was accepted or sent.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         Self::start_with(config, &Clocks::system()).await
     }
 
-    /// As [`start`](Self::start), with other clocks. For tests and proofs.
+    /// Like [`start`](Self::start), with other clocks. For tests and proofs.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -104,10 +105,10 @@ impl Gateway {
         Self::start_showing(config, clocks, |_| Ok(Show::Seen)).await
     }
 
-    /// As [`start_with`](Self::start_with); the admin key of a first start is shown before it counts.
+    /// Like [`start_with`](Self::start_with), but shows the admin key of a first start before it is stored.
     ///
     /// # Errors
-    /// As [`start`](Self::start), or the key can't be shown.
+    /// As [`start`](Self::start), or if the key can't be shown.
     pub async fn start_showing(
         config: &Config,
         clocks: &Clocks,
@@ -116,7 +117,7 @@ impl Gateway {
         Self::launch(config, clocks, Arc::new(SystemResolver), show).await
     }
 
-    /// As [`start_with`](Self::start_with), with a resolver other than the system's. For tests and proofs.
+    /// Like [`start_with`](Self::start_with), with another resolver than the system's. For tests and proofs.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -136,7 +137,7 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         let (config, clocks) = (config.clone(), clocks.clone());
         let runtime = Handle::current();
-        // On a thread of its own: opening a database blocks, and requests are answered meanwhile.
+        // On a separate thread: opening a database blocks, and requests are answered meanwhile.
         let started =
             spawn_blocking(move || runtime.block_on(Self::assemble(&config, &clocks, resolver, show)));
         match started.await.map_err(JoinError::try_into_panic) {
@@ -147,7 +148,7 @@ impl Gateway {
         }
     }
 
-    /// Puts all parts together, and starts them.
+    /// Assembles all parts, and starts them.
     async fn assemble(
         config: &Config,
         clocks: &Clocks,
@@ -168,7 +169,7 @@ impl Gateway {
         let shortfall = settings::fit_descriptors(config, &mut limits, &mut sending);
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
-            // A gateway that was dropped stops too, and so does one that fails to start.
+            // If the sender is dropped, the gateway stops, too; so does one that fails to start.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let front = Front::starting();
@@ -223,7 +224,7 @@ impl Gateway {
         for tenant in directory.tenants() {
             dispatch.set_policies(&tenant)?;
         }
-        // Both are set here and nowhere else.
+        // Both are set only here.
         let _ = hearer.set(Arc::downgrade(&dispatch));
         directory.watch(Watch::over(&dispatch));
         taker.is(&dispatch);
@@ -327,30 +328,30 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the API's listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What was made because the data folder was empty.
+    /// Returns the admin key and the tenant of a first start. `None` if the data folder was not empty.
     #[must_use]
     pub const fn first_start(&self) -> Option<&FirstStart> {
         self.first_start.as_ref()
     }
 
-    /// Whether there was an API key when it started. Without one, no request is let in.
+    /// Returns whether there was an API key at the start. Without a key, all requests are rejected.
     #[must_use]
     pub const fn has_keys(&self) -> bool {
         self.has_keys
     }
 
-    /// Stops, and gives what is in flight its grace time. Answers whether all of it ended within that time; what did not is
-    /// tried again at the next start.
+    /// Stops, and gives requests in flight the grace time. Returns whether all of them ended within it; the others are
+    /// repeated after the next start.
     pub async fn stop(self) -> bool {
         self.health.stopping();
         self.stop.send_replace(true);
-        // What the last requests are answered is durable before the database is closed.
+        // The writes of the last API requests are durable before the database is closed.
         let (api, all_ended) =
             tokio::join!(timeout(self.grace.max(API_GRACE), self.api), self.dispatch.stop(self.grace));
         if api.is_err() {
@@ -363,7 +364,7 @@ impl Gateway {
     }
 }
 
-/// Seals everything with the newest master key, and says when the older ones are not needed any more.
+/// Seals all secrets with the newest master key, and logs when the older keys are no longer needed.
 async fn reseal(records: Arc<SqliteRecords>) {
     match records.reseal().await {
         Ok(done) => info!(

@@ -1,4 +1,4 @@
-//! Notices as this gateway sends them: its targets, its mail server, its limits.
+//! The notifications of this gateway: its targets, its mail server, its limits.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::api::{NoticeTest, TestedTarget};
 use crate::config::Config;
 use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
 
-/// What takes messages to targets.
+/// Builds the sender of messages to targets.
 pub(super) fn post(config: &Config, courier: Arc<dyn Courier>) -> Result<Post, StartError> {
     let server = config.notify.mail_server(&config.egress.ca_files);
     let mailer = server.map(|server| Mailer::new(&server, LIMIT)).transpose();
@@ -32,7 +32,7 @@ pub(super) fn settings(config: &Config) -> NotifierSettings {
     }
 }
 
-/// What is told, and logged, of the store of circuits.
+/// Builds, and logs, the notification about a lost or recovered circuit store.
 pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notice {
     match health {
         StoreHealth::Connected => {
@@ -50,7 +50,7 @@ pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notice {
     }
 }
 
-/// Tries a tenant's targets.
+/// Sends test messages to a tenant's targets.
 pub(super) struct Tests(pub(super) Arc<Notifier>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What the settings mean for each part of the gateway.
+//! Translates the settings for each part of the gateway.
 
 use breakerbox_egress::host::descriptors::{self, Wanted};
 use breakerbox_egress::{Proxy, SendSettings, Trust};
@@ -78,7 +78,8 @@ pub(super) fn limits(config: &Config) -> api::Limits {
     }
 }
 
-/// Makes the limits fit the number of descriptors that the process may have. If that number is too small, says so.
+/// Fits the limits to the number of file descriptors that the process may open, and reports if that number is too
+/// small.
 pub(super) fn fit_descriptors(
     config: &Config,
     limits: &mut api::Limits,

@@ -1,4 +1,4 @@
-//! Why a gateway did not start. Each says what to do.
+//! The reasons why a gateway does not start. Each message states what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,46 +14,46 @@ use breakerbox_storage_sqlite::{LoadError, OpenError};
 
 use crate::notifications::MailError;
 
-/// Why a gateway did not start.
+/// The reason why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The data folder can't be made.
+    /// The data folder can't be created.
     #[error("data: {} can't be made: {error}; name another folder with --data", path.display())]
     Folder {
-        /// Which.
+        /// The data folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         error: io::Error,
     },
-    /// Nothing can be heard there.
+    /// The API can't listen on its address.
     #[error("listen: {address} can't be listened on: {error}; choose another address with --listen")]
     Listen {
-        /// Where.
+        /// The configured address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the socket.
         error: io::Error,
     },
     /// The database can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What is in it can't be read.
+    /// The stored data can't be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A master key is missing or of no use.
+    /// A master key is missing or unusable.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
-    /// The first admin key can't be shown.
+    /// The first admin key can't be printed.
     #[error(
         "the admin key of the first start can't be printed: {0}; write it to a file with --admin-key-file PATH"
     )]
     AdminKey(#[source] io::Error),
-    /// What was given as the initial admin key is none.
+    /// The initial admin key is not a valid API key.
     #[error("{place}: holds no API key; it {error}")]
     NotAnApiKey {
-        /// The setting or the file.
+        /// The setting or the file that holds it.
         place: String,
-        /// What an API key is.
+        /// What is wrong with the key.
         error: ApiKeyTextError,
     },
     /// The policy can't be used.
@@ -65,16 +65,16 @@ pub enum StartError {
     /// The proxy can't be used.
     #[error("egress.proxy: {0}")]
     Proxy(#[from] ProxyError),
-    /// No mail could be sent.
+    /// The mail settings can't be used.
     #[error(transparent)]
     Mail(#[from] MailError),
-    /// A tenant's name can't be the beginning of a key.
+    /// A tenant's name can't be the prefix of a key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// What is kept can't be read or written.
+    /// The stored records can't be read or written.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// The database fails.
+    /// The database failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

@@ -1,4 +1,4 @@
-//! A request to an endpoint now, to try it: signed like any other, by the same address policy, and counted nowhere.
+//! Test requests to an endpoint: signed like any other, under the same address policy, and counted by no circuit.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use breakerbox_storage::EndpointEntry;
 use crate::api::{TestEvent, TestSend};
 use crate::dispatch::Dispatch;
 
-/// Tries endpoints with dispatch's own courier.
+/// Sends test requests with dispatch's HTTP client.
 pub(super) struct Tests(pub(super) Arc<Dispatch>);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Transitions of circuits in the log and the metrics. A circuit whose record was found in the database after a restart changed
-//! before this process lived: it is reported as restored, and not counted as a transition.
+//! Transitions of circuits in the log and the metrics. A circuit whose record was read from the database after a
+//! restart changed before this process started: it is reported as restored, and not counted as a transition.
 
 use breakerbox::CircuitChange;
 use breakerbox_core::Timestamp;

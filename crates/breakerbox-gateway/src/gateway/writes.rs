@@ -1,7 +1,7 @@
-//! Whether the database takes writes, judged by a small write every few seconds. If it takes none, the gateway is not ready, and
-//! the operator is notified. A notification that can't be written is sent from memory.
+//! Checks whether the database takes writes, with a small write every few seconds. If it takes none, the gateway is not
+//! ready, and the operator is notified. A notification that can't be written is sent from memory.
 //!
-//! What the outcomes mean is decided by [`WriteHealth`], which is pure; [`WriteWatcher`] makes the writes.
+//! [`WriteHealth`], which is pure, decides by the outcomes; [`WriteWatcher`] makes the writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,39 +18,39 @@ use tracing::{error, info, warn};
 use super::health::Report;
 use crate::notifications::Notifier;
 
-/// How often a write is made. Each costs one sync of the disk if nothing else is written.
+/// The interval of the writes. Each costs one sync of the disk if there are no other writes.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// A write that takes longer counts as failed, until it has ended.
+/// The time limit of a write. A longer one counts as failed until it has ended.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The operator is notified once writes have failed for so long, so that a blip sends no notification.
+/// How long writes must have failed before the operator is notified, so that a blip sends no notification.
 const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 
-/// At most one notification in this time.
+/// The minimum time between two notifications.
 const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 
-/// What the outcomes of writes say. Pure: time is an argument.
+/// Judges the outcomes of writes. Pure: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
-    /// Since when writes fail, and whether the operator was notified of that.
+    /// The time since which writes fail, and whether the operator was notified of it.
     failing: Option<(Timestamp, bool)>,
     notified_at: Option<Timestamp>,
 }
 
-/// What follows from an outcome.
+/// The action that follows from an outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Follows {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// The database takes no writes: send this now, from memory.
+    /// The database takes no writes: send this notification now, from memory.
     SendUnwritten(Notice),
-    /// It takes writes again: write this, and have it sent.
+    /// The database takes writes again: write this notification, so that it is sent.
     Write(Notice),
 }
 
 impl WriteHealth {
-    /// A write succeeded, or failed for this reason.
+    /// Records that a write succeeded, or failed for this reason.
     pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> Follows {
         let Err(error) = outcome else {
             return match self.failing.take() {
@@ -68,13 +68,13 @@ impl WriteHealth {
         Follows::SendUnwritten(Notice::database_lost(error, *since))
     }
 
-    /// Since when writes fail.
+    /// Returns the time since which writes fail. `None` if they succeed.
     pub(super) fn failing_since(&self) -> Option<Timestamp> {
         self.failing.map(|(since, _)| since)
     }
 }
 
-/// Makes the writes.
+/// Makes the writes, and acts on their outcomes.
 pub(super) struct WriteWatcher {
     pub(super) database: Database,
     pub(super) records: Arc<dyn Notices>,
@@ -83,7 +83,7 @@ pub(super) struct WriteWatcher {
 }
 
 impl WriteWatcher {
-    /// Until the task is dropped.
+    /// Runs until the task is dropped.
     pub(super) async fn run(self) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -91,7 +91,7 @@ impl WriteWatcher {
         loop {
             ticks.tick().await;
             let mut write = std::pin::pin!(self.database.check_write());
-            // One write at a time: one that hangs is waited for, and no other is begun.
+            // One write at a time: a write that hangs is waited for, and no other is started.
             loop {
                 match timeout(LIMIT, &mut write).await {
                     Ok(ended) => {

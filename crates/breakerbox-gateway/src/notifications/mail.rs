@@ -1,6 +1,6 @@
-//! Mails, by SMTP. The server is the operator's own setting, like a proxy: the address policy does not hold for it.
+//! E-mail, by SMTP. The operator configures the server, like a proxy, so the address policy does not apply to it.
 //!
-//! | scheme of the URL | how |
+//! | scheme of the URL | transport |
 //! | --- | --- |
 //! | `smtp://` | STARTTLS, which the server must offer; port 587 |
 //! | `smtps://` | TLS from the first byte; port 465 |
@@ -18,32 +18,32 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// A server that takes mails.
+/// The mail server that takes messages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MailServer {
-    /// Where, how, and as whom; see [`check_mail_url`].
+    /// Scheme, host, port and user; see [`check_mail_url`].
     pub url: Url,
-    /// The password of the user that the URL names.
+    /// The password of the URL's user. `None`: no authentication.
     pub password: Option<String>,
-    /// Who the mails are from.
+    /// The sender address of the messages.
     pub from: Mailbox,
-    /// Files (PEM) with authorities that are trusted besides the system's.
+    /// PEM files with certificate authorities to trust besides the system's.
     pub ca_files: Vec<PathBuf>,
 }
 
-/// Why no mail can be sent.
+/// The reason why no mail can be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailError {
-    /// The URL won't do.
+    /// The URL is invalid: the text states why.
     #[error("notify.smtp_url: {0}")]
     Url(&'static str),
-    /// A file of certificates can't be read.
+    /// A certificate file can't be read.
     #[error("egress.ca_files: {} can't be read: {error}", path.display())]
     File {
-        /// Which.
+        /// The certificate file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         error: std::io::Error,
     },
     /// TLS can't be set up.
@@ -51,10 +51,10 @@ pub enum MailError {
     Tls(String),
 }
 
-/// Whether a URL can be that of a mail server.
+/// Checks whether a URL can be that of a mail server.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// States what is wrong with the URL.
 pub fn check_mail_url(url: &Url) -> Result<(), &'static str> {
     if way(url).is_none() {
         return Err("must begin with smtp://, smtps:// or smtp+plain://");
@@ -78,7 +78,7 @@ enum Security {
     Plain,
 }
 
-/// How, and the port if none is named.
+/// Returns the security of a scheme, and its default port.
 fn way(url: &Url) -> Option<(Security, u16)> {
     match url.scheme() {
         "smtp" => Some((Security::StartTls, 587)),
@@ -88,7 +88,7 @@ fn way(url: &Url) -> Option<(Security, u16)> {
     }
 }
 
-/// Sends mails. Each has a connection of its own: there are few.
+/// Sends mails, each over a new connection: there are few.
 #[derive(Clone)]
 pub struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
@@ -96,14 +96,14 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// For this server. Reads files.
+    /// Builds a mailer for this server. Reads the certificate files. `limit` is the time limit of one mail.
     ///
     /// # Errors
-    /// If the URL won't do, or certificates can't be read.
+    /// If the URL is invalid, or certificates can't be read.
     pub fn new(server: &MailServer, limit: Duration) -> Result<Self, MailError> {
         check_mail_url(&server.url).map_err(MailError::Url)?;
         let (security, port) = way(&server.url).ok_or(MailError::Url("has an unknown scheme"))?;
-        // A literal address of the sixth version has brackets in a URL and nowhere else.
+        // An IPv6 literal has brackets in a URL and nowhere else.
         let host = server.url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let tls = match security {
             Security::Plain => Tls::None,
@@ -122,10 +122,10 @@ impl Mailer {
         Ok(Self { transport: builder.build(), from: server.from.clone() })
     }
 
-    /// Sends a mail.
+    /// Sends a mail. Returns the server's response in a few words.
     ///
     /// # Errors
-    /// If the server did not take it: what it said, in a few words.
+    /// If the server did not take the mail: its response, in a few words.
     pub async fn send(&self, to: &[Address], message: &Message) -> Result<String, String> {
         let mail = self.mail(to, message)?;
         match self.transport.send(mail).await {
@@ -161,7 +161,7 @@ fn certificates(path: &Path) -> Result<Certificate, MailError> {
     Certificate::from_pem(&pem).map_err(|error| MailError::Tls(error.to_string()))
 }
 
-/// What went wrong, with its causes, in a few words.
+/// Formats an error with its causes, in a few words.
 fn reason(error: &lettre::transport::smtp::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

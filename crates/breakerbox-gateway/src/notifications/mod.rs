@@ -1,23 +1,27 @@
-//! Notices: what people are told when a circuit trips, comes back or is given up, when the store of circuits goes away, when dead
-//! letters grow, when a reminder stops.
+//! Notifications: messages to the operator or a tenant when a circuit trips, recovers or is disabled, when the store of
+//! circuits is lost, when dead letters grow, when a reminder stops.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`notifications`](breakerbox_model::notifications) | pure: what is news, in which words, for whom, at which pace |
-//! | [`Teller`] | finds the words for changes, with the policies and endpoints that they concern |
-//! | [`Post`], [`Mailer`] | takes one message to one target |
-//! | [`Notifier`] | the loop that sends what waits |
+//! | [`notifications`](breakerbox_model::notifications) | pure: decides content, recipients and pace |
+//! | [`Teller`] | builds the notifications of circuit changes, with the policies and endpoints concerned |
+//! | [`Post`], [`Mailer`] | send one message to one target |
+//! | [`Notifier`] | the loop that sends waiting notifications |
 //!
-//! **Once.** Of each kind, subject and epoch there is one notice, in the database, written in the commit of what it is about
-//! ([`Writing::tell`](breakerbox_storage_sqlite::Writing::tell)). So it does not matter who notices a change, nor how often.
+//! **Exactly one notification.** For each kind, subject and epoch the database holds one notification, written in the
+//! commit of the change that it reports ([`Writing::tell`](breakerbox_storage_sqlite::Writing::tell)). So it does not
+//! matter which process observes a change, nor how often.
 //!
-//! **Not lost, and bounded.** What waits is in the database. A message is tried six times; so many notices wait for a target, and
-//! those beyond are counted and said; so many messages are under way.
+//! **Durable and bounded.** Waiting notifications are in the database. A message is tried six times. The number of
+//! notifications that wait for a target is bounded; those above are counted, and the next message states the count. The
+//! number of messages in flight is bounded, too.
 //!
-//! **Apart.** Nothing here goes through circuits, lanes or the queue of deliveries: that a destination is broken keeps nobody
-//! from hearing of it, and a broken target delays no delivery. Requests go by the same address policy as deliveries.
+//! **Independent.** Notifications use no circuit, no lane and no delivery queue: a broken destination does not keep
+//! people from being notified of it, and a broken target delays no delivery. Requests follow the same address policy as
+//! deliveries.
 //!
-//! What is not promised: that a message comes only once. One that was taken when the process ended comes again, with its id.
+//! **Not guaranteed:** that a message arrives only once. If the process ends after the target took a message and before
+//! that is written, the message is sent again, with the same id.
 
 mod mail;
 mod notifier;

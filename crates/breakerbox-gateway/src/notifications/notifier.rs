@@ -1,7 +1,8 @@
-//! Sends what waits: a loop without decisions. Whose turn it is and what goes together is [`Pacing`]'s, what a message says is
-//! [`Message`]'s, and what waits is in the database, so nothing is lost by a restart.
+//! Sends waiting notifications. The loop decides nothing: [`Pacing`] decides which target has a turn and what goes into
+//! one message, [`Message`] formats it, and the database holds what waits, so a restart loses nothing.
 //!
-//! A message that was taken by its target when the process ended is sent once more, with the same id.
+//! If the process ends after a target took a message and before that is written, the message is sent again, with the
+//! same id.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,37 +27,37 @@ use super::post::{Delivered, Post};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::NoticeResult;
 
-/// How often is looked for what is due.
+/// The interval of checks for due notifications.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often is looked for dead letters, and for old notices.
+/// The interval of checks for dead letters and for old notifications.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// How many rows one transaction writes.
+/// Maximum rows that one transaction writes.
 const PIECE: usize = 500;
 
-/// How long a message waits that the gateway itself was unable to send.
+/// The pause before a message is retried after a local fault.
 const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
 
 /// How far back dead letters are counted at the start.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How often a notification that can't be written is tried at each target.
+/// The number of attempts per target for a notification that can't be written.
 const UNWRITTEN_ATTEMPTS: u32 = 3;
 
-/// The wait between two of these attempts.
+/// The pause between two of these attempts.
 const UNWRITTEN_WAIT: Duration = Duration::from_secs(10);
 
-/// How notices are sent.
+/// Limits of notifications.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NotifierSettings {
-    /// How many messages may go to one target at once.
+    /// Maximum messages to one target at once.
     pub burst: u32,
-    /// And then one in each of these.
+    /// After the burst, one message per interval.
     pub interval: Duration,
-    /// How many failed deliveries of a tenant in an hour are told of; none: never.
+    /// The number of failed deliveries of a tenant in an hour from which a notification is sent. `None`: never.
     pub dead_letters: Option<u64>,
-    /// How long notices are kept.
+    /// How long notifications are kept.
     pub kept: Duration,
 }
 
@@ -71,11 +72,11 @@ impl Default for NotifierSettings {
     }
 }
 
-/// A place that a message has until it has ended, whatever ends it.
+/// A message's slot in the pacing, which is freed on drop, however the message ends.
 struct Place {
     notifier: Arc<Notifier>,
     target: Arc<str>,
-    /// Well or badly; none: nothing was sent.
+    /// Whether the target took the message. `None`: nothing was sent.
     went: Option<bool>,
 }
 
@@ -90,7 +91,7 @@ impl Drop for Place {
     }
 }
 
-/// Sends what waits.
+/// Sends waiting notifications.
 pub struct Notifier {
     records: Arc<dyn Records>,
     directory: Arc<Directory>,
@@ -104,7 +105,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Over these.
+    /// Builds a notifier over these parts.
     #[must_use]
     pub fn new(
         records: Arc<dyn Records>,
@@ -120,12 +121,13 @@ impl Notifier {
         Arc::new(Self { records, directory, post, clock, wall, metrics, settings, pacing, test_pace })
     }
 
-    /// Sends, until the task is dropped.
+    /// Sends until the task is dropped.
     pub async fn run(self: Arc<Self>) {
         tokio::join!(Arc::clone(&self).send_on(), self.look_after());
     }
 
-    /// Sends what is due and may go now, to its end; then returns. For whoever keeps the time.
+    /// Sends all notifications that are due and may go now, waits for the responses, and returns. For callers with
+    /// their own clock.
     pub async fn send_due(self: &Arc<Self>) {
         let mut under_way = JoinSet::new();
         while let Ok(waiting) = self.records.waiting_targets().await {
@@ -152,7 +154,7 @@ impl Notifier {
         }
     }
 
-    /// Begins the messages whose turn it is.
+    /// Starts the messages of the targets that have a turn.
     fn begin(self: &Arc<Self>, waiting: Vec<WaitingTarget>, under_way: &mut JoinSet<()>) {
         let all: u64 = waiting.iter().map(|target| target.waiting).sum();
         self.metrics.notices_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
@@ -167,20 +169,20 @@ impl Notifier {
         }
     }
 
-    /// One message to one target, to its end.
+    /// Sends one message to one target, and settles it.
     async fn take_turn(self: Arc<Self>, turn: Turn, target: WaitingTarget) {
         let mut place =
             Place { notifier: Arc::clone(&self), target: Arc::clone(&turn.target), went: Some(false) };
         match self.message_to(&turn, &target).await {
             Ok(went) => place.went = went,
-            // It may have been sent. It is sent again: rather twice than not at all.
+            // It may have been sent. It is sent again: twice is better than not at all.
             Err(error) => {
                 warn!(target = %turn.target, %error, "a notice can't be read or settled; trying again");
             }
         }
     }
 
-    /// Whether it went well; none if there was nothing to send or nobody to send it to.
+    /// Returns whether the target took the message. `None` if there is nothing to send, or the target is gone.
     async fn message_to(&self, turn: &Turn, target: &WaitingTarget) -> Result<Option<bool>, RecordsError> {
         let most = if turn.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
         let due = self.records.due_notices(&target.name, most).await?;
@@ -195,7 +197,7 @@ impl Notifier {
         let (message, said_not_kept) = match &due[..] {
             [only] if target.not_kept == 0 => {
                 let past = match self.records.notice(only.headline.id).await {
-                    // It would be tried for ever, and in the way of others.
+                    // It would be retried for ever, and delay others.
                     Err(error @ RecordsError::Unreadable { .. }) => {
                         let unreadable = Delivered::new(false, error.to_string());
                         self.settle(target, due, &unreadable, "", 0, Some(SendState::Dropped)).await?;
@@ -223,7 +225,7 @@ impl Notifier {
         Ok((!delivered.is_local_fault).then_some(delivered.well))
     }
 
-    /// Writes what became of these, in small transactions.
+    /// Writes the results of these notifications, in small transactions.
     async fn settle(
         &self,
         target: &WaitingTarget,
@@ -265,7 +267,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// The target as it is now.
+    /// Returns the current settings of a target. `None` if it is gone.
     fn target(&self, waiting: &WaitingTarget) -> Option<NoticeTarget> {
         let is_it = |target: &&NoticeTarget| target.name == waiting.name;
         match &waiting.tenant {
@@ -276,10 +278,10 @@ impl Notifier {
         }
     }
 
-    /// Sends a test to each of a tenant's targets, now, and says what each answered. It is kept nowhere.
+    /// Sends a test message to each of a tenant's targets, now, and returns their responses. Nothing is stored.
     ///
     /// # Errors
-    /// If there were too many of late: when to try again. Nothing was sent.
+    /// If there were too many tests lately: the time of the next try. Nothing was sent.
     pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NoticeTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
         let targets = entry.map(|entry| entry.source.settings.notices.clone()).unwrap_or_default();
@@ -299,8 +301,9 @@ impl Notifier {
         Ok(join_all(tests).await)
     }
 
-    /// Sends a notification about the gateway to the operator's targets that want its kind, from memory: for one that can't be
-    /// written to the database. Each target is tried a few times; what then was not taken is lost.
+    /// Sends a notification about the gateway to the operator's targets that subscribe to its kind, from memory: for
+    /// one that can't be written to the database. Each target is tried a few times; after that, the notification is
+    /// lost.
     pub async fn send_unwritten(&self, notice: &Notice) {
         let kind = notice.kind();
         let message = Message::of(NoticeId(Id::first_at((self.clock)())), notice);
@@ -323,7 +326,8 @@ impl Notifier {
         }
     }
 
-    /// Operator's targets that don't take notices, and since when; for health. A tenant's are the tenant's affair.
+    /// Returns the operator's targets that do not take notifications, and since when; for health. Failing targets of a
+    /// tenant concern only the tenant.
     #[must_use]
     pub fn failing(&self) -> Vec<(Arc<str>, Timestamp)> {
         let pacing = self.pacing();
@@ -356,7 +360,7 @@ impl Notifier {
         growth: &mut Growth,
         from: &mut Timestamp,
     ) -> Result<(), QueueError> {
-        // The wall clock may have been set back since.
+        // The wall clock may have been set back since then.
         let failed = self.records.failed_since((*from).min((self.wall)())).await?;
         *from = failed.until;
         for (tenant, minute, count) in &failed.of {

@@ -1,7 +1,8 @@
-//! Takes one message to one target, by the way that leads there, and says what came of it. No circuit, no lane, no retry: that a
-//! destination is broken must not keep anybody from hearing of it, and whoever retries is somebody else.
+//! Sends one message to one target, by webhook, Slack or mail, and returns the response. It uses no circuit and no
+//! lane, since a broken destination must not keep people from being notified of it, and it does not retry: the caller
+//! does.
 //!
-//! Requests go by the same address policy as deliveries.
+//! Requests follow the same address policy as deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +18,31 @@ use tokio::time::timeout;
 
 use super::mail::Mailer;
 
-/// How long one message may take.
+/// The time limit of one message.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What came of a message.
+/// The result of sending a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivered {
-    /// Whether the target took it.
+    /// Whether the target took the message.
     pub well: bool,
-    /// What it answered, in a few words.
+    /// The target's response, in a few words.
     pub answer: String,
-    /// Whether the gateway itself was unable to send it: that is not the target's fault.
+    /// Whether a local fault kept the gateway from sending: the target is not to blame.
     pub is_local_fault: bool,
 }
 
 impl Delivered {
-    /// What a target said.
+    /// The result with this response of a target.
     pub fn new(well: bool, answer: impl Into<String>) -> Self {
         Self { well, answer: answer.into(), is_local_fault: false }
     }
 }
 
-/// Takes messages to targets.
+/// Sends messages to targets.
 #[derive(Clone)]
 pub struct Post {
     courier: Arc<dyn Courier>,
@@ -49,13 +50,13 @@ pub struct Post {
 }
 
 impl Post {
-    /// By this courier, and by this mailer if there is one.
+    /// Sends through this HTTP client, and through this mailer if there is one.
     #[must_use]
     pub fn new(courier: Arc<dyn Courier>, mailer: Option<Mailer>) -> Self {
         Self { courier, mailer }
     }
 
-    /// Sends a message of a tenant, or of the operator, within its time.
+    /// Sends a message of a tenant, or of the operator, within ten seconds.
     pub async fn send(
         &self,
         tenant: Option<&TenantId>,

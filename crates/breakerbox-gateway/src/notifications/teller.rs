@@ -1,4 +1,4 @@
-//! Finds the words for changes of circuits: what each is told as, with the policy and the endpoints that it concerns.
+//! Builds the notifications of circuit changes, with the policy and the endpoints that each concerns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::Heard;
 
-/// Finds the words.
+/// Builds notifications.
 #[derive(Clone)]
 pub struct Teller {
     breakers: Breakerbox,
     directory: Arc<Directory>,
 }
 
-/// A change, and whether it is all that is left of an outage that nobody was told of.
+/// A change, and whether it stands for an outage of which no notification was sent.
 pub struct ToTell {
-    /// What changed.
+    /// The change of the circuit.
     pub change: PastChange,
-    /// The change that began the outage was never written down.
+    /// Whether the change that began the outage is missing in the history.
     pub is_unheard_outage: bool,
 }
 
@@ -31,13 +31,13 @@ impl From<PastChange> for ToTell {
 }
 
 impl Teller {
-    /// With these policies and endpoints.
+    /// Builds notifications with these policies and endpoints.
     #[must_use]
     pub fn new(breakers: Breakerbox, directory: Arc<Directory>) -> Self {
         Self { breakers, directory }
     }
 
-    /// Each change with what is told of it.
+    /// Returns each change with its notifications.
     #[must_use]
     pub fn words(&self, changes: Vec<ToTell>) -> Vec<Heard> {
         let sharing = self.sharing(&changes);
@@ -51,7 +51,8 @@ impl Teller {
         heard.collect()
     }
 
-    /// Which endpoints share these circuits. One look at each tenant's, however many circuits there are.
+    /// Returns the endpoints that share these circuits. Reads each tenant's endpoints once, however many circuits there
+    /// are.
     fn sharing(&self, changes: &[ToTell]) -> HashMap<Arc<str>, Vec<EndpointId>> {
         let keys: HashSet<&str> = changes.iter().map(|to_tell| &*to_tell.change.key).collect();
         let tenants: HashSet<TenantId> =

@@ -1,5 +1,5 @@
-//! Gives permits out. The gates are those of a delivery that make sense for a call that somebody else makes: the tenant is
-//! enabled, the throttle by priority, the circuit. A probe skips the throttle.
+//! Gives out permits. The gates are those of a delivery that make sense for a call that a worker makes itself: tenant
+//! enabled, throttle by priority, circuit. A probe skips the throttle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,96 +14,96 @@ use super::table::Held;
 use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
 
-/// When to ask again, at the latest, where a refusal ends by itself and nobody knows when.
+/// The longest time until the next acquire after a refusal that ends by itself at an unknown time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A call that somebody wants to make.
+/// A call that a worker wants to make.
 pub struct Wanted {
-    /// Whose.
+    /// The tenant of the circuit.
     pub tenant: Arc<TenantEntry>,
-    /// The key of its circuit.
+    /// The key of the circuit.
     pub key: Arc<str>,
-    /// How important it is.
+    /// The importance of the call. Level 0 is the most important.
     pub priority: Priority,
-    /// How long it may take.
+    /// The time limit of the call. The permit expires after it, at most after an hour; a probe also at its deadline.
     pub timeout: Duration,
 }
 
-/// The answer to an ask.
+/// The result of an acquire.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Acquired {
-    /// Make the call, and say how it went.
+    /// The worker may make the call, and must report its outcome.
     Permit(Given),
-    /// Do not.
+    /// The worker must not make the call.
     Refused(Refused),
 }
 
-/// A permit.
+/// A permit that was given out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Given {
-    /// What it is settled with.
+    /// The sealed token with which the worker settles the permit.
     pub token: String,
     /// Whether the call probes a half-open circuit.
     pub is_probe: bool,
-    /// Until when it can be settled.
+    /// The time until which the permit can be settled.
     pub expires_at: Timestamp,
-    /// How long that is from now.
+    /// The duration until `expires_at`.
     pub time_left: Duration,
 }
 
-/// No permit.
+/// The refusal of a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Why.
+    /// The gate that refused, or the state of the circuit.
     pub reason: Reason,
-    /// When to ask again; none: nobody knows, somebody has to change something.
+    /// The time to wait before the next acquire. `None`: waiting does not help, since a person has to change something.
     pub retry_in: Option<Duration>,
-    /// The same as a time.
+    /// `retry_in` as a time.
     pub retry_at: Option<Timestamp>,
 }
 
-/// Why there is no permit.
+/// The reason for a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The circuit is open.
     Open,
-    /// Somebody else is probing.
+    /// Another call is probing.
     Probing,
-    /// The circuit has just closed, and as many calls are in flight as it lets through.
+    /// The circuit has just closed, and the ramp admits no further call in flight now.
     Ramping,
-    /// The circuit is about to open, and the fleet is asked.
+    /// The circuit is about to open, and the decision of the fleet is pending.
     TripPending,
-    /// The store of circuits is away, and nothing is admitted meanwhile.
+    /// The store of circuits is unavailable, and no call is admitted meanwhile.
     StoreLost,
     /// An operator forced the circuit open.
     ForcedOpen,
     /// The circuit is disabled.
     Disabled,
-    /// The destination takes less than is wanted, and more important calls go first.
+    /// The destination takes fewer calls than there are, and more important ones go first.
     Shed,
-    /// Nothing is sent for this tenant.
+    /// The tenant is disabled.
     TenantDisabled,
 }
 
-/// Why an ask was not answered.
+/// The reason why an acquire could not be decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// As many permits are out as may be.
+    /// The maximum number of permits is out.
     #[error("as many permits are out as this gateway gives; settle some, or raise permits.max")]
     NoRoom,
-    /// The tenant has as many circuits as it may have, and none can go.
+    /// The tenant has its maximum number of circuits, and none can be evicted.
     #[error(
         "the tenant has as many circuits as it may have, and all are in use; use fewer keys, or raise circuits.tenant_max and \
          circuits.tenant_bytes"
     )]
     CircuitsFull,
-    /// The tenant has as many permits out as it may have while other tenants are to have theirs.
+    /// The tenant has its whole share of the permits out; the rest is reserved for other tenants.
     #[error(
         "the tenant has its whole share of this gateway's permits out; settle some, or raise permits.max"
     )]
     ShareUsed,
-    /// There can be no such circuit.
+    /// The key can't be the key of a circuit.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -118,10 +118,10 @@ impl From<NoShare> for AcquireError {
 }
 
 impl Permits {
-    /// Asks the gates for a permit.
+    /// Acquires a permit from the gates.
     ///
     /// # Errors
-    /// If the gates could not be asked. That there is no permit is no error.
+    /// If the gates could not decide. A refusal is not an error.
     pub async fn acquire(&self, wanted: Wanted) -> Result<Acquired, AcquireError> {
         let answer = self.try_acquire(&wanted).await?;
         match &answer {
@@ -168,7 +168,7 @@ impl Permits {
 
     fn token(&self, permit: &OwnedPermit, wanted: &Wanted) -> Token {
         let wait = wanted.timeout.min(LONGEST_PERMIT);
-        // What a probe brings after its deadline is a failure, so it need not be waited for.
+        // The result of a probe after its deadline is a failure, so it need not be waited for.
         let wait = permit.time_left().map_or(wait, |left| left.min(wait));
         Token {
             term: PermitTerm { id: PermitId::random(), expires_at: self.now() + wait },
@@ -180,7 +180,7 @@ impl Permits {
 
 fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     let reason = match refusal {
-        // The gateway's store is its own, so no circuit of it is open in one process only.
+        // Only this gateway uses its store, so no circuit is open in one process only.
         Refusal::Open { .. } | Refusal::OpenLocally { .. } => Reason::Open,
         Refusal::Probing { .. } => Reason::Probing,
         Refusal::Ramping { .. } => Reason::Ramping,
@@ -192,7 +192,7 @@ fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     let retry_in = match reason {
         Reason::ForcedOpen | Reason::Disabled => None,
         Reason::Open => Some(refusal.retry_in().unwrap_or(ASK_AGAIN)),
-        // A probe's lease says when it ends at the latest. As a rule it ends much earlier, and nobody can be woken here.
+        // A probe's lease states when it ends at the latest. It usually ends much earlier, and a worker can't be woken.
         _ => Some(refusal.retry_in().unwrap_or(ASK_AGAIN).min(ASK_AGAIN)),
     };
     refused(reason, retry_in, now)

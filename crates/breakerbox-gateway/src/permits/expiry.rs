@@ -1,5 +1,6 @@
-//! What becomes of permits that nobody settles: at their time they count as failures, as a call does whose caller went away. A
-//! probe's lease just ends, and the next one probes. Whether another process was told is looked at first.
+//! Expiry of permits that are not settled: when they expire they count as failures, like a call whose caller is gone.
+//! The lease of a probe just ends, and the next acquire probes. The database is checked first, since the permit may
+//! have been settled by another process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,24 +16,24 @@ use tracing::warn;
 use super::Permits;
 use super::table::Held;
 
-/// How often is looked for expired ones.
+/// The interval of checks for expired permits.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// How long workers are waited for after a pause, at most.
+/// The longest time that workers get to report after a pause of this process.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How many are dealt with at once.
+/// Maximum permits expired at once.
 const PIECE: usize = 500;
 
-/// How often is cleared up.
+/// The interval of deleting old settlements.
 const CLEAR_EVERY: Duration = Duration::from_secs(30);
 
-/// For how long after its time a settled permit is remembered, so that a late repetition hears what the first one heard.
+/// How long after its expiry a settled permit is remembered, so that a late repetition gets the same response.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 impl Permits {
-    /// Sees to what expires, until the task is dropped. After a pause of this process the workers first get as long to report
-    /// as the pause took: what they reported meanwhile is still to be read.
+    /// Expires permits until the task is dropped. After a pause of this process, workers first get as long to report as
+    /// the pause took, since reports from meanwhile are still to be read.
     pub async fn keep_house(self: Arc<Self>, pauses: Pauses) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -60,10 +61,10 @@ impl Permits {
         }
     }
 
-    /// Deals with everything that has expired by now.
+    /// Expires all permits that are due by now.
     ///
     /// # Errors
-    /// If the database fails. What is left is dealt with the next time.
+    /// If the database fails. The rest is expired at the next call.
     pub async fn expire(&self) -> Result<(), QueueError> {
         loop {
             let due = self.table.expired(self.now(), PIECE);
@@ -72,9 +73,9 @@ impl Permits {
             }
             let elsewhere: HashMap<_, _> = self.settled.settled_of(due.clone()).await?.into_iter().collect();
             for term in due {
-                // Thousands may expire at once, and others want the thread too.
+                // Thousands may expire at once; other tasks need the thread, too.
                 consume_budget().await;
-                // If it is gone it is being settled here.
+                // If it is gone, it is being settled in this process.
                 if let Some(held) = self.table.take(term) {
                     self.end(held, elsewhere.get(&term.id).copied());
                 }
@@ -85,7 +86,7 @@ impl Permits {
 
     fn end(&self, held: Held, elsewhere: Option<PermitSettled>) {
         let Held { permit, throttle, .. } = held;
-        // The throttle is told nothing: the worker may have died before it called.
+        // The throttle gets no verdict: the worker may have died before it made the call.
         drop(throttle);
         match elsewhere {
             Some(settled) => permit.settled_elsewhere(settled.outcome),

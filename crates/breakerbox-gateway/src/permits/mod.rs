@@ -1,21 +1,23 @@
-//! The decision API's permits: given to workers who make their calls themselves, and settled by what they report.
+//! The permits of the decision API: given to workers that make their calls themselves, and settled by the workers'
+//! reports.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Permits`] | gives permits out ([`acquire`](Permits::acquire)) and takes outcomes ([`settle`](Permits::settle)) |
-//! | [`Token`] | what a worker is given: a ticket, sealed |
+//! | [`Permits`] | gives out permits ([`acquire`](Permits::acquire)) and takes outcomes ([`settle`](Permits::settle)) |
+//! | [`Token`] | a permit as its worker holds it: a sealed ticket |
 //! | `table` | what this process holds for permits that are out: places on ramps, passes of throttles |
-//! | `expiry` | what becomes of those that nobody settles |
+//! | `expiry` | expires permits that are not settled |
 //!
-//! A worker's token holds all that is needed to settle it: any process with the master key and the database can, also after a
-//! restart. What the process that gave it out holds besides is only what is its own.
+//! A worker's token holds all that is needed to settle it: any process with the master key and the database can settle
+//! it, also after a restart. The process that gave it out holds only its own place on the ramp and its throttle's pass.
 //!
-//! **What is guaranteed.** A permit counts at most once: it is [claimed](breakerbox_storage::records::SettledPermits) in the database
-//! before its outcome counts. The first settlement wins; whoever repeats it hears the same. Nobody can make or change a token.
-//! What is held is bounded, and so is the time for which it is.
+//! **Guarantees.** A permit counts at most once: it is [claimed](breakerbox_storage::records::SettledPermits) in the
+//! database before its outcome counts. The first settlement wins; a repetition gets the same response. A token can't be
+//! forged or changed. The permits held, and the time that each is held, are bounded.
 //!
-//! **What is not.** After a crash between claim and count, the outcome is lost. A permit that was given out by a process that
-//! has ended since and that nobody settles counts nowhere. A throttle hears of a call only in the process that asked it.
+//! **Not guaranteed.** After a crash between claim and count, the outcome is lost. A permit from a process that has
+//! ended, and that no worker settles, is not counted. A throttle counts a call only in the process that acquired its
+//! pass.
 
 mod acquire;
 mod expiry;
@@ -39,33 +41,33 @@ use self::table::Table;
 pub use self::token::{LONGEST_TOKEN, Token};
 use crate::telemetry::Metrics;
 
-/// The longest that a permit can be settled after it was given out.
+/// The longest time for which a permit can be settled after it was given out.
 pub const LONGEST_PERMIT: Duration = Duration::from_secs(3_600);
 
-/// How many settlements can be under way without one waiting for another.
+/// The number of locks for settlements: so many settlements can be in flight without one waiting for another.
 const TURNS: usize = 1_024;
 
-/// What permits are given out with.
+/// The dependencies of [`Permits`].
 pub struct PermitParts {
     /// All circuits.
     pub breakers: Breakerbox,
-    /// All throttles; none: nothing is shed.
+    /// All throttles. `None` disables throttling: no call is shed.
     pub throttles: Option<Throttles>,
-    /// What seals tokens.
+    /// The keys that seal tokens.
     pub keyring: Arc<Keyring>,
-    /// Which were settled.
+    /// The record of settled permits.
     pub settled: Arc<dyn SettledPermits>,
-    /// Counts.
+    /// The metrics to update.
     pub metrics: Arc<Metrics>,
-    /// The queue's time.
+    /// The queue's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// How many may be out at once.
+    /// Maximum permits that are out at once.
     pub max: usize,
-    /// One tenant's share of them, in percent.
+    /// The share of them that one tenant may have, in percent.
     pub tenant_share: u32,
 }
 
-/// Permits of workers.
+/// Gives out and settles the permits of workers.
 pub struct Permits {
     breakers: Breakerbox,
     throttles: Option<Throttles>,
@@ -74,12 +76,13 @@ pub struct Permits {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     table: Table,
-    /// Held while one of the permits that share it is settled, so that whoever repeats it hears what came of it.
+    /// The locks of settlements. Each is held while a permit that maps to it is settled, so that a repetition gets the
+    /// result.
     turns: Box<[Mutex<()>]>,
 }
 
 impl Permits {
-    /// None is out yet.
+    /// Starts with no permits out.
     #[must_use]
     pub fn new(parts: PermitParts) -> Arc<Self> {
         let PermitParts { breakers, throttles, keyring, settled, metrics, clock, max, tenant_share } = parts;
@@ -95,13 +98,14 @@ impl Permits {
         })
     }
 
-    /// What a token says; none if it is none of ours, or was changed.
+    /// Opens a token. Returns `None` if it was not sealed by this gateway's keys, or was changed.
     #[must_use]
     pub fn open(&self, token: &str) -> Option<Token> {
         Token::open(token, &self.keyring)
     }
 
-    /// The process ends: what it holds is let go of, and nothing counts. Its permits can still be settled elsewhere.
+    /// Releases all that this process holds for permits, and counts nothing: the process ends. Another process can
+    /// still settle the permits.
     pub fn let_go(&self) {
         self.table.let_go();
         self.metrics.permits_out.set(0);

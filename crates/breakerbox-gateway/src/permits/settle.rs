@@ -1,5 +1,5 @@
-//! Takes outcomes. A permit is claimed in the database first, so that it counts once whatever happens; then the circuit and the
-//! throttle hear of it.
+//! Settles permits. A permit is first claimed in the database, so that it counts at most once whatever happens; then
+//! the circuit and the throttle count it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,43 +16,43 @@ use super::Permits;
 use super::table::Held;
 use super::token::Token;
 
-/// What a worker says of its call.
+/// A worker's report on its call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
-    /// How the call ended.
+    /// The result of the call.
     pub said: Said,
-    /// How long it took; none: as long as the permit was out.
+    /// The latency of the call. `None`: the time since the permit was given out.
     pub latency: Option<Duration>,
 }
 
-/// How a call ended.
+/// The result of a call, as the worker reports it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Said {
-    /// In the worker's own judgement.
+    /// The worker has judged the call itself.
     Outcome {
-        /// What it means for the circuit.
+        /// The outcome for the circuit.
         kind: OutcomeKind,
-        /// With a failure: the destination's word on when to come back.
+        /// With a failure: the destination's retry-after.
         retry_after: Option<Duration>,
-        /// What it means for the throttle.
+        /// The verdict for the throttle.
         throttle: LoadSignal,
     },
-    /// By what the destination answered, or that it did not. The tenant's rulings say what that means.
+    /// The destination's response, or its lack. The tenant's response rules decide what it means.
     Reply(Reply),
 }
 
-/// What a worker hears.
+/// The response to a worker's report.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Answered {
-    /// What the circuit made of it; none: the permit had expired.
+    /// The settlement by the circuit. `None`: the permit had expired.
     pub settled: Option<SettledAs>,
-    /// Whether it was settled before. Nothing counted now.
+    /// Whether the permit was settled before. If so, this report counted nothing.
     pub repeated: bool,
-    /// How long the destination should be left alone, though its circuit says nothing of it.
+    /// How long to pause calls to the destination, although its circuit admits them.
     pub wait: Option<Duration>,
 }
 
-/// What an outcome means.
+/// The meaning of a report for circuit and throttle.
 #[derive(Clone, Copy)]
 struct Meaning {
     kind: OutcomeKind,
@@ -62,10 +62,11 @@ struct Meaning {
 }
 
 impl Permits {
-    /// Settles a permit by what a worker reports, as the tenant's rulings say. It goes on though whoever asked goes away.
+    /// Settles a permit by a worker's report, under the tenant's response rules. It completes even if the caller
+    /// disconnects.
     ///
     /// # Errors
-    /// If the database fails. It was not settled; try again.
+    /// If the database fails. The permit was not settled; try again.
     pub async fn settle(
         self: &Arc<Self>,
         token: Token,
@@ -107,7 +108,7 @@ impl Permits {
             [usize::from(u16::from_be_bytes([term.id.0[0], term.id.0[1]])) % self.turns.len()]
         .lock()
         .await;
-        // Out of the table before it is claimed, or it might expire meanwhile.
+        // Taken from the table before it is claimed, or it might expire meanwhile.
         let held = self.table.take(*term);
         let answered = match self.settled.claim_permit(*term, meaning.kind).await {
             Ok(Claimed::Yours) => {
@@ -126,7 +127,7 @@ impl Permits {
                 Answered { settled: Some(before.settled), repeated: true, wait: meaning.wait }
             }
             unsettled => {
-                // Whatever it is, what is held is dealt with when it has expired.
+                // The permit had expired, or the database failed: in both cases, expiry handles what is held.
                 if let Some(held) = held {
                     self.table.put(*term, held);
                 }
@@ -139,7 +140,7 @@ impl Permits {
         Ok(answered)
     }
 
-    /// Tells the circuit, and the throttle if it is this process's.
+    /// Reports the outcome to the circuit, and to the throttle if the pass is this process's.
     async fn count(
         &self,
         ticket: &Ticket,
@@ -157,7 +158,7 @@ impl Permits {
             throttle.settle(meaning.throttle);
         }
         match permit {
-            // It may hold a place on this process's ramp.
+            // The permit may hold a place on this process's ramp.
             Some(permit) if !permit.is_probe() => permit.settle(outcome).into(),
             permit => {
                 let settled = self.breakers.settle_ticket(ticket, outcome).await;

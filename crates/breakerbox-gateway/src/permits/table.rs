@@ -1,4 +1,4 @@
-//! What this process holds for permits that are out: their places on ramps, and their throttles' passes. Bounded.
+//! The table of permits that are out: their places on this process's ramps, and their throttle passes. Bounded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{PermitId, PermitTerm, TenantId};
 use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
-/// Room for one permit, taken from its tenant's share.
+/// Room for one permit in the table, taken from its tenant's share.
 pub(super) type Place = SharePermit<TenantId>;
 
-/// What is held for one permit. Whoever takes it out settles it, or lets go of it.
+/// What is held for one permit. The caller that takes it from the table settles or releases it.
 pub(super) struct Held {
     pub(super) permit: OwnedPermit,
     pub(super) throttle: Option<Pass<'static, Overload>>,
@@ -20,7 +20,7 @@ pub(super) struct Held {
     pub(super) place: Place,
 }
 
-/// Everything that is held.
+/// All permits that this process holds.
 pub(super) struct Table {
     room: SharePool<TenantId>,
     held: Mutex<Entries>,
@@ -37,7 +37,7 @@ impl Table {
         Self { room: SharePool::new(max as u64, tenant_share), held: Mutex::default() }
     }
 
-    /// Room for one more permit of this tenant.
+    /// Reserves room for one more permit of this tenant.
     pub(super) fn place(&self, tenant: &TenantId) -> Result<Place, NoShare> {
         self.room.try_acquire(tenant, 1)
     }
@@ -54,7 +54,7 @@ impl Table {
         entries.by_id.remove(&term.id)
     }
 
-    /// Some of those that have expired, the longest ago first. They stay.
+    /// Returns some of the expired permits, the longest expired first. They stay in the table.
     pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<PermitTerm> {
         let entries = self.lock();
         let due = entries.by_time.iter().take_while(|(expires_at, _)| *expires_at <= now);
@@ -65,7 +65,7 @@ impl Table {
         self.lock().by_id.len()
     }
 
-    /// Lets go of everything, and counts nothing.
+    /// Releases all permits, and counts nothing.
     pub(super) fn let_go(&self) {
         let held = std::mem::take(&mut *self.lock()).by_id;
         held.into_values().for_each(|held| held.permit.settled_elsewhere(OutcomeKind::Ignored));
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A process that ends says nothing about what others called.
+/// A process that ends reports nothing on calls that workers made.
 impl Drop for Table {
     fn drop(&mut self) {
         self.let_go();

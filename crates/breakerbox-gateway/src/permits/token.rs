@@ -1,5 +1,5 @@
-//! Tokens: what a worker is given for a permit, and gives back to settle it. Sealed, so that nobody can make, change or read
-//! one; the text is only good for being sent back as it is.
+//! Tokens: a worker gets a token for a permit, and returns it to settle the permit. Tokens are sealed: they can't be
+//! forged, changed or read, and are only good for being sent back unchanged.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,35 +10,35 @@ use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "per_";
 
-/// The longest token, in characters. Longer texts are not looked at.
+/// The longest token, in characters. Longer texts are rejected unread.
 pub const LONGEST_TOKEN: usize = 4_096;
 
-/// What a token is sealed as, so that nothing else that is sealed can pass for one.
+/// The context of the seal, so that no other sealed text can pass for a token.
 const OWNER: Owner<'static> = Owner { what: "permit", name: "" };
 
 /// A permit as a worker holds it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Token {
-    /// Which, and until when.
+    /// The permit's identity and expiry.
     pub term: PermitTerm,
-    /// What it is settled by.
+    /// The ticket that settles the permit.
     pub ticket: Ticket,
-    /// How important the call is.
+    /// The importance of the call.
     pub priority: Priority,
 }
 
-/// What is sealed.
+/// The sealed content.
 #[derive(Serialize, Deserialize)]
 struct Written(u64, u64, Timestamp, u8, Ticket);
 
 impl Token {
-    /// Whose circuit it is about; none if nobody can have such a circuit.
+    /// Returns the tenant of the circuit. `None` if the key can't belong to any tenant.
     #[must_use]
     pub fn tenant(&self) -> Option<TenantId> {
         CircuitOwner::of_key(&self.ticket.key).map(|owner| owner.tenant)
     }
 
-    /// The text for the worker.
+    /// Returns the sealed text for the worker.
     #[must_use]
     pub fn seal(&self, keyring: &Keyring) -> String {
         let id = u128::from_be_bytes(self.term.id.0);
@@ -51,7 +51,7 @@ impl Token {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(keyring.seal(&written, OWNER).0))
     }
 
-    /// What such a text says; none if it was not sealed by one of these keys.
+    /// Opens a sealed text. Returns `None` if it was not sealed by one of these keys.
     #[must_use]
     pub fn open(text: &str, keyring: &Keyring) -> Option<Self> {
         let encoded = text.strip_prefix(PREFIX).filter(|_| text.len() <= LONGEST_TOKEN)?;
@@ -96,7 +96,7 @@ mod tests {
             assert!(text.len() < 600 && !text.contains("acme"), "{text}");
             assert_eq!(token.tenant().unwrap().as_str(), "acme");
         }
-        // The worst that a key can be: each of its characters is escaped.
+        // The longest sealed key: each of its characters is escaped.
         let longest = token(&"\"".repeat(MAX_KEY_LENGTH), probe).seal(&keyring);
         assert!(Token::open(&longest, &keyring).is_some(), "{} characters", longest.len());
     }

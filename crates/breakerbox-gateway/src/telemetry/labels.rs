@@ -1,5 +1,5 @@
-//! The words by which metrics are told apart. Each set is small and known beforehand, so that every series is there from the
-//! start, and a counter is had without a look-up.
+//! The label values of metrics. Each set is small and known in advance, so that every series exists from the start, and
+//! a counter is reached without a look-up.
 
 use breakerbox_core::Status;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
@@ -8,17 +8,17 @@ use breakerbox_model::objects::{FailReason, SettledAs};
 use crate::api::Code;
 use crate::permits::{Answered, Reason};
 
-/// One of a small set of words.
+/// A label with a small, fixed set of values.
 pub trait Label: Copy + 'static {
-    /// What the label is called.
+    /// The name of the label.
     const NAME: &'static str;
-    /// All of them.
+    /// All values.
     const ALL: &'static [Self];
 
-    /// The word.
+    /// The value as text.
     fn word(self) -> &'static str;
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// The index in [`ALL`](Self::ALL).
     fn place(self) -> usize;
 }
 

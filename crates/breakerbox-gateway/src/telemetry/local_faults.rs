@@ -1,5 +1,4 @@
-//! Faults of the gateway or of its host, as they happen: counted by cause, logged once when they begin, and reported in health
-//! for as long as they go on.
+//! Local faults: counted by cause, logged once when they begin, and reported in health for as long as they last.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,10 +11,10 @@ use tracing::warn;
 use super::labels::Label;
 use super::metrics::ByLabel;
 
-/// How long after it was last seen a fault is over. Longer than lanes wait before they try again.
+/// How long after its last occurrence a fault is over. Longer than the time after which lanes retry.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
-/// What was seen, by cause.
+/// The local faults of this process, by cause.
 #[derive(Debug)]
 pub struct LocalFaults {
     counters: ByLabel<LocalFault, Counter>,
@@ -39,7 +38,7 @@ impl LocalFaults {
         Self { counters, latest: Mutex::new([const { None }; LocalFault::ALL.len()]) }
     }
 
-    /// A fault was seen. The detail is for the operator.
+    /// Records a fault. `detail` is for the operator.
     pub fn note(&self, fault: LocalFault, detail: &str) {
         self.counters.of(fault).inc();
         let now = Instant::now();
@@ -53,13 +52,13 @@ impl LocalFaults {
         }
     }
 
-    /// How often a fault was seen.
+    /// Returns how often a fault occurred.
     #[must_use]
     pub fn count(&self, fault: LocalFault) -> u64 {
         self.counters.of(fault).get()
     }
 
-    /// The faults that go on, each with what to do about it.
+    /// Returns the faults that last, each with advice for the operator.
     #[must_use]
     pub fn current(&self) -> Vec<String> {
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The log: to standard error, so that standard output stays for what a command prints.
+//! The log. It goes to standard error, so that standard output is free for the output of commands.
 
 use std::io::{self, IsTerminal};
 
@@ -9,21 +9,21 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::config::{Log, LogFormat};
 
-/// Begins to log, for the whole process. A second call changes nothing.
+/// Starts logging for the whole process. A second call has no effect.
 pub fn start(settings: &Log) {
     let colour =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let layer = layer(settings, colour, io::stderr);
-    // Somebody who embeds the gateway has begun already: theirs stays.
+    // A program that embeds the gateway may have installed its own subscriber, which then stays.
     let _ = tracing_subscriber::registry().with(layer).try_init();
 }
 
-/// How lines are chosen and written.
+/// Builds the filter and the format of log lines.
 fn layer<W>(settings: &Log, colour: bool, to: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    // It was checked with the settings; whatever comes here unchecked is better heard than lost.
+    // The level was checked with the settings; for an unchecked invalid one, the default is better than no log.
     let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(colour);
     match settings.format {

@@ -1,6 +1,7 @@
-//! What is counted. Every family is made here, with its name and its help; whoever counts has a field of [`Metrics`].
+//! The metrics. Every family is created here, with its name and its help; each is a field of [`Metrics`].
 //!
-//! Counting is an atomic add; a histogram takes a short lock. Gauges are set by whoever knows, now and then.
+//! Counting is an atomic add; a histogram takes a short lock. Gauges are set periodically by the part that knows the
+//! value.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -21,14 +22,14 @@ use super::labels::{
 };
 use super::local_faults::LocalFaults;
 
-/// One metric for each word of a label.
+/// One metric for each value of a label.
 pub struct ByLabel<L, M> {
     metrics: Vec<M>,
     label: PhantomData<L>,
 }
 
 impl<L: Label, M> ByLabel<L, M> {
-    /// The one for this word.
+    /// Returns the metric of this label value.
     pub fn of(&self, label: impl Into<L>) -> &M {
         &self.metrics[label.into().place()]
     }
@@ -40,7 +41,7 @@ impl<L, M> Debug for ByLabel<L, M> {
     }
 }
 
-/// Everything that is counted.
+/// All metrics of the gateway.
 ///
 /// ```
 /// use breakerbox_gateway::telemetry::Metrics;
@@ -52,104 +53,104 @@ impl<L, M> Debug for ByLabel<L, M> {
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
-    /// Events that were accepted.
+    /// Accepted events.
     pub events_accepted: Counter,
-    /// Events that were not.
+    /// Refused events, by reason.
     pub events_refused: ByLabel<Refused, Counter>,
-    /// Attempts that were settled, by what became of the delivery; and deliveries that ended otherwise.
+    /// Settled attempts, by what became of the delivery; and deliveries that ended without an attempt.
     pub deliveries: ByLabel<Outcome, Counter>,
-    /// Requests that were made.
+    /// Requests, by the class of their result.
     pub attempts: ByLabel<Class, Counter>,
     /// Local faults: requests that the gateway was unable to make, connections that it was unable to accept.
     pub local_faults: LocalFaults,
-    /// Requests that were made again on a fresh connection, because a kept one had ended.
+    /// Requests that were repeated on a new connection, because a pooled one had been closed.
     pub repeated: Counter,
     /// Requests that probed a circuit.
     pub probes: Counter,
-    /// How long a request took.
+    /// The duration of a request, in seconds.
     pub request_seconds: Histogram,
-    /// From being accepted to being delivered.
+    /// The time from accept to delivery, in seconds.
     pub delivery_seconds: Histogram,
-    /// From being accepted to the first request.
+    /// The time from accept to the first request, in seconds.
     pub wait_seconds: Histogram,
-    /// How often a gate refused a lane.
+    /// Refusals of lanes, by gate.
     pub refusals: ByLabel<Gate, Counter>,
-    /// How often lanes were claimed from.
+    /// Claims: transactions that lease waiting deliveries of lanes.
     pub claims: Counter,
     /// Deliveries that were claimed.
     pub claimed: Counter,
-    /// Deliveries that went straight from being accepted to being sent.
+    /// Deliveries that were dispatched directly when they were accepted, without a claim.
     pub handed_over: Counter,
-    /// Deliveries that were leased and given back untried.
+    /// Deliveries that were leased and given back without an attempt.
     pub handed_back: Counter,
-    /// Settlements that came too late for their lease.
+    /// Settlements that came too late for their lease, and changed nothing.
     pub fenced: Counter,
     /// Settlements that could not be written; those deliveries are sent again.
     pub unsettled: Counter,
-    /// Changes of circuits that are missing in the history.
+    /// Circuit changes that are missing in the history.
     pub history_lost: Counter,
-    /// Results of probes or calls that came too late for their circuit.
+    /// Outcomes of probes or calls that came too late for their circuit.
     pub late_results: Counter,
     /// Permits that were given to workers.
     pub permits_given: Counter,
-    /// How often workers were refused one.
+    /// Refused acquires of workers, by reason.
     pub permits_refused: ByLabel<PermitRefused, Counter>,
-    /// Reports of workers, by what came of them.
+    /// Reports of workers, by settlement.
     pub permits_settled: ByLabel<PermitEnd, Counter>,
-    /// Permits that nobody settled in time.
+    /// Permits that expired unsettled.
     pub permits_expired: Counter,
-    /// Permits that are out.
+    /// Permits that are out: given, and neither settled nor expired.
     pub permits_out: Gauge,
-    /// Transactions that were committed.
+    /// Committed transactions.
     pub commits: Counter,
-    /// How long a commit took, the sync included.
+    /// The duration of a commit, the sync included, in seconds.
     pub commit_seconds: Histogram,
-    /// How many writes went into one commit.
+    /// The number of writes in one commit.
     pub commit_writes: Histogram,
-    /// Lanes in which something waits.
+    /// Lanes, by state.
     pub lanes: ByLabel<LaneState, Gauge>,
     /// Requests in flight.
     pub slots_in_use: Gauge,
-    /// How many there may be.
+    /// Maximum requests in flight.
     pub slots: Gauge,
-    /// Circuits in memory.
+    /// Circuits in memory, by state.
     pub circuits: ByLabel<CircuitState, Gauge>,
-    /// Transitions of circuits, by the state they went to.
+    /// Transitions of circuits, by the new state.
     pub transitions: ByLabel<CircuitState, Counter>,
-    /// Deliveries that wait.
+    /// Waiting deliveries.
     pub backlog: ByLabel<Waiting, Gauge>,
-    /// Bytes of their payloads.
+    /// Bytes of the payloads of waiting deliveries.
     pub backlog_bytes: Gauge,
-    /// 1 if the store of circuits answers.
+    /// 1 if the store of circuits is available.
     pub store_up: Gauge,
     /// 1 if the database takes writes.
     pub database_up: Gauge,
-    /// Free disk space of the data folder.
+    /// Free disk space of the data folder, in bytes.
     pub disk_free: Gauge,
     /// Seconds by which the wall clock is ahead of the store clock.
     pub clock_drift: Gauge,
-    /// The size of the database.
+    /// The size of the database, in bytes.
     pub database_bytes: Gauge,
-    /// The size of its write-ahead log.
+    /// The size of the write-ahead log, in bytes.
     pub wal_bytes: Gauge,
     /// Finished deliveries that were pruned.
     pub pruned: Counter,
-    /// Deliveries that were given up because they waited for too long.
+    /// Deliveries that expired: they waited too long.
     pub expired: Counter,
-    /// Runs of reminders that were fired.
+    /// Fired runs of reminders.
     pub reminder_runs: Counter,
-    /// Reminders that were stopped by how a run ended.
+    /// Reminders that were stopped by the result of a run.
     pub reminders_stopped: Counter,
-    /// From a reminder's time to when its run was fired.
+    /// The time from a reminder's due time to the firing of its run, in seconds.
     pub reminder_lag_seconds: Histogram,
-    /// Messages with notices that were sent, and notices that were given up.
+    /// Messages with notifications that were sent, and notifications that were given up.
     pub notice_messages: ByLabel<NoticeResult, Counter>,
-    /// Notices that wait for a target.
+    /// Notifications that wait for a target.
     pub notices_waiting: Gauge,
     registry: Registry,
 }
 
-/// What a process says of itself when it starts.
+/// A constant metric that is set at the start, such as the version.
 type Constant = Family<[(&'static str, &'static str); 1], Gauge>;
 
 impl Default for Metrics {
@@ -159,7 +160,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates all metrics, at zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("breakerbox");
@@ -232,7 +233,7 @@ impl Metrics {
         Self { registry, ..metrics }
     }
 
-    /// A transaction was committed.
+    /// Records a committed transaction.
     pub fn committed(&self, writes: usize, took: Duration) {
         self.commits.inc();
         self.commit_seconds.observe(took.as_secs_f64());
@@ -240,24 +241,24 @@ impl Metrics {
         self.commit_writes.observe(writes as f64);
     }
 
-    /// Everything in the text format of OpenMetrics, which Prometheus reads.
+    /// Returns all metrics in the OpenMetrics text format, which Prometheus reads.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
-        // Writing into a String can't fail, and no metric of ours refuses.
+        // Writing into a String can't fail, and none of these metrics returns an error.
         let _ = text::encode(&mut text, &self.registry);
         text
     }
 }
 
-/// Up to the longest time limit that makes sense.
+/// Buckets up to the longest sensible timeout.
 const REQUEST: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 60.0];
-/// From a hand-over in milliseconds to the last retry, a day later.
+/// Buckets from milliseconds, for a direct dispatch, to a day, for the last retry.
 const DELIVERY: [f64; 16] = [
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0,
 ];
-/// A sync takes from a tenth of a millisecond to seconds on a disk in trouble.
+/// Buckets of commits: a sync takes from a tenth of a millisecond to seconds on a disk in trouble.
 const COMMIT: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 const WRITES: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 
@@ -291,7 +292,7 @@ fn seconds(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> 
     histogram
 }
 
-/// Makes all of its series at once, so that a rate over any of them is known from the start.
+/// Creates all series of a family at once, so that a rate over any of them is known from the start.
 fn by_label<L, M>(registry: &mut Registry, name: &str, help: &str) -> ByLabel<L, M>
 where
     L: Label,

@@ -1,4 +1,4 @@
-//! A bucket of tokens for each of many keys, all with one limit. Pure: the time is an argument.
+//! Token buckets for many keys, all with the same limit. Pure: the time is an argument.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use breakerbox_core::Timestamp;
 use super::TokenBucket;
 use crate::objects::RateLimit;
 
-/// A bucket for each key. The number of keys is bounded: beyond it those whose buckets are full again are forgotten, and if
-/// there are none, all are.
+/// A token bucket for each key. The number of keys is bounded: beyond it, keys whose buckets are full again are
+/// forgotten, and if there are none, all keys are.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     limit: RateLimit,
@@ -19,16 +19,16 @@ pub struct KeyedBuckets<K> {
 }
 
 impl<K: Eq + Hash> KeyedBuckets<K> {
-    /// So many tokens for each key, and at most so many keys.
+    /// Creates buckets with this limit for each key, for at most `most` keys.
     #[must_use]
     pub fn new(limit: RateLimit, most: usize) -> Self {
         Self { limit, most, buckets: HashMap::new() }
     }
 
-    /// Takes so many tokens of this key, or none. More than the burst are taken for the burst.
+    /// Takes all of these tokens of this key, or none. A number above the burst counts as the burst.
     ///
     /// # Errors
-    /// If there are too few: when there will be enough.
+    /// If there are too few tokens: the time at which there will be enough.
     pub fn take<Q>(&mut self, key: &Q, tokens: u32, now: Timestamp) -> Result<(), Timestamp>
     where
         K: Borrow<Q>,
@@ -49,7 +49,7 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         taken
     }
 
-    /// Gives back tokens of this key that were not used.
+    /// Returns unused tokens to this key.
     pub fn give_back<Q>(&mut self, key: &Q, tokens: u32)
     where
         K: Borrow<Q>,

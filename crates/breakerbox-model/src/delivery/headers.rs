@@ -1,23 +1,24 @@
-//! Headers that an endpoint's owner may set.
+//! Custom headers of an endpoint.
 //!
-//! Not those that decide where a request goes, how long it is or who it is from: a header that one server reads and
-//! another does not is how requests are smuggled. Values may be credentials, so they are never shown.
+//! Headers that decide where a request goes, how long it is or who sent it can't be set: a header that one server reads
+//! and another ignores allows request smuggling. Values may be credentials, so they are never shown.
 
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// How many there may be.
+/// The maximum number of custom headers of an endpoint.
 pub const MAX_HEADERS: usize = 32;
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 pub const MAX_NAME_LENGTH: usize = 128;
-/// The longest value, in bytes.
+/// The maximum length of a value, in bytes.
 pub const MAX_VALUE_LENGTH: usize = 4_096;
-/// All of them together, in bytes: receivers commonly take 8 KiB, and the gateway has headers of its own.
+/// The maximum length of all headers together, in bytes: receivers commonly accept 8 KiB, and the gateway adds its own
+/// headers.
 pub const MAX_TOTAL_LENGTH: usize = 6_144;
 
-/// Set by the gateway or by HTTP itself, or meant for the next hop only.
+/// Headers that the gateway or HTTP itself sets, or that are for the next hop only.
 const RESERVED: [&str; 16] = [
     "connection",
     "content-length",
@@ -36,10 +37,10 @@ const RESERVED: [&str; 16] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// How the headers of Standard Webhooks begin.
+/// The prefix of the headers of Standard Webhooks.
 const RESERVED_PREFIX: &str = "webhook-";
 
-/// Headers sent with each request of an endpoint. Written, it is a map from name to value.
+/// Headers that are sent with each request of an endpoint. Serialized, it is a map from name to value.
 ///
 /// ```
 /// use breakerbox_model::delivery::CustomHeaders;
@@ -55,63 +56,63 @@ const RESERVED_PREFIX: &str = "webhook-";
 #[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 
-/// Why a header is refused. Its value is never repeated.
+/// Why a header is refused. The error never repeats its value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// There are too many.
+    /// There are too many headers.
     #[error("headers: must be at most {MAX_HEADERS}, but are {found}")]
     TooMany {
-        /// How many there are.
+        /// The number of headers.
         found: usize,
     },
-    /// Together they are too long.
+    /// All headers together are too long.
     #[error("headers: must be at most {MAX_TOTAL_LENGTH} bytes in all, but are {found}")]
     TooLong {
-        /// How long they are.
+        /// Their length, in bytes.
         found: usize,
     },
-    /// The gateway sets it, or HTTP does.
+    /// The gateway or HTTP sets this header.
     #[error("headers.{name}: can't be set; it belongs to the gateway or to HTTP itself")]
     Reserved {
-        /// Which.
+        /// The name of the header.
         name: String,
     },
-    /// It is no name of a header.
+    /// The name is not a valid header name.
     #[error(
         "headers.{name}: is no name of a header; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
     )]
     Name {
-        /// Which, cut short.
+        /// The name, cut short.
         name: String,
     },
-    /// It is there twice; case makes no difference.
+    /// The header occurs twice; case makes no difference.
     #[error("headers.{name}: is there twice")]
     Twice {
-        /// Which.
+        /// The name of the header.
         name: String,
     },
-    /// Its value can't be sent.
+    /// The value has characters that can't be sent.
     #[error("headers.{name}: must be visible ASCII, spaces and tabs, without space at either end")]
     Value {
-        /// Which.
+        /// The name of the header.
         name: String,
     },
-    /// Its value is too long.
+    /// The value is too long.
     #[error("headers.{name}: must be at most {MAX_VALUE_LENGTH} bytes, but is {found}")]
     ValueTooLong {
-        /// Which.
+        /// The name of the header.
         name: String,
-        /// How long it is.
+        /// The length of the value, in bytes.
         found: usize,
     },
 }
 
 impl CustomHeaders {
-    /// These headers, in the order of their names.
+    /// Returns these headers, in the order of their names.
     ///
     /// # Errors
-    /// Says which header is refused, and why.
+    /// Names the refused header and the reason.
     pub fn new<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, HeaderError> {
         let mut read: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let mut found = 0;
@@ -132,18 +133,18 @@ impl CustomHeaders {
         if found > MAX_TOTAL_LENGTH { Err(HeaderError::TooLong { found }) } else { Ok(Self(read)) }
     }
 
-    /// Each of them.
+    /// Iterates over the headers.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.0.iter()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts them into a request's headers, over what is there.
+    /// Inserts the headers into those of a request, and replaces existing ones.
     pub fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             headers.insert(name, value.clone());
@@ -173,12 +174,12 @@ fn value_of(name: &str, value: &str) -> Result<HeaderValue, HeaderError> {
         return Err(HeaderError::Value { name: name() });
     }
     let mut read = HeaderValue::from_str(value).map_err(|_| HeaderError::Value { name: name() })?;
-    // Hidden by `Debug`, and kept out of HTTP/2's table of what was sent before.
+    // `Debug` hides sensitive values, and HTTP/2 keeps them out of its header table.
     read.set_sensitive(true);
     Ok(read)
 }
 
-/// What others wrote, short enough to be repeated, and on one line.
+/// Returns foreign text on one line, short enough for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -191,7 +192,7 @@ impl TryFrom<BTreeMap<String, String>> for CustomHeaders {
     }
 }
 
-/// With their values: for the database and the owner, not for a log.
+/// Includes the values: for the database and the owner, not for a log.
 impl From<CustomHeaders> for BTreeMap<String, String> {
     fn from(headers: CustomHeaders) -> Self {
         let text = |value: HeaderValue| value.to_str().unwrap_or_default().to_owned();

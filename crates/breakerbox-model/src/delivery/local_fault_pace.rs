@@ -1,5 +1,5 @@
-//! When lanes whose deliveries met a local fault try again: soon, but all lanes together at a bounded pace, so that thousands
-//! of them that lack the same descriptor keep neither the processor nor the database busy.
+//! Pacing of retries after local faults. A lane retries soon, but all lanes together at a bounded rate, so that
+//! thousands of lanes that lack the same file descriptor keep neither the processor nor the database busy.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const APART: Duration = Duration::from_millis(5);
 /// The longest wait, however many lanes wait.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Spreads the next tries of all lanes that met a local fault.
+/// Spreads the retries of all lanes that met a local fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalFaultPace {
     next: Timestamp,
@@ -25,7 +25,7 @@ impl Default for LocalFaultPace {
 }
 
 impl LocalFaultPace {
-    /// When the next lane may try again.
+    /// Returns when the next lane may retry.
     pub fn next(&mut self, now: Timestamp) -> Timestamp {
         let at = self.next.clamp(now + SHORTEST, now + LONGEST);
         self.next = at + APART;

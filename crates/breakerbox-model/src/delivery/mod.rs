@@ -1,17 +1,17 @@
-//! What happens next to a delivery. Pure: times, random bits and settings are arguments.
+//! Decides what happens next to a delivery. Pure: times, random bits and settings are arguments.
 //!
-//! | part | what it decides |
+//! | part | decision |
 //! | --- | --- |
-//! | [`Reply`], [`Fault`] | what came back, or why nothing did |
-//! | [`LocalFaultPace`] | when a delivery that met a local fault is tried again |
-//! | [`Ruling`], [`Rulings`] | what a reply means for the delivery, its circuit and its throttle |
-//! | [`RetrySchedule`] | when a failed attempt is tried again |
-//! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | what is otherwise for a reminder's run |
-//! | [`Tried`], [`Next`] | what comes next after an attempt |
-//! | [`lanes`] | whose turn it is: fair slots over tenants, lanes and priorities; who sleeps |
-//! | [`TokenBucket`], [`KeyedBuckets`] | how many requests in a second |
+//! | [`Reply`], [`Fault`] | the response to a request, or why there was none |
+//! | [`LocalFaultPace`] | when a delivery that met a local fault is retried |
+//! | [`Ruling`], [`Rulings`] | the effect of a reply on the delivery, its circuit and its throttle (response rules) |
+//! | [`RetrySchedule`] | when a failed attempt is retried |
+//! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | the differences for runs of reminders |
+//! | [`Tried`], [`Next`] | the next step after an attempt |
+//! | [`lanes`] | which lane sends next: fair slots over tenants, lanes and priorities; which lanes sleep |
+//! | [`TokenBucket`], [`KeyedBuckets`] | how many requests are sent per second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
-//! | [`Signer`] | what a receiver can believe |
+//! | [`Signer`] | the signature that a receiver verifies |
 //! | [`Target`] | whether a request can be sent to a URL |
 
 mod buckets;

@@ -1,4 +1,4 @@
-//! What comes next for a delivery, after an attempt.
+//! The next step of a delivery after an attempt.
 
 use std::time::Duration;
 
@@ -7,39 +7,40 @@ use breakerbox_core::{Epoch, Timestamp};
 use super::{Fate, RetrySchedule, Ruling};
 use crate::objects::FailReason;
 
-/// What comes next for a delivery.
+/// The next step of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Nothing: the receiver has it.
+    /// None: the receiver accepted the delivery.
     Delivered,
-    /// Nothing: it was given up.
+    /// None: the delivery failed.
     Failed(FailReason),
-    /// Another attempt.
+    /// Another attempt follows.
     Retry {
         /// When it is due, by the store clock.
         due_at: Timestamp,
-        /// Whether the attempt that failed counts against the schedule.
+        /// Whether the failed attempt is counted as used.
         uses_attempt: bool,
-        /// The outage in which it failed a probe, if it was one.
+        /// The outage in which this attempt was a failed probe. `None`: it was not a probe.
         failed_probe: Option<Epoch>,
     },
 }
 
-/// An attempt that has ended, as far as what comes next depends on it.
+/// An attempt that has ended, with the facts that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tried {
-    /// Attempts that were used up before.
+    /// The number of attempts that were used up before.
     pub attempts: u32,
-    /// It was pulled forward from then to probe a circuit.
+    /// The time at which the delivery would have been due, if it was pulled forward to probe a circuit.
     pub pulled_from: Option<Timestamp>,
-    /// It probed a circuit, in this outage.
+    /// The outage in which the attempt was a probe. `None`: it was not a probe.
     pub probed: Option<Epoch>,
-    /// A sample from -1 to 1.
+    /// A random sample from -1 to 1.
     pub jitter: f64,
 }
 
 impl Tried {
-    /// What comes next. Whoever was pulled forward to probe and failed is where it was before, and has used no attempt.
+    /// Returns the next step. A delivery that was pulled forward for a probe and failed is due again at its old time,
+    /// and has used no attempt.
     #[must_use]
     pub fn next(&self, ruling: &Ruling, schedule: &RetrySchedule, now: Timestamp) -> Next {
         match ruling.fate {
@@ -66,8 +67,8 @@ impl Tried {
     }
 }
 
-/// When a waiting delivery is due whose time was set by a clock that was ahead: at the latest after the wait that follows so many
-/// attempts, from now on. What it was not to be sent before stays.
+/// Returns the due time of a waiting delivery whose due time was set by a clock that was ahead: at the latest the wait
+/// after so many attempts, from now on. An explicit `not_before` is kept.
 #[must_use]
 pub fn bounded_due(
     due_at: Timestamp,

@@ -1,25 +1,25 @@
-//! How answers are read for a reminder's run, and how one set of rulings lies over another.
+//! Response rules for runs of reminders, and the merge of one set of rules over another.
 //!
-//! A reminder is a promise to call, not an event that a receiver may refuse: only 400 and 410 stop it, and whatever else is
-//! not a success is tried again. Circuit and throttle hear the same as of a delivery. A tenant's own rulings for reminders
-//! lie over these.
+//! A reminder is a promise to call, not an event that a receiver may reject: only 400 and 410 end a run at once, and
+//! every other response that is not a success is retried. Circuit and throttle treat responses as for a delivery. A
+//! tenant's own rules for reminders are applied over these.
 
 use super::rulings::{Case, Override};
 use super::{Fate, Rulings};
 
-/// What refuses a delivery at once, and not a reminder.
+/// The statuses that reject a delivery at once, but are retried for a reminder.
 const RETRIED: [u16; 4] = [409, 413, 415, 422];
 
 impl Rulings {
-    /// What is otherwise for reminders than for deliveries: 409, 413, 415 and 422 are retried. 400 still fails at once,
-    /// and so does 410.
+    /// Returns the rules in which reminders differ from deliveries: 409, 413, 415 and 422 are retried. 400 and 410
+    /// still fail at once.
     #[must_use]
     pub fn for_reminders() -> Self {
         let retried = Override { fate: Some(Fate::Retry), ..Override::default() };
         Self(RETRIED.into_iter().map(|status| (Case::Status(status), retried)).collect())
     }
 
-    /// These rulings, over others: what they say of a status or of its class comes before anything that those say.
+    /// Returns these rules, applied over others: a rule here for a status or its class wins over any rule in `base`.
     ///
     /// ```
     /// use breakerbox_model::delivery::{Fate, Reply, Rulings};
@@ -47,7 +47,7 @@ impl Rulings {
 }
 
 impl Override {
-    /// What this says, and where it is silent, what the other says.
+    /// Returns these values, with unset ones taken from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             fate: self.fate.or(other.fate),

@@ -1,7 +1,7 @@
-//! How many requests in a second: a bucket that fills at a steady pace. Pure: the time is an argument.
+//! A token bucket that limits requests per second. Pure: the time is an argument.
 //!
-//! What is kept is one number, the moment at which the bucket would be full again. A token that was not used in the end,
-//! because a later gate refused, is given back.
+//! Its state is one number, the time at which the bucket will be full again. A token that was not used, because a later
+//! gate refused, is returned.
 
 use breakerbox_core::Timestamp;
 
@@ -28,19 +28,19 @@ pub struct TokenBucket {
     limit: RateLimit,
     /// Nanoseconds from one token to the next.
     interval: u64,
-    /// When it is full again, in nanoseconds since the origin.
+    /// When the bucket is full again, in nanoseconds since the origin.
     full_at: u64,
 }
 
 impl TokenBucket {
-    /// A full bucket. A limit out of range is taken for the nearest one that makes sense; [`RateLimit::check`] says so
-    /// before.
+    /// Returns a full bucket. A limit out of range is replaced by the nearest valid one; [`RateLimit::check`] reports
+    /// such a limit beforehand.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
         Self { limit, interval: interval(limit), full_at: 0 }
     }
 
-    /// Its limit.
+    /// Returns the limit.
     #[must_use]
     pub const fn limit(&self) -> RateLimit {
         self.limit
@@ -49,30 +49,30 @@ impl TokenBucket {
     /// Takes a token.
     ///
     /// # Errors
-    /// If there is none: when there will be one.
+    /// If there is none: the time of the next one.
     pub fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         let now = nanos(now);
         let full_at = self.full_at(now);
         let due = full_at.saturating_sub(self.room() - self.interval);
         if due > now {
-            // Rounded up, so that whoever comes then is not too early.
+            // Rounded up, so that a caller that waits until then is not too early.
             return Err(Timestamp::from_micros(due.div_ceil(1_000)));
         }
         self.full_at = full_at.saturating_add(self.interval);
         Ok(())
     }
 
-    /// Takes so many tokens, or none. More than the burst are taken for the burst: they need a full bucket.
+    /// Takes all of these tokens, or none. A number above the burst counts as the burst: it needs a full bucket.
     ///
     /// # Errors
-    /// If there are too few: when there will be enough.
+    /// If there are too few: the time at which there will be enough.
     pub fn take_many(&mut self, tokens: u32, now: Timestamp) -> Result<(), Timestamp> {
         let tokens = tokens.min(self.limit.burst.max(1));
         let before = *self;
         for taken in 0..tokens {
             if let Err(due) = self.take(now) {
                 *self = before;
-                // The last of them is there then.
+                // The last of the tokens is available then.
                 let more = self.interval.saturating_mul(u64::from(tokens - taken - 1));
                 return Err(Timestamp::from_micros(due.as_micros().saturating_add(more.div_ceil(1_000))));
             }
@@ -80,18 +80,18 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Whether nothing is missing in it.
+    /// Returns whether the bucket is full.
     #[must_use]
     pub const fn is_full(&self, now: Timestamp) -> bool {
         self.full_at <= nanos(now)
     }
 
-    /// Gives back a token that was not used.
+    /// Returns an unused token to the bucket.
     pub const fn give_back(&mut self) {
         self.full_at = self.full_at.saturating_sub(self.interval);
     }
 
-    /// Another limit from now on. What was taken stays taken.
+    /// Changes the limit from now on. Tokens that were taken stay taken.
     pub fn change(&mut self, limit: RateLimit, now: Timestamp) {
         let now = nanos(now);
         let taken = self.full_at(now) - now;
@@ -101,12 +101,13 @@ impl TokenBucket {
         *self = Self { full_at: now.saturating_add(scaled), ..changed };
     }
 
-    /// When it is full again, seen from now: not before, and not longer than an empty one takes, should a clock step back.
+    /// Returns when the bucket is full again, as seen from now: not in the past, and not further ahead than an empty
+    /// bucket takes, in case a clock was set back.
     fn full_at(&self, now: u64) -> u64 {
         self.full_at.clamp(now, now.saturating_add(self.room()))
     }
 
-    /// How long an empty one takes to fill.
+    /// Returns how long an empty bucket takes to fill.
     fn room(&self) -> u64 {
         self.interval.saturating_mul(u64::from(self.limit.burst.max(1)))
     }
@@ -114,7 +115,7 @@ impl TokenBucket {
 
 fn interval(limit: RateLimit) -> u64 {
     let range = RateLimit::MIN_PER_SECOND..=RateLimit::MAX_PER_SECOND;
-    // What is no number is out of range as well.
+    // NaN is out of range as well.
     let per_second = if range.contains(&limit.per_second) {
         limit.per_second
     } else if limit.per_second > RateLimit::MAX_PER_SECOND {

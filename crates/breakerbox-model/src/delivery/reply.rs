@@ -1,43 +1,43 @@
-//! What came back for a request, or why nothing did.
+//! The response to a request, or why there was none.
 
 use std::time::Duration;
 
-/// What came back, as far as a decision needs it.
+/// The result of a request, reduced to what decisions need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The receiver answered.
+    /// The receiver responded.
     Answered {
-        /// With this status.
+        /// The HTTP status.
         status: u16,
-        /// And said when to come back.
+        /// The wait that the receiver asked for with `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// It did not.
+    /// There was no response.
     Failed(Fault),
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// The deadline passed.
+    /// The request exceeded its timeout.
     Timeout,
-    /// The name was not found, or its servers did not answer.
+    /// The host name was not found, or its name servers did not respond.
     Dns,
-    /// Its address is not one that may be called.
+    /// The address is not one that the gateway may call.
     Denied,
-    /// No connection came about.
+    /// No connection was established.
     Connect,
-    /// No trust came about.
+    /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
     /// The connection broke.
     Reset,
-    /// What came was no HTTP.
+    /// The response was not valid HTTP.
     Protocol,
-    /// The gateway itself was unable to make the request. It says nothing about the receiver.
+    /// The gateway itself was unable to make the request. The fault is no evidence about the receiver.
     Local(LocalFault),
 }
 
-/// What the gateway or its host lacked.
+/// The resource that the gateway or its host lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LocalFault {
     /// A file descriptor.
@@ -46,20 +46,20 @@ pub enum LocalFault {
     Memory,
     /// A local port for another connection.
     Ports,
-    /// A free DNS look-up.
+    /// A slot for a DNS lookup.
     LookUps,
     /// The proxy: it can't be reached.
     Proxy,
-    /// CPU time: the process was paused or starved while the request was under way.
+    /// CPU time: the process was paused or starved while the request was in flight.
     Pause,
 }
 
 impl LocalFault {
-    /// All of them.
+    /// All local faults.
     pub const ALL: [Self; 6] =
         [Self::Descriptors, Self::Memory, Self::Ports, Self::LookUps, Self::Proxy, Self::Pause];
 
-    /// Its name, in metrics and logs.
+    /// Returns the name, as it is written in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,11 +74,11 @@ impl LocalFault {
 }
 
 impl Fault {
-    /// All that count as a failure of the receiver: all but [`Local`](Self::Local).
+    /// All faults that count as a failure of the receiver: all but [`Local`](Self::Local).
     pub const ALL: [Self; 7] =
         [Self::Timeout, Self::Dns, Self::Denied, Self::Connect, Self::Tls, Self::Reset, Self::Protocol];
 
-    /// Its name, in the API, the database and metrics.
+    /// Returns the name, as it is written in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! When a failed attempt is tried again.
+//! The retry schedule of failed attempts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use breakerbox_core::{DurationError, format_duration, parse_duration};
 use serde::{Deserialize, Serialize};
 
-/// How many waits there may be.
+/// The maximum number of waits.
 pub const MAX_WAITS: usize = 50;
-/// The shortest wait: whoever tries again without one spins.
+/// The shortest wait. Retries without a wait would spin.
 pub const MIN_WAIT: Duration = Duration::from_millis(10);
-/// The longest wait: longer than dead letters are kept makes no sense.
+/// The longest wait. A longer one than dead letters are kept for makes no sense.
 pub const MAX_WAIT: Duration = Duration::from_secs(30 * 86_400);
-/// How far a receiver's `Retry-After` can put off one delivery.
+/// The longest time by which a receiver's `Retry-After` can postpone one delivery.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
-/// How far jitter goes, either way.
+/// The relative size of the jitter, in either direction.
 const JITTER: f64 = 0.1;
 
-/// The waits between attempts. After the last one a delivery has failed. Without any there is one attempt.
+/// The waits between attempts. After the last one a delivery fails. Without waits there is one attempt.
 ///
-/// Written, it is a list of durations, such as `["5s", "5m", "30m"]` in JSON and TOML, and `5s,5m,30m` as one text.
+/// Serialized, it is a list of durations, such as `["5s", "5m", "30m"]` in JSON and TOML, and `5s,5m,30m` as one text.
 ///
 /// ```
 /// use breakerbox_model::delivery::RetrySchedule;
@@ -36,31 +36,31 @@ const JITTER: f64 = 0.1;
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RetrySchedule {
     waits: Vec<Duration>,
-    /// Its waits are exact. That is not written down: who reads it back says so again.
+    /// Whether the waits have no jitter. It is not serialized: the code that deserializes a schedule sets it again.
     exact: bool,
 }
 
-/// Why a schedule is refused. A place counts from 0, as in a JSON path.
+/// Why a schedule is refused. Indexes count from 0, as in a JSON path.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryScheduleError {
-    /// There are too many.
+    /// There are too many waits.
     #[error("retry: must have at most {max} waits, but has {found}")]
     TooMany {
-        /// How many there may be.
+        /// The maximum number of waits.
         max: usize,
-        /// How many there are.
+        /// The number of waits.
         found: usize,
     },
-    /// One is no duration.
+    /// A wait is not a duration.
     #[error("retry[{place}]: {problem}")]
     Duration {
-        /// Which.
+        /// The index of the wait.
         place: usize,
-        /// What is wrong with it.
+        /// The reason.
         problem: DurationError,
     },
-    /// One is too short or too long.
+    /// A wait is too short or too long.
     #[error(
         "retry[{place}]: must be from {} to {}, but is {}",
         format_duration(MIN_WAIT),
@@ -68,15 +68,15 @@ pub enum RetryScheduleError {
         format_duration(*.found)
     )]
     OutOfRange {
-        /// Which.
+        /// The index of the wait.
         place: usize,
-        /// How long it is.
+        /// The length of the wait.
         found: Duration,
     },
 }
 
 impl RetrySchedule {
-    /// A schedule with these waits.
+    /// Returns a schedule with these waits.
     ///
     /// # Errors
     /// If there are too many, or one is too short or too long.
@@ -90,28 +90,29 @@ impl RetrySchedule {
         }
     }
 
-    /// What a reminder's run has if nobody says otherwise: three retries, exactly a minute apart.
+    /// Returns the default for runs of reminders: three retries, exactly a minute apart.
     #[must_use]
     pub fn for_reminders() -> Self {
         Self { waits: vec![Duration::from_secs(60); 3], exact: true }
     }
 
-    /// The same waits, without jitter.
+    /// Returns the same waits, without jitter.
     #[must_use]
     pub fn without_jitter(self) -> Self {
         Self { exact: true, ..self }
     }
 
-    /// The waits.
+    /// Returns the waits.
     #[must_use]
     pub fn waits(&self) -> &[Duration] {
         &self.waits
     }
 
-    /// How long to wait after a failed attempt; none: that was the last one.
+    /// Returns how long to wait after a failed attempt, or `None` if it was the last one.
     ///
-    /// `attempts_used` counts it. `jitter` is a sample from -1 to 1, for a tenth either way, unless the waits are exact.
-    /// `retry_after` is the receiver's word: it makes the next attempt later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
+    /// `attempts_used` includes that attempt. `jitter` is a sample from -1 to 1, for a tenth in either direction,
+    /// unless the waits are exact. `retry_after` is the wait that the receiver asked for: it makes the next attempt
+    /// later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
     #[must_use]
     pub fn due_after(
         &self,

@@ -1,7 +1,7 @@
-//! What a reply means: for the delivery, for its circuit, for its throttle, for its lane.
+//! The effect of a reply on the delivery, its circuit, its throttle and its lane.
 //!
-//! The table is [`by_default`]. An admin may say otherwise for a tenant ([`Rulings`]), one case and one column at a time.
-//! Nothing here knows how often a delivery was tried, or whether its endpoint is registered.
+//! The default table is [`by_default`]. An admin may override it for a tenant ([`Rulings`]), one case and one column at
+//! a time. Nothing here depends on the number of attempts, or on whether the endpoint is registered.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use breakerbox_core::throttle::LoadSignal;
 use super::rulings::Rulings;
 use super::{Fault, Reply};
 
-/// The longest that a lane sleeps because a receiver asked for it.
+/// The longest time that a lane sleeps because of a receiver's `Retry-After`.
 pub const MAX_LANE_SLEEP: Duration = Duration::from_secs(3_600);
 
-/// What a reply means.
+/// The effect of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ruling {
-    /// For the delivery.
+    /// The effect on the delivery.
     pub fate: Fate,
-    /// For the circuit.
+    /// The outcome for the circuit.
     pub circuit: OutcomeKind,
-    /// With a failure: what the circuit hears of when to come back.
+    /// With a failure: the retry-after that the circuit receives.
     pub retry_after: Option<Duration>,
-    /// For the throttle.
+    /// The signal for the throttle.
     pub throttle: LoadSignal,
-    /// How long the lane sleeps.
+    /// How long the lane sleeps. `None`: it does not.
     pub sleep: Option<Duration>,
 }
 
-/// What becomes of a delivery after an attempt.
+/// The disposition of a delivery after an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fate {
-    /// The receiver has it.
+    /// The receiver accepted the delivery.
     Delivered,
-    /// It is tried again, if attempts are left.
+    /// The delivery is retried, if attempts are left.
     Retry,
-    /// That payload is refused: failed at once.
+    /// The receiver rejected this payload: the delivery fails at once.
     Rejected,
-    /// The endpoint is gone: failed at once, and the endpoint is disabled.
+    /// The endpoint is gone: the delivery fails at once, and the endpoint is disabled.
     Gone,
-    /// The gateway was at fault: the delivery waits again as it did before, and no attempt is used.
+    /// The gateway was at fault: the delivery waits again as before, and no attempt is used.
     PutOff,
 }
 
-/// One row of the table, without what depends on `Retry-After`.
+/// One row of the table, without the values that depend on `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) fate: Fate,
@@ -53,7 +53,7 @@ pub(super) struct Row {
 }
 
 impl Rulings {
-    /// What a reply means. `cool_off` is that of the circuit, for a probe.
+    /// Returns the effect of a reply. `cool_off` is the circuit's, for a probe.
     ///
     /// ```
     /// use breakerbox_core::OutcomeKind;
@@ -71,17 +71,17 @@ impl Rulings {
         let asked = asks_to_wait(reply);
         let (retry_after, sleep) = match circuit {
             OutcomeKind::Failure => (asked, None),
-            // A receiver that is not failing is not kept away by its circuit, so its lane has to wait.
+            // The circuit of a receiver that is not failing does not hold back its lane, so the lane has to sleep.
             OutcomeKind::Success | OutcomeKind::Ignored => (None, asked.map(|wait| wait.min(MAX_LANE_SLEEP))),
         };
-        // A probe that decided nothing would be repeated at once, and again.
+        // A probe that decided nothing would be repeated at once, without end.
         let undecided = is_probe && circuit == OutcomeKind::Ignored && fate == Fate::Retry;
         let sleep = sleep.or_else(|| undecided.then_some(cool_off));
         Ruling { fate, circuit, retry_after, throttle, sleep }
     }
 }
 
-/// The table, for whoever says nothing else.
+/// The default table, without overrides.
 pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     let row = |fate, circuit, throttle| Row { fate, circuit, throttle };
     match reply {
@@ -108,7 +108,7 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     }
 }
 
-/// The receiver's word on when to come back, where it means that all should wait and not one delivery.
+/// Returns the wait that the receiver asked for, where it is meant for all deliveries and not for one.
 const fn asks_to_wait(reply: Reply) -> Option<Duration> {
     match reply {
         Reply::Answered { status: 429 | 503, retry_after } => retry_after,

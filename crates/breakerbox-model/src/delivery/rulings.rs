@@ -1,7 +1,7 @@
-//! Where an admin reads answers otherwise than the table does, for one tenant.
+//! Response rules: the cases in which a tenant differs from the default table. An admin sets them.
 //!
-//! A status comes before its class, and what neither mentions is as in the table. It says nothing about `Retry-After`: a
-//! receiver that asks to be left alone is left alone.
+//! A rule for a status comes before a rule for its class; cases and columns without a rule follow the table. Rules do
+//! not change the effect of `Retry-After`: a receiver that asks for a pause gets it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::ruling::Row;
 use super::{Fate, Fault, Reply};
 
-/// How many cases may differ.
+/// The maximum number of rules.
 pub const MAX_RULINGS: usize = 100;
 
 const FATES: [(&str, Fate); 4] = [
@@ -30,11 +30,11 @@ const VERDICTS: [(&str, LoadSignal); 3] =
     [("accept", LoadSignal::Accept), ("reject", LoadSignal::Reject), ("neither", LoadSignal::Neither)];
 const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
 
-/// How answers are read, where that differs from the table of the design.
+/// Response rules: the cases that differ from the default table.
 ///
-/// Written, it is a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to what it means
-/// for the `delivery` (delivered, retried, failed, gone), the `circuit` (success, failure, ignored) and the `throttle`
-/// (accept, reject, neither). What is left out is as it was.
+/// Serialized, it is a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to the
+/// effect on the `delivery` (delivered, retried, failed, gone), the `circuit` (success, failure, ignored) and the
+/// `throttle` (accept, reject, neither). Columns that are left out keep their default.
 ///
 /// ```
 /// use breakerbox_model::delivery::{Fate, Reply, Rulings};
@@ -55,17 +55,17 @@ const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
 )]
 pub struct Rulings(pub(super) BTreeMap<Case, Override>);
 
-/// What a ruling is about.
+/// The case that a rule is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Case {
     Status(u16),
-    /// Its hundreds.
+    /// The first digit of the status.
     Class(u16),
-    /// Its place among all.
+    /// The index of the fault among all faults.
     Fault(usize),
 }
 
-/// What is said otherwise.
+/// The columns that a rule sets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Override {
     pub(super) fate: Option<Fate>,
@@ -73,65 +73,65 @@ pub(super) struct Override {
     pub(super) throttle: Option<LoadSignal>,
 }
 
-/// Why rulings are refused. Each names the field.
+/// Why rules are refused. Each error names the field.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulingsError {
-    /// There are too many.
+    /// There are too many rules.
     #[error("rulings: must be at most {MAX_RULINGS}, but are {found}")]
     TooMany {
-        /// How many there are.
+        /// The number of rules.
         found: usize,
     },
-    /// It is about nothing that can happen.
+    /// The case is neither a status, a class nor a fault.
     #[error(
         "rulings.{case}: must be about a status such as \"404\", a class such as \"4xx\" or a fault: {}",
         fault_names()
     )]
     UnknownCase {
-        /// What it is said to be about, cut short.
+        /// The case, cut short.
         case: String,
     },
-    /// It is no table of columns.
+    /// The rule is not a map of columns.
     #[error("rulings.{case}: must be an object with delivery, circuit or throttle")]
     NoColumns {
-        /// About what.
+        /// The case of the rule.
         case: String,
     },
-    /// There is no such column.
+    /// The column is unknown.
     #[error("rulings.{case}.{column}: is unknown{}; there are delivery, circuit and throttle", did_you_mean(.column))]
     UnknownColumn {
-        /// About what.
+        /// The case of the rule.
         case: String,
-        /// Its name, cut short.
+        /// The name of the column, cut short.
         column: String,
     },
-    /// The column does not take this.
+    /// The column does not accept this value.
     #[error("rulings.{case}.{column}: must be {allowed}")]
     UnknownValue {
-        /// About what.
+        /// The case of the rule.
         case: String,
-        /// Which column.
+        /// The name of the column.
         column: &'static str,
-        /// What it takes.
+        /// The values that the column accepts.
         allowed: &'static str,
     },
-    /// Nothing was answered, so nothing can have been delivered.
+    /// A fault means that there was no response, so nothing can have been delivered.
     #[error("rulings.{fault}.delivery: must be retried or failed, since nothing was answered")]
     NotAnswered {
-        /// Which.
+        /// The name of the fault.
         fault: &'static str,
     },
 }
 
 impl Rulings {
-    /// Whether nothing differs.
+    /// Returns whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The row of the table, with what is said otherwise.
+    /// Returns the row of the table, with the rules applied.
     pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
         if self.0.is_empty() {
             return row;
@@ -140,7 +140,7 @@ impl Rulings {
             Reply::Answered { status, .. } => {
                 self.said(Case::Status(status)).over(self.said(Case::Class(status / 100)).over(row))
             }
-            // Nothing that a tenant says makes the gateway's own fault the receiver's.
+            // No rule of a tenant can blame the receiver for a fault of the gateway.
             Reply::Failed(Fault::Local(_)) => row,
             Reply::Failed(fault) => self.said(Case::of(fault)).over(row),
         }
@@ -290,7 +290,7 @@ fn did_you_mean(column: &str) -> String {
     nearest(column, COLUMNS).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
-/// What others wrote, short enough to be repeated.
+/// Returns foreign text, short enough for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,7 +1,7 @@
 //! Signatures by Standard Webhooks: `v1`, an HMAC-SHA256 over `id.timestamp.payload`.
 //!
-//! Whoever has two secrets, during a rotation, signs with both, and a receiver is content with either. Keys are prepared
-//! once for each endpoint: what is left for a request is the hash of its payload.
+//! During a rotation there are two secrets: the sender signs with both, and a receiver accepts either. Keys are
+//! prepared once for each endpoint, so that a request costs only the hash of its payload.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use sha2::Sha256;
 
 use crate::objects::Secret;
 
-/// Names the event; the same on every retry and resend.
+/// The header with the id of the event. It is the same on every retry and resend.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-/// When the request was signed, in seconds since 1970.
+/// The header with the time of signing, in seconds since 1970.
 pub const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-/// One signature for each secret.
+/// The header with one signature for each secret.
 pub const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-/// How far a request's timestamp may be from the receiver's clock.
+/// The largest allowed difference between a request's timestamp and the receiver's clock.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// How a signature of this scheme begins.
+/// The prefix of a signature of this scheme.
 const SCHEME: &str = "v1,";
-/// How many signatures a receiver looks at: more than two are nobody's rotation.
+/// The maximum number of signatures that are verified. A rotation needs only two.
 const MAX_SIGNATURES: usize = 16;
 
 type Prepared = Hmac<Sha256>;
@@ -46,26 +46,26 @@ pub struct Signer {
     keys: Vec<Prepared>,
 }
 
-/// Why a request is not believed.
+/// Why a request is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
     /// A header is missing, or can't be read.
     #[error("the header {0} is missing or can't be read")]
     Header(&'static str),
-    /// It was signed too long ago: someone may have kept it.
+    /// The request was signed too long ago: it may be a replay attack.
     #[error("it was signed {} s ago; at most {} are allowed. Is a clock wrong?", .0.as_secs(), TOLERANCE.as_secs())]
     TooOld(Duration),
-    /// It was signed in the future.
+    /// The request was signed in the future.
     #[error("it was signed {} s in the future; at most {} are allowed. Is a clock wrong?", .0.as_secs(), TOLERANCE.as_secs())]
     TooNew(Duration),
-    /// No signature is by one of the secrets, over just this payload.
+    /// No signature fits one of the secrets and this payload.
     #[error("no signature fits; is it the right secret, and the payload as it came, byte for byte?")]
     NoneFits,
 }
 
 impl Signer {
-    /// Signs with each of these secrets.
+    /// Returns a signer with these secrets.
     #[must_use]
     pub fn new(secrets: &[Secret]) -> Self {
         let prepare = |secret: &Secret| {
@@ -74,7 +74,7 @@ impl Signer {
         Self { keys: secrets.iter().map(prepare).collect() }
     }
 
-    /// The value of `webhook-signature`; empty without a secret.
+    /// Returns the value of `webhook-signature`. It is empty without a secret.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: u64, payload: &[u8]) -> HeaderValue {
         // Each signature is `v1,`, 44 characters and a space.
@@ -90,8 +90,8 @@ impl Signer {
         HeaderValue::try_from(text).expect("base64, commas and spaces are fit for a header")
     }
 
-    /// Puts the three headers of Standard Webhooks into a request's headers. An id that is not fit for a header is left
-    /// out; the gateway's own all are.
+    /// Inserts the three headers of Standard Webhooks into those of a request. An id that is not valid in a header is
+    /// left out; the gateway's own ids all are valid.
     pub fn add_to(&self, headers: &mut HeaderMap, id: &str, timestamp: u64, payload: &[u8]) {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(WEBHOOK_ID, id);
@@ -102,10 +102,10 @@ impl Signer {
         }
     }
 
-    /// Whether a request is to be believed at this time, in seconds since 1970. In constant time for each signature.
+    /// Verifies a request at this time, in seconds since 1970. Each signature takes constant time.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// States why the request is not accepted.
     pub fn verify(&self, headers: &HeaderMap, payload: &[u8], now: u64) -> Result<(), SignatureError> {
         let id = text(headers, &WEBHOOK_ID, "webhook-id")?;
         let timestamp = text(headers, &WEBHOOK_TIMESTAMP, "webhook-timestamp")?;
@@ -120,7 +120,7 @@ impl Signer {
         if !signatures.split(' ').take(MAX_SIGNATURES).any(fits) {
             return Err(SignatureError::NoneFits);
         }
-        // Only now: who can't sign learns nothing about our clock.
+        // Checked after the signature, so that a sender without the secret learns nothing about this clock.
         let (age, ahead) = (now.saturating_sub(signed_at), signed_at.saturating_sub(now));
         if age > TOLERANCE.as_secs() {
             return Err(SignatureError::TooOld(Duration::from_secs(age)));
@@ -132,7 +132,7 @@ impl Signer {
     }
 }
 
-/// The key, after it has seen what is signed. The timestamp is signed as it was written.
+/// Returns the key's state after the signed content. The timestamp is signed as it was written.
 fn signed(key: &Prepared, id: &str, timestamp: &str, payload: &[u8]) -> Prepared {
     let mut code = key.clone();
     for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", payload] {

@@ -1,6 +1,7 @@
-//! Where a request goes, read once: an endpoint's URL is not parsed again for each of its requests.
+//! The destination of a request, parsed once: an endpoint's URL is not parsed again for each of its requests.
 //!
-//! The host is what the WHATWG URL standard makes of it, so that `http://0x7f.1/` is 127.0.0.1 here and everywhere later.
+//! The host is normalized by the WHATWG URL standard, so that `http://0x7f.1/` is 127.0.0.1 here and in all later
+//! checks.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -25,35 +26,35 @@ pub struct Target {
     literal: Option<IpAddr>,
 }
 
-/// Why nothing can be sent to a URL. It is never repeated: it may hold secrets.
+/// Why nothing can be sent to a URL. The error never repeats the URL: it may hold secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It is too long.
+    /// The URL is too long.
     #[error("url: must be at most {MAX_URL_LENGTH} bytes, but is {0}")]
     TooLong(usize),
-    /// It can't be read.
+    /// The URL can't be parsed.
     #[error("url: {0}")]
     Url(url::ParseError),
-    /// It is of another protocol.
+    /// The scheme is neither `http` nor `https`.
     #[error("url: must begin with http:// or https://")]
     Scheme,
-    /// It has no host.
+    /// The URL has no host.
     #[error("url: has no host")]
     NoHost,
-    /// User names and passwords in URLs end up in logs.
+    /// The URL has a user name or a password, which would end up in logs.
     #[error("url: must not contain a user name or password; send credentials in a header")]
     Userinfo,
-    /// Nothing listens there.
+    /// The port is 0, where nothing can listen.
     #[error("url: the port must not be 0")]
     Port,
-    /// It has characters that a request can't carry.
+    /// The URL has characters that a request can't carry.
     #[error("url: has characters that a request can't carry; percent-encode them")]
     Characters,
 }
 
 impl Target {
-    /// The target of this URL. Its fragment is left out: receivers never see it.
+    /// Returns the target of this URL. Its fragment is left out: receivers never see it.
     ///
     /// # Errors
     /// If nothing can be sent there.
@@ -78,20 +79,20 @@ impl Target {
         };
         let end = url.as_str().find('#').unwrap_or(url.as_str().len());
         let uri: Uri = url.as_str()[..end].parse().map_err(|_| TargetError::Characters)?;
-        // Whoever connects goes by the one, whoever checks by the other.
+        // The connector uses the one, the address check the other: they must agree.
         if uri.host() != url.host_str() || uri.port_u16() != url.port() {
             return Err(TargetError::Characters);
         }
         Ok(Self { uri, literal })
     }
 
-    /// As it is sent.
+    /// Returns the URI as it is sent.
     #[must_use]
     pub const fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// The address, if the URL names one instead of a host.
+    /// Returns the IP address, if the URL has one instead of a host name.
     #[must_use]
     pub const fn literal(&self) -> Option<IpAddr> {
         self.literal

@@ -1,15 +1,17 @@
-//! Which change of a circuit is news, and for whom it is what. Pure: a change and the policy go in, notices come out.
+//! Decides which changes of a circuit cause a notification, and of which kind. Pure: a change and the policy go in,
+//! notifications come out.
 //!
-//! | change | notice |
+//! | change | notification |
 //! | --- | --- |
 //! | a rule opened it | `trip` |
-//! | a probe failed, and it is open again | none: the outage is known |
+//! | a probe failed, and it is open again | none: the outage was reported |
 //! | its probes succeeded, and it is closed | `recovery` |
-//! | a rule or a failed probe gave it up | `disabled` |
+//! | a rule or a failed probe disabled it | `disabled` |
 //! | a rule or a failed probe opened it, and it has failed for half of `disable_min` | `disable_warning` |
-//! | an operator said so | none: whoever said so knows |
+//! | an operator overrode it | none: the operator knows |
 //!
-//! A change is judged by its cause and not by the state it came from: a process that joins later sees it come from closed.
+//! The cause of a change decides, not the state before it: a process that joins later sees every change come from
+//! closed.
 
 use std::time::Duration;
 
@@ -21,22 +23,22 @@ use super::notice::{
 use crate::objects::CircuitId;
 use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
-/// How many endpoints of a circuit are named.
+/// The maximum number of endpoints that are listed for a circuit.
 const NAMED_ENDPOINTS: usize = 5;
 
-/// What is known of a circuit besides its change.
+/// Facts about a circuit besides its change.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'k> {
     /// The policy that governs it.
     pub policy: &'k Policy,
     /// The endpoints that share it.
     pub endpoints: &'k [EndpointId],
-    /// Whether nobody was told of the outage that it is in: the change that began it was found too late, and only its
-    /// result is there.
+    /// Whether the present outage was not reported yet: the change that began it was found too late, and only its
+    /// result is known.
     pub is_unheard_outage: bool,
 }
 
-/// What is told of a change.
+/// Returns the notifications for a change.
 #[must_use]
 pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
     let mut told = Vec::new();
@@ -66,13 +68,13 @@ pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
         && let Some(since) = change.failing_since
         && let Some(warned) = warned(circuit, change, since, known.policy)
     {
-        // One for each time it fails: the next success ends it, and only then can there be another.
+        // One for each period of failures: the next success ends it, and only then can another begin.
         tell(since.as_micros(), News::DisableWarning(warned));
     }
     told
 }
 
-/// The warning that is due at a trip or a failed probe, if one is.
+/// Returns the warning that is due at a trip or a failed probe, if any.
 fn warned(
     circuit: impl FnOnce() -> CircuitFacts,
     change: &Change,
@@ -129,7 +131,7 @@ fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
     }
 }
 
-/// What tripped it, with the numbers.
+/// Returns the rule that tripped the circuit, with the numbers.
 fn why(rule: TripRule, policy: &Policy, totals: Option<&Totals>) -> Why {
     let limit = match rule {
         TripRule::FailureRate => policy.failure_rate().map(u64::from),
@@ -161,7 +163,7 @@ fn counted(totals: &Totals) -> Counted {
     }
 }
 
-/// What a key says of its circuit.
+/// Returns the facts about a circuit that its key contains.
 fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
     let place = key.split_once(' ').map(|(_, place)| place);
     let by = match place {
@@ -191,7 +193,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Since when a change is old news: whoever finds it later keeps it to itself.
+/// Returns whether a change is too old for a notification: a process that finds it more than 24 hours later does not
+/// report it.
 #[must_use]
 pub fn is_old(changed_at: Timestamp, now: Timestamp) -> bool {
     now.since(changed_at) > Duration::from_secs(24 * 60 * 60)

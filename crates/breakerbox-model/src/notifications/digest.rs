@@ -1,6 +1,6 @@
-//! The digest: many notices in one message, by what they are about. Pure.
+//! The digest: many notifications in one message, grouped by subject. Pure.
 //!
-//! None goes unmentioned: what has no line of its own is counted.
+//! No notification is omitted: those without a line of their own are counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,32 +13,33 @@ use super::message::Message;
 use super::text::Text;
 use crate::objects::{Moment, NoticeId, ShownKey, TenantId};
 
-/// How many subjects have a line of their own.
+/// The maximum number of subjects with a line of their own.
 const LINES: usize = 20;
 
-/// What a digest needs of a notice.
+/// The part of a notification that a digest needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Headline {
-    /// Its name.
+    /// The id of the notification.
     pub id: NoticeId,
     /// Its kind.
     pub kind: Kind,
-    /// What it is about.
+    /// The subject of the notification.
     pub subject: Arc<str>,
-    /// Whom it concerns.
+    /// The tenant that it concerns. `None`: only the operator.
     pub tenant: Option<TenantId>,
     /// When it happened.
     pub at: Timestamp,
 }
 
-/// All that is told of one subject.
+/// All notifications about one subject.
 struct Group<'h> {
     counts: BTreeMap<Kind, u64>,
     latest: &'h Headline,
 }
 
 impl Message {
-    /// The digest of these, which are not none and the oldest first, and of so many that were not kept.
+    /// Returns the digest of these notifications, at least one and the oldest first, and of a number that were not
+    /// stored.
     #[must_use]
     pub fn digest(headlines: &[Headline], not_kept: u64) -> Self {
         let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
@@ -51,7 +52,7 @@ impl Message {
                 group.latest = headline;
             }
         }
-        // The latest first: what has just happened matters most.
+        // The latest first: recent events matter most.
         let mut groups: Vec<(&str, Group<'_>)> = groups.into_iter().collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.latest.id));
         let more = groups.split_off(groups.len().min(LINES));
@@ -94,7 +95,8 @@ impl Message {
     }
 }
 
-/// The same for the same notices, and no single notice's: a receiver that knows one of them must not drop the others.
+/// Returns an id that is the same for the same notifications, and that is not the id of any single one: a receiver that
+/// knows one of them must not drop the others.
 fn digest_id(headlines: &[Headline]) -> String {
     match headlines {
         [first, .., last] => format!("{}-{}-{}", first.id, last.id.0, headlines.len()),

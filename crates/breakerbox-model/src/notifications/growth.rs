@@ -1,5 +1,5 @@
-//! Whether dead letters grow: failed deliveries of each tenant within the last hour, minute by minute. Pure: the time is an
-//! argument, and so is each count.
+//! Detects a growing number of dead letters: failed deliveries of each tenant within the last hour, by minute. Pure:
+//! the time and each count are arguments.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,59 @@ use breakerbox_core::Timestamp;
 
 use crate::objects::TenantId;
 
-/// How many minutes are looked at.
+/// The length of the period, in minutes.
 const MINUTES: u64 = 60;
 
 /// Failed deliveries of each tenant within the last hour.
 #[derive(Debug)]
 pub struct Growth {
-    /// How many are too many; at ten times as many it is told again, and so on.
+    /// The first limit. The next limits are ten times as high, each.
     limit: u64,
     tenants: BTreeMap<TenantId, Lately>,
 }
 
 #[derive(Debug, Default)]
 struct Lately {
-    /// Minutes with any, the oldest first.
+    /// The count of each minute that has any, the oldest first.
     minutes: BTreeMap<u64, u64>,
-    /// The highest limit that was told, until there are fewer again.
+    /// The highest limit that was reported. It is lowered when the count falls below it.
     told: u64,
 }
 
-/// Too many.
+/// A tenant whose failed deliveries reached a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grown {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// How many within the last hour.
+    /// The number within the last hour.
     pub count: u64,
-    /// Which limit that is over.
+    /// The limit that was reached.
     pub limit: u64,
 }
 
 impl Growth {
-    /// From this many in an hour on.
+    /// Creates a detector with this first limit, in failed deliveries per hour.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self { limit: limit.max(1), tenants: BTreeMap::new() }
     }
 
-    /// So many of a tenant failed then.
+    /// Adds failed deliveries of a tenant.
     pub fn add(&mut self, tenant: &TenantId, count: u64, at: Timestamp) {
         let lately = self.tenants.entry(tenant.clone()).or_default();
         let in_minute = lately.minutes.entry(minute(at)).or_default();
         *in_minute = in_minute.saturating_add(count);
     }
 
-    /// Somebody was told.
+    /// Records that a notification about this was created.
     pub fn told(&mut self, grown: &Grown) {
         if let Some(lately) = self.tenants.get_mut(&grown.tenant) {
             lately.told = grown.limit;
         }
     }
 
-    /// Those that are over a limit which was not [told](Self::told) yet. What is older than an hour is forgotten.
+    /// Returns the tenants that reached a limit which was not [reported](Self::told) yet. Counts older than an hour are
+    /// forgotten.
     pub fn grown(&mut self, now: Timestamp) -> Vec<Grown> {
         let first = minute(now).saturating_sub(MINUTES - 1);
         let mut grown = Vec::new();
@@ -76,7 +77,7 @@ impl Growth {
     }
 }
 
-/// The highest of the limits, each ten times the one before, that this count has reached; 0: none.
+/// Returns the highest limit that this count has reached, each ten times the one before. 0: none.
 fn over(first: u64, count: u64) -> u64 {
     let mut reached = 0;
     let mut limit = first;

@@ -1,4 +1,4 @@
-//! The kinds of notices, and sets of them: who is told of what.
+//! The kinds of notifications, and sets of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,12 +52,12 @@ kinds! {
 }
 
 impl Kind {
-    /// Those that can be chosen.
+    /// Iterates over the kinds that can be chosen: all but the test.
     pub fn chosen() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|kind| *kind != Self::Test)
     }
 
-    /// Whether it is about the gateway, and no tenant's business.
+    /// Returns whether the kind is about the gateway, and concerns only the operator.
     #[must_use]
     pub const fn is_operators(self) -> bool {
         matches!(self, Self::StoreLost | Self::StoreBack | Self::DatabaseLost | Self::DatabaseBack)
@@ -70,7 +70,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// There is no such kind.
+/// The text is not the name of a kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be one of {}{}", names(), hint(.0))]
 pub struct KindError(String);
@@ -93,33 +93,33 @@ impl FromStr for Kind {
     }
 }
 
-/// A set of kinds. Empty would be nobody's wish, so an empty list stands for all of them.
+/// A set of kinds. An empty set would be useless, so an empty list stands for all kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// All of them.
+    /// All kinds.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// These; all of them if there are none.
+    /// Returns the set of these kinds, or of all if there are none.
     #[must_use]
     pub fn of(kinds: &[Kind]) -> Self {
         let bits = kinds.iter().fold(0, |bits, kind| bits | bit(*kind));
         if bits == 0 { Self::ALL } else { Self(bits) }
     }
 
-    /// Whether this one is among them. A test always is.
+    /// Returns whether the set contains this kind. Every set contains tests.
     #[must_use]
     pub const fn has(self, kind: Kind) -> bool {
         matches!(kind, Kind::Test) || self.0 & bit(kind) != 0
     }
 
-    /// Those that can be chosen, in order.
+    /// Iterates over the kinds in the set that can be chosen, in order.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
         Kind::chosen().filter(move |kind| self.has(*kind))
     }
 
-    /// Whether nothing was left out.
+    /// Returns whether the set contains all kinds.
     #[must_use]
     pub const fn is_all(self) -> bool {
         self.0 == Self::ALL.0

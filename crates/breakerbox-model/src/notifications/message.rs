@@ -1,4 +1,4 @@
-//! Messages: what goes to a target, in each of its forms. One notice, or the digest of many. Pure.
+//! Messages: the form of a notification, or of a digest, for each kind of target. Pure.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -7,19 +7,19 @@ use super::notice::Notice;
 use super::text::Text;
 use crate::objects::{Moment, NoticeId};
 
-/// What goes to a target.
+/// A message to a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// The `webhook-id`: the notice's. The same message has the same id whenever it is tried again.
+    /// The `webhook-id`: the id of the notification. A retry of the message has the same id.
     pub id: String,
-    /// For people.
+    /// The text for people.
     pub text: Text,
-    /// For programs.
+    /// The content for programs.
     pub json: Value,
 }
 
 impl Message {
-    /// One notice.
+    /// Returns the message for one notification.
     #[must_use]
     pub fn of(id: NoticeId, notice: &Notice) -> Self {
         let text = notice.text();
@@ -38,13 +38,13 @@ impl Message {
         Self { id: id.to_string(), text, json: Value::Object(fields) }
     }
 
-    /// The body of a webhook.
+    /// Returns the body for a webhook.
     #[must_use]
     pub fn webhook(&self) -> Bytes {
         self.json.to_string().into()
     }
 
-    /// The body as Slack takes it.
+    /// Returns the body for Slack.
     #[must_use]
     pub fn slack(&self) -> Bytes {
         let text = format!("*{}*\n{}", escaped(&self.text.title), escaped(&self.text.body));
@@ -52,7 +52,7 @@ impl Message {
     }
 }
 
-/// A text in which Slack finds no links, no mentions and no entities.
+/// Escapes a text so that Slack finds no links, mentions or entities in it.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

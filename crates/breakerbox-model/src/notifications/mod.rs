@@ -1,15 +1,15 @@
-//! Notifications, as far as they are decided: which change of a circuit is one, in which words, for which targets, at which
-//! pace. Sending is the gateway's.
+//! Notifications: which changes of a circuit cause one, its text, its targets and the rate of sending. The gateway
+//! sends them.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
-//! | [`notices`] | which change of a circuit is news, and as what |
-//! | [`Notice`], [`News`] | what is told, as facts |
-//! | [`Text`], [`Message`] | its words, and its form for each kind of target; the digest of many |
-//! | [`Kind`], [`Kinds`], [`NoticeTarget`] | who is told of what, and where |
-//! | [`Pacing`], [`after_failure`] | whose turn it is, what goes together, what is tried again and what is given up |
-//! | [`TestPace`] | how fast test notices go out |
-//! | [`Growth`] | whether dead letters grow |
+//! | [`notices`] | decides which changes of a circuit cause a notification, and of which kind |
+//! | [`Notice`], [`News`] | the content of a notification, as facts |
+//! | [`Text`], [`Message`] | its text, and its form for each kind of target; the digest of many |
+//! | [`Kind`], [`Kinds`], [`NoticeTarget`] | the targets, and the kinds that each receives |
+//! | [`Pacing`], [`after_failure`] | which target is next, what goes into a digest, when to retry and when to stop |
+//! | [`TestPace`] | the rate limit of test notifications |
+//! | [`Growth`] | detects a growing number of dead letters |
 
 mod decide;
 mod digest;

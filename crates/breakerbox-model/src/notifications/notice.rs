@@ -1,6 +1,7 @@
-//! Notices: what is told to people, as facts. Pure values; their words are in `text`, their way out in `message`.
+//! Notifications as facts. Pure values; `text` has their words, `message` their form for each target.
 //!
-//! A notice is told once for its kind, its subject and its epoch, whoever notices it and however often.
+//! A notification is created once for its kind, subject and epoch, however often and by however many processes the
+//! change is seen.
 
 use std::sync::Arc;
 
@@ -10,25 +11,25 @@ use serde::{Deserialize, Serialize};
 use super::kind::Kind;
 use crate::objects::{EndpointId, Moment, ShownKey, TenantId};
 
-/// The subject of notices about the store of circuits.
+/// The subject of notifications about the store of circuits.
 pub const STORE: &str = "store";
 
-/// What is told to people.
+/// A notification to the operator or a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notice {
-    /// Whom it concerns besides the operator; none: nobody.
+    /// The tenant that it concerns besides the operator. `None`: only the operator.
     pub tenant: Option<TenantId>,
-    /// What it is about: a circuit's key, an endpoint, a reminder, a tenant, or the store.
+    /// The subject: a circuit's key, an endpoint, a reminder, a tenant, or the store.
     pub subject: Arc<str>,
-    /// Which change of the subject: one notice for each kind, subject and epoch.
+    /// The number of the change of the subject. There is one notification for each kind, subject and epoch.
     pub epoch: u64,
     /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The content.
     pub news: News,
 }
 
-/// What happened. The names of the fields are those of messages to webhooks, and never change.
+/// The content of a notification. Its field names are those of messages to webhooks, and never change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum News {
@@ -36,190 +37,190 @@ pub enum News {
     Trip(Tripped),
     /// A circuit closed again.
     Recovery(Recovered),
-    /// A circuit or an endpoint was given up.
+    /// A circuit or an endpoint was disabled.
     Disabled(Disabled),
-    /// It soon will be.
+    /// A circuit will be disabled soon.
     DisableWarning(Warned),
-    /// The store of circuits does not answer.
+    /// The store of circuits does not respond.
     StoreLost {
-        /// What it said last.
+        /// The latest error of the store.
         error: String,
     },
-    /// It answers again.
+    /// The store of circuits responds again.
     StoreBack {
-        /// Since when it did not.
+        /// The beginning of the outage. `None`: not known.
         since: Option<Moment>,
     },
-    /// The gateway's database takes no writes.
+    /// The gateway's database accepts no writes.
     DatabaseLost {
-        /// Why not.
+        /// The error of the database.
         error: String,
     },
-    /// It takes writes again.
+    /// The gateway's database accepts writes again.
     DatabaseBack {
-        /// Since when it took none.
+        /// The beginning of the outage.
         since: Moment,
     },
     /// Many deliveries have failed for good.
     DeadLetters {
-        /// How many within the last hour.
+        /// The number within the last hour.
         count: u64,
-        /// How many were too many.
+        /// The limit that was reached.
         limit: u64,
     },
-    /// A reminder fires no more.
+    /// A reminder was stopped.
     ReminderStopped(Stopped),
-    /// Somebody tries whether notices arrive.
+    /// A test of the delivery of notifications, at a client's request.
     Test {},
 }
 
-/// The circuit that a notice is about.
+/// The circuit that a notification is about.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CircuitFacts {
-    /// Its id in paths; none in messages about a URL, since the id holds the whole URL.
+    /// The id of the circuit in paths. `None` in messages about a URL, since the id holds the whole URL.
     pub id: Option<String>,
-    /// Its key; none in messages about a URL.
+    /// The key of the circuit. `None` in messages about a URL.
     pub key: Option<String>,
-    /// The beginning of the key's hash, as `GET /v1/circuits` shows it.
+    /// The first characters of the key's hash, as `GET /v1/circuits` shows it.
     #[serde(default)]
     pub fingerprint: String,
-    /// Whose calls share it: those to an `endpoint`, to a `host`, or all of a `tenant`.
+    /// The calls that share the circuit: those to an `endpoint`, to a `host`, or all of a `tenant`.
     pub by: String,
-    /// What it is for: `deliveries` or `reminders`.
+    /// The purpose of the circuit: `deliveries` or `reminders`.
     pub purpose: String,
-    /// The URL's origin and `/...`, or the host; none for that of a whole tenant. A notice that an older version stored may hold
-    /// the whole URL.
+    /// The URL's origin and `/...`, or the host. `None` for the circuit of a whole tenant. A notification that an older
+    /// version stored may hold the whole URL.
     pub place: Option<String>,
-    /// The ids of endpoints that share it, a few.
+    /// The ids of some endpoints that share the circuit.
     pub endpoints: Vec<String>,
-    /// How many more there are.
+    /// The number of further endpoints.
     pub more_endpoints: u64,
 }
 
-/// What tripped a circuit: a rule, its limit, and what was counted.
+/// Why a circuit tripped: the rule, its limit, and the counts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Why {
     /// The rule, by its name in the policy.
     pub rule: String,
-    /// Its limit: percent, calls, or milliseconds.
+    /// The limit of the rule: percent, calls, or milliseconds.
     pub limit: u64,
-    /// How many calls the rates and the mean wait for.
+    /// The minimum number of calls before rates and means are evaluated.
     pub min_calls: u64,
-    /// Over which time calls count.
+    /// The length of the window, in milliseconds.
     pub window_ms: u64,
-    /// From when on a call is slow, if the rule is about slow calls.
+    /// The duration from which on a call is slow, in milliseconds, if the rule is about slow calls.
     pub slow_call_ms: Option<u64>,
-    /// What was counted; none if that is not known any more.
+    /// The counts of the window. `None`: not known any more.
     pub counted: Option<Counted>,
 }
 
-/// What the window held.
+/// The counts of the window.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// Calls.
+    /// The number of calls.
     pub calls: u64,
-    /// Those that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// Those that were slow.
+    /// The number of calls that were slow.
     pub slow: u64,
-    /// How many of the latest failed, one after the other.
+    /// The number of consecutive failures up to the latest call.
     pub consecutive_failures: u64,
-    /// How long they took on average.
+    /// The mean latency, in milliseconds.
     pub mean_latency_ms: u64,
 }
 
-/// When a circuit is given up.
+/// The conditions under which a circuit is disabled. Both must hold.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GivesUp {
-    /// At so many trips.
+    /// The number of trips.
     pub trips: u32,
-    /// And after so long without a success.
+    /// The time without a success, in milliseconds.
     pub silence_ms: u64,
 }
 
 /// A circuit that opened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tripped {
-    /// Which.
+    /// The circuit.
     pub circuit: CircuitFacts,
-    /// Since when.
+    /// When it opened.
     pub since: Moment,
-    /// Why; none if a record that was found later does not say.
+    /// Why it tripped. `None` if a record that was found later does not contain it.
     pub why: Option<Why>,
     /// When the first probe may be made.
     pub retry_at: Option<Moment>,
-    /// How many probes must succeed.
+    /// The number of probes that must succeed.
     pub probes: u32,
-    /// Trips so far, this one included.
+    /// The number of trips so far, including this one.
     pub trips: u32,
-    /// When it is given up; none: never.
+    /// When the circuit is disabled. `None`: never.
     pub gives_up: Option<GivesUp>,
 }
 
 /// A circuit that closed again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recovered {
-    /// Which.
+    /// The circuit.
     pub circuit: CircuitFacts,
-    /// Since when it was not closed, if that is known.
+    /// Since when it was not closed. `None`: not known.
     pub since: Option<Moment>,
-    /// Its trips, which are remembered for a while.
+    /// The number of its trips, which are remembered for a while.
     pub trips: u32,
 }
 
-/// What was given up.
+/// A circuit or an endpoint that was disabled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
-    /// `circuit`: it failed for too long. `gone`: the endpoint answered 410.
+    /// The reason. `circuit`: it failed for too long. `gone`: the endpoint responded with 410.
     pub because: String,
-    /// The circuit, if it is one.
+    /// The circuit. `None` if an endpoint was disabled.
     pub circuit: Option<CircuitFacts>,
-    /// The endpoint, if it is one.
+    /// The id of the endpoint. `None` if a circuit was disabled.
     pub endpoint: Option<String>,
     /// The host of that endpoint.
     pub host: Option<String>,
-    /// The latest success, if there was one.
+    /// The latest success. `None`: there was none.
     pub last_success_at: Option<Moment>,
-    /// In words.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// A circuit that will be given up.
+/// A circuit that will be disabled soon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Warned {
-    /// Which.
+    /// The circuit.
     pub circuit: CircuitFacts,
-    /// The latest success, if there was one.
+    /// The latest success. `None`: there was none.
     #[serde(default)]
     pub last_success_at: Option<Moment>,
-    /// The first failure after it; none in notices of an earlier version.
+    /// The first failure after it. `None` in notifications of an earlier version.
     #[serde(default)]
     pub failing_since: Option<Moment>,
-    /// From when on a failed probe gives it up.
+    /// The time from which on a failed probe disables the circuit.
     pub disabled_at: Moment,
     /// When it may be probed next.
     pub retry_at: Option<Moment>,
-    /// Trips so far.
+    /// The number of trips so far.
     pub trips: u32,
-    /// How many trips there must be.
+    /// The number of trips at which it is disabled.
     pub trips_needed: u32,
 }
 
-/// A reminder that fires no more.
+/// A reminder that was stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stopped {
-    /// Which.
+    /// The id of the reminder.
     pub reminder: String,
-    /// At which run.
+    /// The number of the run that stopped it.
     pub run: u32,
     /// The host that it called.
     pub host: String,
-    /// In words.
+    /// The reason, for people.
     pub reason: String,
 }
 
 impl CircuitFacts {
-    /// The same without what may be a secret: the path of a URL, and the id and the key that hold it.
+    /// Returns the facts without possible secrets: the path of a URL, and the id and the key that contain it.
     fn redacted(self) -> Self {
         let Some(key) = self.key.as_deref().filter(|key| ShownKey(key).has_url()) else { return self };
         let (place, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
@@ -228,7 +229,7 @@ impl CircuitFacts {
 }
 
 impl News {
-    /// The same without what may be a secret. This is what leaves the gateway.
+    /// Returns the notification without possible secrets. Only this form leaves the gateway.
     #[must_use]
     pub fn redacted(mut self) -> Self {
         let circuit = match &mut self {
@@ -244,7 +245,7 @@ impl News {
         self
     }
 
-    /// Its kind.
+    /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -264,19 +265,19 @@ impl News {
 }
 
 impl Notice {
-    /// Its kind.
+    /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.news.kind()
     }
 
-    /// The store of circuits does not answer.
+    /// Returns a notification that the store of circuits does not respond.
     #[must_use]
     pub fn store_lost(error: impl Into<String>, at: Timestamp) -> Self {
         Self::of_store(News::StoreLost { error: error.into() }, at)
     }
 
-    /// It answers again.
+    /// Returns a notification that the store of circuits responds again.
     #[must_use]
     pub fn store_back(at: Timestamp) -> Self {
         Self::of_store(News::StoreBack { since: None }, at)
@@ -286,13 +287,13 @@ impl Notice {
         Self { tenant: None, subject: STORE.into(), epoch: at.as_micros(), at, news }
     }
 
-    /// The gateway's database takes no writes since `at`.
+    /// Returns a notification that the gateway's database accepts no writes since `at`.
     #[must_use]
     pub fn database_lost(error: impl Into<String>, at: Timestamp) -> Self {
         Self::of_database(News::DatabaseLost { error: error.into() }, at)
     }
 
-    /// The gateway's database takes writes again; it took none from `since` on.
+    /// Returns a notification that the gateway's database accepts writes again. It accepted none from `since` on.
     #[must_use]
     pub fn database_back(since: Timestamp, at: Timestamp) -> Self {
         Self::of_database(News::DatabaseBack { since: Moment(since) }, at)
@@ -302,7 +303,8 @@ impl Notice {
         Self { tenant: None, subject: "database".into(), epoch: at.as_micros(), at, news }
     }
 
-    /// An endpoint answered 410, and was disabled. `epoch` is the revision that disabled it.
+    /// Returns a notification that an endpoint responded with 410 and was disabled. `epoch` is the revision that
+    /// disabled it.
     #[must_use]
     pub fn endpoint_gone(
         tenant: TenantId,
@@ -322,7 +324,8 @@ impl Notice {
         Self { tenant: Some(tenant), subject: endpoint.to_string().into(), epoch, at, news }
     }
 
-    /// Many of a tenant's deliveries failed within an hour. Told once for each limit and hour.
+    /// Returns a notification that many of a tenant's deliveries failed within an hour. There is one for each limit and
+    /// hour.
     #[must_use]
     pub fn dead_letters(tenant: TenantId, count: u64, limit: u64, at: Timestamp) -> Self {
         let hour = at.as_micros() / 3_600_000_000;
@@ -335,7 +338,8 @@ impl Notice {
         }
     }
 
-    /// A reminder fires no more, because of how its run went. Of the URL only the host is told.
+    /// Returns a notification that a reminder was stopped because of the result of its run. It contains only the host
+    /// of the URL.
     #[must_use]
     pub fn reminder_stopped(
         tenant: TenantId,
@@ -361,7 +365,7 @@ impl Notice {
         }
     }
 
-    /// Somebody tries whether notices arrive.
+    /// Returns a test notification.
     #[must_use]
     pub fn test(tenant: Option<TenantId>, at: Timestamp) -> Self {
         Self { tenant, subject: "test".into(), epoch: at.as_micros(), at, news: News::Test {} }

@@ -1,8 +1,10 @@
-//! How fast notices go out: whose turn it is, and whether one goes alone or all go together. Pure: the time is an argument.
+//! Pacing of notifications: which target is next, and whether a notification is sent alone or in a digest. Pure: the
+//! time is an argument.
 //!
-//! Each target has a bucket of tokens, one for each message. As long as there are enough for what waits, each notice is a
-//! message of its own. What is over the limit waits for the next token, and then all of it goes out as one digest. Targets
-//! that answered badly the last time come last, and share at most half of the places: they cost a whole time limit each.
+//! Each target has a token bucket, with one token for each message. While there are enough tokens, each waiting
+//! notification is a message of its own. Those over the limit wait for the next token, and then all of them are sent as
+//! one digest. Targets whose latest message failed come last, and share at most half of the slots: each may take a
+//! whole timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +15,10 @@ use breakerbox_core::Timestamp;
 use crate::delivery::TokenBucket;
 use crate::objects::RateLimit;
 
-/// How many messages are under way at once.
+/// The maximum number of messages in flight.
 pub const PLACES: usize = 4;
 
-/// How long to wait after each try that failed; then it is given up.
+/// The waits after failed tries. After the last one the notification is given up.
 pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -25,70 +27,71 @@ pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(60 * 60),
 ];
 
-/// How many due notices of a target it pays to count.
+/// The bound up to which due notifications of a target are counted.
 pub const COUNTED: u64 = 100;
 
-/// How many notices may wait for one target; those beyond are counted, and said in the next digest.
+/// The maximum number of notifications that wait for one target. Those beyond are only counted, and the next digest
+/// states their number.
 pub const MOST_WAITING: u64 = 10_000;
 
-/// How many targets' buckets are remembered. One that is forgotten is full again.
+/// The maximum number of targets whose buckets are kept. The bucket of a forgotten target is full again.
 const BUCKETS: usize = 20_000;
 
-/// A target for which something is due.
+/// A target with due notifications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Due {
-    /// Which.
+    /// The name of the target.
     pub target: Arc<str>,
-    /// How many notices, up to [`COUNTED`].
+    /// The number of due notifications, up to [`COUNTED`].
     pub count: u64,
 }
 
-/// A message that may go now.
+/// A message that may be sent now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// Where.
+    /// The name of the target.
     pub target: Arc<str>,
-    /// All that is due, together; else the oldest alone.
+    /// Whether all due notifications are sent as a digest. Otherwise the oldest is sent alone.
     pub together: bool,
 }
 
-/// What follows for a notice whose message failed.
+/// The next step for a notification whose message failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterFailure {
-    /// It is tried again then.
+    /// It is retried at this time.
     Again(Timestamp),
-    /// It was tried often enough.
+    /// It is given up, because all tries were used.
     GivenUp,
 }
 
-/// What follows after so many tries, this one included.
+/// Returns the next step after so many tries, including this one.
 #[must_use]
 pub fn after_failure(tries: u32, now: Timestamp) -> AfterFailure {
     let waited = usize::try_from(tries.saturating_sub(1)).unwrap_or(usize::MAX);
     BACK_OFF.get(waited).map_or(AfterFailure::GivenUp, |wait| AfterFailure::Again(now + *wait))
 }
 
-/// Whose turn it is.
+/// Decides which messages may be sent.
 #[derive(Debug)]
 pub struct Pacing {
     limit: RateLimit,
     buckets: BTreeMap<Arc<str>, TokenBucket>,
     busy: BTreeSet<Arc<str>>,
-    /// Those that answered badly the last time, and since when they do.
+    /// Targets whose latest message failed, and since when.
     failing: BTreeMap<Arc<str>, Timestamp>,
 }
 
 impl Pacing {
-    /// At most so many messages at once to each target, and then one in each interval.
+    /// Allows `burst` messages at once to each target, and then one in each interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };
         Self { limit, buckets: BTreeMap::new(), busy: BTreeSet::new(), failing: BTreeMap::new() }
     }
 
-    /// The messages that may go now. Each takes a place, until it has [`ended`](Self::ended).
+    /// Returns the messages that may be sent now. Each takes a slot until [`ended`](Self::ended).
     pub fn turns(&mut self, mut due: Vec<Due>, now: Timestamp) -> Vec<Turn> {
-        // Those that work come first. The sort is stable: among them, as they came.
+        // Working targets come first. The sort is stable: among equals the given order is kept.
         due.sort_by_key(|due| self.failing.contains_key(&due.target));
         let mut turns = Vec::new();
         for Due { target, count } in due {
@@ -115,7 +118,7 @@ impl Pacing {
         turns
     }
 
-    /// A message has ended, well or badly.
+    /// Records the end of a message, and whether it succeeded.
     pub fn ended(&mut self, target: &Arc<str>, well: bool, now: Timestamp) {
         self.busy.remove(target);
         if well {
@@ -125,7 +128,7 @@ impl Pacing {
         }
     }
 
-    /// Nothing was sent after all: the place is free again, and the token is given back.
+    /// Frees the slot and returns the token of a message that was not sent after all.
     pub fn gave_back(&mut self, target: &Arc<str>) {
         self.busy.remove(target);
         if let Some(bucket) = self.buckets.get_mut(target) {
@@ -133,19 +136,19 @@ impl Pacing {
         }
     }
 
-    /// How many messages are under way.
+    /// Returns the number of messages in flight.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.busy.len()
     }
 
-    /// Targets that answered badly the last time, and since when.
+    /// Iterates over the targets whose latest message failed, and since when.
     pub fn failing(&self) -> impl Iterator<Item = (&Arc<str>, Timestamp)> {
         self.failing.iter().map(|(target, since)| (target, *since))
     }
 }
 
-/// How many tokens there are, up to so many.
+/// Returns the number of tokens, up to a maximum.
 fn tokens(mut bucket: TokenBucket, most: u64, now: Timestamp) -> u64 {
     (0..most).take_while(|_| bucket.take(now).is_ok()).count() as u64
 }

@@ -1,7 +1,7 @@
-//! Targets: where notices go. Pure; sending is [`Post`](super::Post)'s.
+//! Targets: the destinations of notifications. Pure; the gateway sends.
 //!
-//! An operator's targets are in the configuration, a tenant's are its own affair. Their URLs and secrets are credentials: they
-//! are sealed at rest, and never shown whole.
+//! An operator's targets are in the configuration; tenants set their own. URLs and secrets of targets are credentials:
+//! they are sealed at rest, and never shown whole.
 
 use std::sync::Arc;
 
@@ -12,47 +12,47 @@ use super::kind::Kinds;
 use crate::delivery::Target;
 use crate::objects::Secret;
 
-/// How the names of an operator's targets begin.
+/// The prefix of the names of an operator's targets.
 pub const OPERATOR: &str = "operator/";
 
-/// The most targets that one tenant may have.
+/// The maximum number of targets of a tenant.
 pub const MOST_TARGETS: usize = 10;
 
-/// Where notices go.
+/// A destination of notifications.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NoticeTarget {
-    /// Its name: `tgt_...`, or `operator/...` for one of the configuration.
+    /// The name: `tgt_...`, or `operator/...` for a target of the configuration.
     pub name: Arc<str>,
-    /// How to get there.
+    /// The kind of destination and its address.
     pub way: Way,
-    /// Of what it is told.
+    /// The kinds of notifications that it receives.
     pub on: Kinds,
 }
 
-/// How to get to a target.
+/// The kind of destination and its address.
 #[derive(Clone, PartialEq)]
 pub enum Way {
-    /// A signed request.
+    /// A signed webhook request.
     Webhook {
-        /// Where.
+        /// The URL of the webhook.
         url: Url,
-        /// What it is signed with.
+        /// The secret that requests are signed with.
         secret: Secret,
     },
-    /// A request as Slack takes it, and whoever is like Slack. Who knows the URL may write there.
+    /// A request in the format of Slack and compatible services. Anyone who knows the URL can post there.
     Slack {
-        /// Where.
+        /// The URL of the incoming webhook.
         url: Url,
     },
-    /// A mail.
+    /// An e-mail.
     Email {
-        /// To whom; never none.
+        /// The recipients; at least one.
         to: Vec<Address>,
     },
 }
 
 impl NoticeTarget {
-    /// Whether it is in the configuration, and no tenant's.
+    /// Returns whether the target is in the configuration, and not a tenant's.
     #[must_use]
     pub fn is_operators(&self) -> bool {
         self.name.starts_with(OPERATOR)
@@ -60,7 +60,7 @@ impl NoticeTarget {
 }
 
 impl Way {
-    /// Its name: `webhook`, `slack` or `email`.
+    /// Returns the name of the kind: `webhook`, `slack` or `email`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// Where it leads, for people: of a URL no more than the host.
+    /// Returns the destination for people: of a URL no more than the host.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -82,30 +82,30 @@ impl Way {
     }
 }
 
-/// A URL or an address that is shown is shown to everybody who reads the log.
+/// Hides URLs and addresses, because everyone who reads the log would see them.
 impl std::fmt::Debug for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(hidden)", self.name())
     }
 }
 
-/// Reads the URL of a target.
+/// Parses the URL of a target.
 ///
 /// # Errors
-/// If nothing can be sent there. The URL is not repeated.
+/// If nothing can be sent there. The error does not repeat the URL.
 pub fn target_url(text: &str) -> Result<Url, String> {
     let without_name = |why: String| why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
     text.parse::<Target>().map_err(|error| without_name(error.to_string()))?;
     Url::parse(text).map_err(|error| error.to_string())
 }
 
-/// Reads the address of a mail.
+/// Parses an e-mail address.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not an address.
 pub fn address(text: &str) -> Result<Address, String> {
     let wrong = || "must be an address such as \"ops@example.com\"".to_owned();
-    // What is longer is no address, by RFC 5321.
+    // The maximum length of an address, by RFC 5321.
     if text.len() > 254 {
         return Err(wrong());
     }

@@ -1,6 +1,6 @@
-//! How fast test notices go out: to one target as fast as any other message, whichever tenant asks for it; and so many of one
-//! tenant, whichever targets it has. So a key that may change targets can't flood anybody with mail. Pure: the time is an
-//! argument.
+//! The rate limit of test notifications: for each destination the same as for other messages, whichever tenant requests
+//! it; and a limit for each tenant, whichever targets it has. So a key that may change targets can't flood anyone with
+//! mail. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::target::{NoticeTarget, Way};
 use crate::delivery::KeyedBuckets;
 use crate::objects::{RateLimit, TenantId};
 
-/// How many test messages of one tenant may go out at once; then one in each interval.
+/// The burst of test messages of one tenant; then one in each interval.
 const OF_TENANT: u32 = 20;
 
-/// How many tenants and destinations are remembered.
+/// The maximum number of tenants and destinations that are kept.
 const REMEMBERED: usize = 20_000;
 
-/// How fast test notices go out.
+/// The rate limit of test notifications.
 #[derive(Debug)]
 pub struct TestPace {
     tenants: KeyedBuckets<TenantId>,
@@ -24,7 +24,7 @@ pub struct TestPace {
 }
 
 impl TestPace {
-    /// At most `burst` messages at once to each destination, and then one in each interval.
+    /// Allows `burst` messages at once to each destination, and then one in each interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = |burst| RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };
@@ -37,7 +37,7 @@ impl TestPace {
     /// Takes a token for each message to these targets, or none.
     ///
     /// # Errors
-    /// If it is too early for one of them: when it is not any more.
+    /// If one of them is over its limit: when it will not be.
     pub fn take(
         &mut self,
         tenant: &TenantId,
@@ -60,7 +60,7 @@ impl TestPace {
     }
 }
 
-/// Where a message goes: one for each recipient of a mail.
+/// Returns the destinations of a message: one for each recipient of an e-mail.
 fn destinations(way: &Way) -> Vec<String> {
     match way {
         Way::Webhook { url, .. } | Way::Slack { url } => vec![url.to_string()],

@@ -1,5 +1,5 @@
-//! The words of a notice: a title and a few lines that say which endpoint, since when, why, what happens next, and what to do.
-//! Pure. Nothing secret is in them: of an endpoint its id, of a URL no more than its origin.
+//! The text of a notification: a title and a few lines that state which endpoint, since when, why, what happens next,
+//! and what to do. Pure. It contains no secrets: of an endpoint its id, of a URL no more than its origin.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::notice::{
 };
 use crate::objects::Moment;
 
-/// The words of a notice.
+/// The text of a notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Text {
-    /// On one line.
+    /// One line.
     pub title: String,
     /// A few lines.
     pub body: String,
 }
 
 impl Notice {
-    /// Its words.
+    /// Returns the text of the notification.
     #[must_use]
     pub fn text(&self) -> Text {
         let tenant = self.tenant.as_ref().map_or("the gateway", |tenant| tenant.as_str());
@@ -70,7 +70,7 @@ fn span(millis: u64) -> String {
     format_duration(Duration::from_millis(millis))
 }
 
-/// What it is that fails, in a word or two.
+/// Returns a short name of the failing destination.
 fn place(circuit: &CircuitFacts) -> String {
     let whose = if circuit.purpose == "reminders" { "reminders" } else { "deliveries" };
     match &circuit.place {
@@ -80,7 +80,7 @@ fn place(circuit: &CircuitFacts) -> String {
     }
 }
 
-/// The line that says what the notice is about.
+/// Returns the line that states the subject.
 fn which(circuit: &CircuitFacts) -> String {
     let mut line = match (circuit.by.as_str(), &circuit.place) {
         ("host", Some(host)) => format!("Which: all endpoints on {host}"),
@@ -96,7 +96,7 @@ fn which(circuit: &CircuitFacts) -> String {
     if line.ends_with("...") { line } else { line + "." }
 }
 
-/// What waits while a circuit is not closed.
+/// Returns what waits while a circuit is not closed.
 fn parked(circuit: &CircuitFacts) -> &'static str {
     match circuit.purpose.as_str() {
         "reminders" => "runs are parked; none is dropped",
@@ -104,7 +104,7 @@ fn parked(circuit: &CircuitFacts) -> &'static str {
     }
 }
 
-/// Where more is to be seen. The id of a circuit that is about a URL is not told: it holds the URL.
+/// Returns where to find details. The id of a circuit of a URL is left out, because it contains the URL.
 fn look(circuit: &CircuitFacts, tenant: &str) -> String {
     match (&circuit.id, circuit.endpoints.first()) {
         (Some(id), _) => format!("`breakerbox circuits show {id}`, or GET /v1/circuits/{id}"),
@@ -119,7 +119,7 @@ fn look(circuit: &CircuitFacts, tenant: &str) -> String {
     }
 }
 
-/// How a circuit that is disabled is enabled.
+/// Returns how to enable a disabled circuit.
 fn enable(circuit: &CircuitFacts, tenant: &str) -> String {
     match (&circuit.id, circuit.endpoints.first()) {
         (Some(id), _) => {
@@ -318,7 +318,7 @@ fn stopped(news: &Stopped, notice: &Notice) -> (String, Vec<String>) {
 }
 
 impl Why {
-    /// What tripped it, with the numbers.
+    /// Returns a sentence about the rule that tripped the circuit, with the numbers.
     #[must_use]
     pub fn sentence(&self) -> String {
         let window = span(self.window_ms);

@@ -1,4 +1,4 @@
-//! API keys: who may do what. The key itself is shown once, when it is made, and only its hash is kept.
+//! API keys and their scopes. The key itself is shown once, when it is created; only its hash is stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,29 +10,29 @@ use sha2::{Digest, Sha256};
 
 use super::{ApiKeyId, TenantId};
 
-/// How a written key begins, so that people and scanners of repositories know it.
+/// The prefix of a written key, so that people and secret scanners recognize it.
 const PREFIX: &str = "bbx_";
 
-/// The key itself: 32 random bytes. `Debug` hides it.
+/// The secret text of an API key: 32 random bytes. `Debug` hides it.
 ///
-/// A plain SHA-256 is enough to keep of it: nobody guesses 256 random bits, however quickly they can be tried.
+/// A plain SHA-256 is enough for storage: 256 random bits can't be guessed, however fast the hash is.
 #[derive(Clone)]
 pub struct ApiKeyText([u8; 32]);
 
 impl ApiKeyText {
-    /// A new one.
+    /// Creates a random key.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// As its holder writes it. Show it once, to its holder.
+    /// Returns the key as its holder writes it. Show it once, to its holder only.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(self.0))
     }
 
-    /// What is kept of it.
+    /// Returns the hash of the key, which is stored instead of the key.
     #[must_use]
     pub fn hash(&self) -> KeyHash {
         KeyHash(Sha256::digest(self.0).into())
@@ -45,7 +45,7 @@ impl fmt::Debug for ApiKeyText {
     }
 }
 
-/// Why something is no API key. It is never repeated.
+/// The text is not an API key. The error never repeats the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and 43 characters of a-z, A-Z, 0-9, `-` and `_`")]
 pub struct ApiKeyTextError;
@@ -63,49 +63,49 @@ impl FromStr for ApiKeyText {
     }
 }
 
-/// SHA-256 of a key. The key itself is nowhere.
+/// The SHA-256 hash of an API key. The key itself is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash(pub [u8; 32]);
 
-/// What is kept of a key.
+/// The stored part of an API key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ApiKey {
-    /// Its name; no secret.
+    /// The id of the key. It is not secret.
     pub id: ApiKeyId,
-    /// How it is known again.
+    /// The hash by which a presented key is recognized.
     pub hash: KeyHash,
-    /// For people.
+    /// A description for people. The creator sets it.
     pub name: String,
-    /// What it may do.
+    /// The operations that the key allows.
     pub scopes: Scopes,
-    /// For whom; none: for all tenants.
+    /// The tenant that the key is bound to. `None`: the key is for all tenants.
     pub tenant: Option<TenantId>,
-    /// When it was created.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// Until when it is good.
+    /// When the key expires. `None`: it never expires.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// When the key was revoked. `None`: it was not revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// One thing that a key may do.
+/// One permission of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Everything, policies, limits and keys included.
+    /// Everything, including policies, limits and keys.
     Admin,
     /// Change endpoints, resend, override circuits.
     Manage,
-    /// Look.
+    /// Read everything, change nothing.
     Read,
     /// Submit events.
     Send,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Read, Self::Send];
 
-    /// Its name.
+    /// Returns the name of the scope.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,35 +117,35 @@ impl Scope {
     }
 }
 
-/// What a key may do. Admin includes the rest, manage includes read.
+/// The set of scopes of a key. Admin includes all others, and manage includes read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// These.
+    /// Returns the set of these scopes.
     #[must_use]
     pub fn of(scopes: &[Scope]) -> Self {
         Self(scopes.iter().fold(0, |bits, scope| bits | 1 << *scope as u8))
     }
 
-    /// Those of this number, as a database keeps it.
+    /// Returns the set with these bits, as the database stores it.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 0b1111)
     }
 
-    /// The number.
+    /// Returns the set as bits, for the database.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Those that were given.
+    /// Iterates over the scopes that were granted explicitly, without the implied ones.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.0 & 1 << *scope as u8 != 0)
     }
 
-    /// Whether they allow this.
+    /// Returns whether the set allows this scope, granted or implied.
     #[must_use]
     pub fn allow(self, wanted: Scope) -> bool {
         self.iter().any(|scope| {

@@ -1,4 +1,4 @@
-//! The id of a circuit: its key, so that nothing has to be looked up, written so that it fits into any path.
+//! The id of a circuit: its key, encoded so that it fits into any path. No lookup is needed to decode it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,24 @@ use super::CircuitOwner;
 
 const PREFIX: &str = "cir_";
 
-/// A circuit's key, as it is written in paths: `cir_` and base 64.
+/// A circuit's key as it is written in paths: `cir_` and base 64.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CircuitId(Box<str>);
 
 impl CircuitId {
-    /// The id of the circuit with this key. The key is not checked.
+    /// Returns the id of the circuit with this key. The key is not checked.
     #[must_use]
     pub fn of(key: &str) -> Self {
         Self(key.into())
     }
 
-    /// The key of the circuit.
+    /// Returns the key of the circuit.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0
     }
 
-    /// The tenant that the circuit belongs to, and for what; none if no tenant can have a circuit with this key.
+    /// Returns the tenant and the purpose of the circuit, or `None` if no tenant can have a circuit with this key.
     #[must_use]
     pub fn owner(&self) -> Option<CircuitOwner> {
         CircuitOwner::of_key(&self.0)

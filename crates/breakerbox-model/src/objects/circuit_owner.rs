@@ -1,8 +1,8 @@
-//! Whose circuit a key names, and for what.
+//! The owner of a circuit: the tenant and the purpose, as read from the circuit's key.
 //!
-//! Every key begins with its owner: `acme` for deliveries, `acme/reminders` for reminders, then a space and the host or the
-//! URL, unless the circuit is that of the whole tenant. A tenant's name has neither a space nor a slash. So deliveries and
-//! reminders of one tenant never share a circuit, and each has its own policy.
+//! Every key begins with its owner: `acme` for deliveries, `acme/reminders` for reminders. A space and the host or the
+//! URL follow, unless the circuit is that of the whole tenant. A tenant's name has neither a space nor a slash. So
+//! deliveries and reminders of one tenant never share a circuit, and each has its own policy.
 
 use std::fmt;
 
@@ -10,41 +10,41 @@ use breakerbox_core::{CircuitBy, Key, KeyError};
 
 use super::TenantId;
 
-/// What the keys of reminders have after the tenant.
+/// The part after the tenant in the keys of reminders.
 const REMINDERS: &str = "reminders";
 
-/// Whose circuits they are, and for what.
+/// The owner of a circuit: a tenant and a purpose.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CircuitOwner {
-    /// Whose.
+    /// The tenant that the circuit belongs to.
     pub tenant: TenantId,
-    /// For what.
+    /// The kind of calls that the circuit is for.
     pub purpose: Purpose,
 }
 
-/// What a circuit is for.
+/// The kind of calls that a circuit is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Purpose {
-    /// Deliveries, and calls of others who ask.
+    /// Deliveries, and calls of workers that acquire permits by the decision API.
     Deliveries,
     /// Callbacks of reminders.
     Reminders,
 }
 
 impl CircuitOwner {
-    /// Of a tenant's circuits for deliveries.
+    /// Returns the owner of a tenant's circuits for deliveries.
     #[must_use]
     pub const fn of_deliveries(tenant: TenantId) -> Self {
         Self { tenant, purpose: Purpose::Deliveries }
     }
 
-    /// Of a tenant's circuits for reminders.
+    /// Returns the owner of a tenant's circuits for reminders.
     #[must_use]
     pub const fn of_reminders(tenant: TenantId) -> Self {
         Self { tenant, purpose: Purpose::Reminders }
     }
 
-    /// The owner of the circuit with this key; none if no tenant can have such a key.
+    /// Returns the owner of the circuit with this key, or `None` if no tenant can have such a key.
     #[must_use]
     pub fn of_key(key: &str) -> Option<Self> {
         let owner = key.split(' ').next().unwrap_or_default();
@@ -56,7 +56,7 @@ impl CircuitOwner {
         Some(Self { tenant: tenant.parse().ok()?, purpose })
     }
 
-    /// The key of the circuit that a URL of this owner belongs to.
+    /// Returns the key of this owner's circuit for a URL.
     ///
     /// # Errors
     /// If the URL can't be a destination.
@@ -68,7 +68,7 @@ impl CircuitOwner {
     }
 }
 
-/// What its keys begin with. The library knows it as the tenant of a key.
+/// The prefix of the owner's keys. The library treats it as the tenant of a key.
 impl fmt::Display for CircuitOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.purpose {

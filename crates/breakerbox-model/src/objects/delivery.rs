@@ -1,4 +1,4 @@
-//! Deliveries and their attempts, as they are shown.
+//! Deliveries and their attempts, as the API shows them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,57 +14,57 @@ use crate::delivery::Fault;
 /// One event for one endpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivery {
-    /// Its name.
+    /// The id of the delivery.
     pub id: DeliveryId,
-    /// Whose.
+    /// The name of the tenant that the delivery belongs to.
     pub tenant: TenantId,
-    /// The same, where another tenant may have taken the name since.
+    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
     pub owner: TenantNumber,
-    /// What.
+    /// The event that is delivered.
     pub event: EventId,
-    /// What kind.
+    /// The type of the event.
     pub kind: EventType,
-    /// Where to; none for a dynamic URL.
+    /// The destination. `None` for a dynamic URL.
     pub endpoint: Option<EndpointId>,
-    /// The dynamic URL.
+    /// The dynamic URL. `None` if the delivery goes to an endpoint.
     pub url: Option<Arc<str>>,
-    /// Which run of which reminder it is, if it is one.
+    /// The run of a reminder that this delivery stands for. `None` for an event that a customer submitted.
     pub run: Option<RunId>,
-    /// How important.
+    /// The priority within the tenant.
     pub priority: Priority,
-    /// What has become of it.
+    /// The present state.
     pub state: DeliveryState,
-    /// Attempts that were used up.
+    /// The number of attempts that were used up.
     pub attempts: u32,
-    /// While it waits: not before this.
+    /// While the delivery waits: the earliest time of the next attempt.
     pub due_at: Option<Timestamp>,
-    /// While it waits: given up then.
+    /// While the delivery waits: the time at which it fails as expired. `None`: it does not expire.
     pub expires_at: Option<Timestamp>,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// When it was delivered, failed or cancelled.
+    /// When the delivery was delivered, failed or cancelled.
     pub finished_at: Option<Timestamp>,
 }
 
-/// What has become of a delivery. Parked is none of these: it follows from the lane.
+/// The state of a delivery. Parked is not a state: it follows from the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeliveryState {
     /// Not tried yet.
     Pending,
-    /// A request is on its way.
+    /// A request is in flight.
     InFlight,
-    /// Tried, and to be tried again.
+    /// An attempt failed, and another one follows.
     Retrying,
-    /// The receiver has it.
+    /// The receiver accepted the delivery.
     Delivered,
-    /// Given up: a dead letter.
+    /// No more attempts: the delivery is a dead letter.
     Failed(FailReason),
-    /// Its endpoint was deleted, or its owner said so.
+    /// The endpoint was deleted, or the tenant cancelled the delivery.
     Cancelled,
 }
 
 impl DeliveryState {
-    /// Its name, without the reason.
+    /// Returns the name of the state, without the reason.
     #[must_use]
     pub const fn name(self) -> StateName {
         match self {
@@ -77,36 +77,36 @@ impl DeliveryState {
         }
     }
 
-    /// Whether nothing more happens to it unless somebody resends it.
+    /// Returns whether the delivery stays in this state unless it is resent.
     #[must_use]
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Delivered | Self::Failed(_) | Self::Cancelled)
     }
 }
 
-/// A state without its reason, as people ask for it.
+/// The name of a state, without the reason, as filters use it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StateName {
     /// Not tried yet.
     Pending,
-    /// A request is on its way.
+    /// A request is in flight.
     InFlight,
-    /// Tried, and to be tried again.
+    /// An attempt failed, and another one follows.
     Retrying,
-    /// The receiver has it.
+    /// The receiver accepted the delivery.
     Delivered,
-    /// Given up.
+    /// No more attempts: the delivery is a dead letter.
     Failed,
-    /// Called off.
+    /// The endpoint was deleted, or the tenant cancelled the delivery.
     Cancelled,
 }
 
 impl StateName {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Pending, Self::InFlight, Self::Retrying, Self::Delivered, Self::Failed, Self::Cancelled];
 
-    /// The text, in the API, the database and metrics.
+    /// Returns the name as it is written in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -126,7 +126,7 @@ impl fmt::Display for StateName {
     }
 }
 
-/// It is none of the states.
+/// The text is not the name of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be pending, in_flight, retrying, delivered, failed or cancelled")]
 pub struct UnknownState;
@@ -139,36 +139,36 @@ impl FromStr for StateName {
     }
 }
 
-/// Why a delivery was given up.
+/// The reason why a delivery failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FailReason {
-    /// The receiver refuses this payload.
+    /// The receiver rejected this payload.
     Rejected,
     /// All attempts were used up.
     Exhausted,
-    /// The endpoint said that it is gone.
+    /// The endpoint reported that it is gone.
     Gone,
-    /// It waited for too long.
+    /// The delivery expired while it waited.
     Expired,
     /// The stored delivery can't be read.
     Unreadable,
 }
 
-/// One request of a delivery.
+/// One HTTP request of a delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attempt {
-    /// When it began.
+    /// When the request began.
     pub started_at: Timestamp,
-    /// How long it took.
+    /// How long the request took.
     pub latency: Duration,
-    /// The status that was answered.
+    /// The status of the response. `None`: there was no response.
     pub status: Option<u16>,
-    /// Why there was no answer.
+    /// Why there was no response. `None`: there was one.
     pub fault: Option<Fault>,
-    /// More about the fault, for people.
+    /// Details of the fault, for people.
     pub detail: Option<String>,
-    /// The first bytes of the answer.
+    /// The first bytes of the response body.
     pub response: Bytes,
-    /// Whether it probed a circuit.
+    /// Whether the attempt was a probe of a circuit.
     pub probe: bool,
 }

@@ -1,24 +1,24 @@
-//! Which deliveries a listing shows, or a resend is for.
+//! A filter for deliveries, for listings and resends.
 
 use breakerbox_core::Timestamp;
 
 use super::{EndpointId, EventId, EventType, StateName, TenantId};
 
-/// Which deliveries. All that is said must hold.
+/// A filter for deliveries. A delivery must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeliveryFilter {
-    /// Of this tenant.
+    /// Deliveries of this tenant.
     pub tenant: Option<TenantId>,
-    /// To this endpoint.
+    /// Deliveries to this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Of this event.
+    /// Deliveries of this event.
     pub event: Option<EventId>,
-    /// Of this type.
+    /// Deliveries of events of this type.
     pub kind: Option<EventType>,
-    /// In this state.
+    /// Deliveries in this state.
     pub state: Option<StateName>,
-    /// Created then or later.
+    /// Deliveries created at this time or later.
     pub from: Option<Timestamp>,
-    /// Created before then.
+    /// Deliveries created before this time.
     pub until: Option<Timestamp>,
 }

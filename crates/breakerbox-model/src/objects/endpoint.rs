@@ -12,59 +12,61 @@ use crate::delivery::{CustomHeaders, RetrySchedule};
 /// A registered destination of a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Endpoint {
-    /// Its name in paths and answers.
+    /// The id of the endpoint, in paths and responses.
     pub id: EndpointId,
-    /// Whose.
+    /// The tenant that the endpoint belongs to.
     pub tenant: TenantId,
-    /// What can be changed.
+    /// The settings that can be changed.
     pub settings: EndpointSettings,
-    /// Why nothing is sent; none: it is enabled. A circuit that is disabled shows as a reason too, but is kept by the circuit.
+    /// Why nothing is sent. `None`: the endpoint is enabled. A disabled circuit is shown as a reason too, but that
+    /// state is stored with the circuit.
     pub disabled: Option<DisabledBecause>,
-    /// With which its requests are signed.
+    /// The secrets with which its requests are signed.
     pub secrets: SigningSecrets,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub changed_at: Timestamp,
-    /// Which change that was.
+    /// The number of the latest change.
     pub revision: Revision,
 }
 
 impl Endpoint {
-    /// Where its deliveries wait.
+    /// Returns the lane in which its deliveries wait.
     #[must_use]
     pub fn lane(&self) -> LaneId {
         self.id.into()
     }
 }
 
-/// What can be changed of an endpoint. What is not set has the tenant's value, or the gateway's default.
+/// The settings of an endpoint that can be changed. Unset fields take the tenant's value, or the gateway's default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndpointSettings {
-    /// Where.
+    /// The destination of its requests.
     pub url: Url,
-    /// For people.
+    /// A description for people.
     pub description: String,
-    /// Which events it gets.
+    /// The events that the endpoint receives.
     pub filter: Filter,
-    /// Sent with each request.
+    /// Headers that are sent with each request.
     pub headers: CustomHeaders,
-    /// How long a request may take, all in all.
+    /// The timeout of a whole request.
     pub timeout: Option<Duration>,
-    /// How many requests at once.
+    /// The maximum number of requests in flight.
     pub max_in_flight: Option<u32>,
-    /// How many requests in a second.
+    /// The limit on requests per second.
     pub rate: Option<RateLimit>,
-    /// When failed attempts are tried again.
+    /// The waits before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// The policy of its circuit, as JSON with the names of the policy file, over the tenant's.
+    /// The policy of its circuit, as JSON with the field names of the policy file. It is applied over the tenant's
+    /// policy.
     pub policy: Option<serde_json::Value>,
-    /// After how long waiting work is given up.
+    /// How long a delivery may wait before it fails as expired.
     pub expires_after: Option<Duration>,
 }
 
 impl EndpointSettings {
-    /// Those of an endpoint of which nothing is known but where it is: it gets all events.
+    /// Returns the settings of an endpoint with this URL that receives all events. Everything else is unset.
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
@@ -82,12 +84,12 @@ impl EndpointSettings {
     }
 }
 
-/// Why an endpoint is not sent to.
+/// Why nothing is sent to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DisabledBecause {
-    /// Its owner said so.
+    /// The owner disabled it.
     Owner,
-    /// It answered 410.
+    /// It responded with status 410.
     Gone,
     /// Its circuit is disabled.
     Circuit,

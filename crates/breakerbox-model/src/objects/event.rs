@@ -1,4 +1,4 @@
-//! Events: what customers submit.
+//! Events: the items that customers submit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use super::{EventId, Priority, TenantId, TenantNumber};
 /// The longest event type, in bytes.
 const MAX_TYPE_LENGTH: usize = 128;
 
-/// What kind of event it is, such as `invoice.paid`: words of letters, digits, `_` and `-`, parted by dots.
+/// The type of an event, such as `invoice.paid`: words of letters, digits, `_` and `-`, separated by dots.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EventType(Arc<str>);
 
 impl EventType {
-    /// The text.
+    /// Returns the type as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -31,7 +31,7 @@ impl fmt::Display for EventType {
     }
 }
 
-/// Why something is no event type.
+/// The text is not an event type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "must be 1 to {MAX_TYPE_LENGTH} characters: words of a-z, A-Z, 0-9, `_` and `-`, parted by single dots"
@@ -51,7 +51,8 @@ impl FromStr for EventType {
     }
 }
 
-/// Which events an endpoint gets: all of them, or those of some types. `invoice.*` means every type below `invoice.`.
+/// The events that an endpoint receives: all of them, or those of some types. `invoice.*` matches every type below
+/// `invoice.`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter(Vec<Pattern>);
 
@@ -62,10 +63,10 @@ enum Pattern {
 }
 
 impl Filter {
-    /// All events.
+    /// Matches all events.
     pub const ALL: Self = Self(Vec::new());
 
-    /// Events of any of these types or patterns; of all if there are none.
+    /// Returns a filter for events of any of these types or patterns. Without any it matches all events.
     ///
     /// # Errors
     /// If one is neither a type nor a type followed by `.*`.
@@ -77,7 +78,7 @@ impl Filter {
         patterns.into_iter().map(pattern).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether it lets an event of this type through.
+    /// Returns whether the filter matches events of this type.
     #[must_use]
     pub fn admits(&self, kind: &EventType) -> bool {
         let matches = |pattern: &Pattern| match pattern {
@@ -89,7 +90,7 @@ impl Filter {
         self.0.is_empty() || self.0.iter().any(matches)
     }
 
-    /// The types and patterns, as they were given.
+    /// Iterates over the types and patterns, as they were given.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|pattern| match pattern {
             Pattern::Exactly(kind) => kind.to_string(),
@@ -98,61 +99,61 @@ impl Filter {
     }
 }
 
-/// Events of one request, which are accepted together or not at all.
+/// The events of one request. They are accepted together or not at all.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewBatch {
-    /// Whose.
+    /// The tenant that submits them.
     pub tenant: TenantId,
-    /// The events.
+    /// The events, in the order of the request.
     pub events: Vec<NewEvent>,
-    /// How a repetition is known.
+    /// The idempotency key of the request. `None`: a repetition is accepted again.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// How the repetition of a request is known.
+/// The idempotency key of a request, by which a repetition is recognized.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdempotencyKey {
-    /// The client's word.
+    /// The key that the client chose.
     pub key: String,
-    /// SHA-256 of what was asked, so that another request with the same key is noticed.
+    /// SHA-256 of the request, so that a different request with the same key is detected.
     pub fingerprint: [u8; 32],
 }
 
 /// An event that is submitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewEvent {
-    /// What kind.
+    /// The type of the event.
     pub kind: EventType,
-    /// What is sent, byte for byte.
+    /// The body of its requests, byte for byte.
     pub payload: Bytes,
-    /// What the payload is, such as `application/json`.
+    /// The media type of the payload, such as `application/json`.
     pub content_type: Arc<str>,
-    /// How important.
+    /// The priority within the tenant.
     pub priority: Priority,
-    /// Where it goes, instead of to the tenant's endpoints.
+    /// The dynamic URL that it is sent to, instead of the tenant's endpoints.
     pub url: Option<Url>,
-    /// Not sent before.
+    /// The earliest time of the first attempt.
     pub not_before: Option<Timestamp>,
-    /// Given up after, instead of what endpoint or tenant say.
+    /// When its deliveries expire. It replaces the setting of the endpoint or the tenant.
     pub expires_at: Option<Timestamp>,
 }
 
 /// An event that was accepted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
-    /// Its name.
+    /// The id of the event.
     pub id: EventId,
-    /// Whose.
+    /// The name of the tenant that the event belongs to.
     pub tenant: TenantId,
-    /// The same, where another tenant may have taken the name since.
+    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
     pub owner: TenantNumber,
-    /// What was submitted.
+    /// The event as it was submitted.
     pub submitted: NewEvent,
-    /// When.
+    /// When the gateway accepted it.
     pub accepted_at: Timestamp,
-    /// How many deliveries it has.
+    /// The number of its deliveries.
     pub deliveries: u32,
-    /// How many of them are still to be written, because its fan-out is under way.
+    /// The number of its deliveries that are not written yet, because its fan-out is still running.
     pub fanning_out: u32,
 }
 

@@ -1,14 +1,14 @@
-//! What happened to circuits, as it is remembered.
+//! The stored history of circuits.
 
 use std::sync::Arc;
 
 use breakerbox_core::Change;
 
-/// A change of a circuit, once for each key and epoch.
+/// A stored change of a circuit. There is one for each key and epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastChange {
-    /// Whose circuit.
+    /// The key of the circuit.
     pub key: Arc<str>,
-    /// What changed.
+    /// The change.
     pub change: Change,
 }

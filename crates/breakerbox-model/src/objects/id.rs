@@ -1,50 +1,50 @@
-//! Ids: 63 bits, of which the first 42 are the milliseconds since 1970. So they sort by the time they were made, an index on
-//! them grows at its end, and a page can begin at any of them.
+//! Ids: 63 bits, of which the first 42 are the milliseconds since 1970. So ids sort by the time they were created, an
+//! index on them grows at its end, and a page can begin at any of them.
 //!
-//! Written, an id is a prefix that says what it names and 13 characters of Crockford's base 32 in lower case.
+//! Written, an id is a prefix for the kind of object and 13 characters of Crockford's base 32 in lower case.
 
 use std::fmt;
 use std::str::FromStr;
 
 use breakerbox_core::Timestamp;
 
-/// How many bits count within a millisecond.
+/// The number of bits that count within a millisecond.
 const COUNTER_BITS: u32 = 21;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// 13 digits of 5 bits.
+/// The number of digits of a written id, at 5 bits each.
 const LENGTH: usize = 13;
 
-/// A number that sorts by time.
+/// A 63-bit number that sorts by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(i64);
 
 impl Id {
-    /// The id with this number; none if it is negative.
+    /// Returns the id with this number, or `None` if the number is negative.
     #[must_use]
     pub const fn from_number(number: i64) -> Option<Self> {
         if number < 0 { None } else { Some(Self(number)) }
     }
 
-    /// The number, as a database keeps it. Never negative.
+    /// Returns the number, as the database stores it. It is never negative.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// The lowest id of the millisecond that this moment is in.
+    /// Returns the lowest id of the millisecond that contains this time.
     #[must_use]
     pub fn first_at(now: Timestamp) -> Self {
         let millis = i64::try_from(now.as_micros() / 1_000).unwrap_or(i64::MAX) & (i64::MAX >> COUNTER_BITS);
         Self(millis << COUNTER_BITS)
     }
 
-    /// The next id after this one, at this time. It is greater, whatever the clock says.
+    /// Returns the next id after this one, at this time. It is always greater, even if the clock was set back.
     #[must_use]
     pub fn next(self, now: Timestamp) -> Self {
         Self(Self::first_at(now).0.max(self.0.saturating_add(1)))
     }
 
-    /// When it was made, to the millisecond.
+    /// Returns when the id was created, to the millisecond.
     #[must_use]
     pub fn made_at(self) -> Timestamp {
         Timestamp::from_millis((self.0 >> COUNTER_BITS).unsigned_abs())
@@ -72,7 +72,7 @@ impl FromStr for Id {
         }
         let number = text.bytes().try_fold(0_u64, |number, byte| {
             let digit = DIGITS.iter().position(|digit| *digit == byte).ok_or(IdError::Malformed)?;
-            // The first digit has only four bits' room; more would wrap.
+            // The first digit has room for only four bits; more would wrap.
             let shifted = number.checked_mul(32).ok_or(IdError::Malformed)?;
             Ok(shifted + digit as u64)
         })?;
@@ -80,17 +80,17 @@ impl FromStr for Id {
     }
 }
 
-/// Why something is not an id.
+/// Why a text is not an id of the expected kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// It names something else.
+    /// The text has the prefix of another kind, or none.
     #[error("must begin with `{expected}`")]
     Prefix {
-        /// How it would begin.
+        /// The prefix of the expected kind.
         expected: &'static str,
     },
-    /// It is not an id at all.
+    /// The text is not an id of any kind.
     #[error("must be a prefix and 13 characters of 0-9 and a-z without i, l, o and u")]
     Malformed,
 }

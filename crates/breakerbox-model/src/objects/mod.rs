@@ -1,23 +1,24 @@
-//! What the gateway keeps: tenants, endpoints, events, deliveries, attempts, API keys. Plain values, without a database.
+//! The objects that the gateway stores: tenants, endpoints, events, deliveries, attempts, API keys. They are plain
+//! values, without a database.
 //!
-//! | part | what it is |
+//! | part | content |
 //! | --- | --- |
-//! | [`Id`] and its kin | names that sort by time and say what they name |
-//! | [`Tenant`] | a client of the gateway's owner: its limits, policies and secrets |
+//! | [`Id`] and its kin | ids that sort by time and name the kind of object |
+//! | [`Tenant`] | a client of the gateway's operator: its limits, policies and secrets |
 //! | [`Endpoint`] | a registered destination of a tenant |
-//! | [`NewEvent`], [`Event`] | what a customer submits, and what is kept of it |
+//! | [`NewEvent`], [`Event`] | an event as a customer submits it, and as it is stored |
 //! | [`Delivery`] | one event for one endpoint |
-//! | [`DeliveryFilter`] | which deliveries a listing shows, or a resend is for |
+//! | [`DeliveryFilter`] | a filter for deliveries, for listings and resends |
 //! | [`Attempt`] | one request of a delivery |
 //! | [`Reminder`], [`Run`] | a callback that is scheduled for a time, and one firing of it |
-//! | [`ApiKey`] | who may do what |
-//! | [`SigningSecrets`] | what requests are signed with, during a rotation too |
-//! | [`Resend`] | a background job that makes finished deliveries wait again |
-//! | [`PastChange`] | what happened to a circuit |
+//! | [`ApiKey`] | the stored part of an API key, with its scopes |
+//! | [`SigningSecrets`] | the secrets that requests are signed with, also during a rotation |
+//! | [`Resend`] | a background job that makes finished deliveries pending again |
+//! | [`PastChange`] | a stored change of a circuit |
 //! | [`PermitTerm`], [`PermitSettled`] | a permit that a worker holds, and how it was settled |
 //! | [`CircuitId`] | the id of a circuit in paths: its key, encoded |
-//! | [`CircuitOwner`] | whose circuit a key names, and for what |
-//! | [`Moment`] | a time as people read it |
+//! | [`CircuitOwner`] | the tenant and the purpose of a circuit, read from its key |
+//! | [`Moment`] | a time as the API writes it |
 //!
 //! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
 

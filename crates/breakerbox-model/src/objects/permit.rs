@@ -1,15 +1,15 @@
-//! Permits that workers hold: which, and what became of them.
+//! Permits that workers hold, and their settlements.
 
 use std::fmt;
 
 use breakerbox_core::{OutcomeKind, Settlement, Timestamp};
 
-/// Names a permit that was given to a worker. Random, and told to nobody but inside its token.
+/// The id of a permit that was given to a worker. It is random, and is shown only inside the permit's token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(pub [u8; 16]);
 
 impl PermitId {
-    /// A new one.
+    /// Creates a random id.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
@@ -22,30 +22,30 @@ impl fmt::Debug for PermitId {
     }
 }
 
-/// A permit, and until when it can be settled.
+/// A permit and its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitTerm {
-    /// Which.
+    /// The id of the permit.
     pub id: PermitId,
-    /// From then on it has expired.
+    /// The permit can be settled before this time only.
     pub expires_at: Timestamp,
 }
 
-/// What the circuit made of an outcome, as it is told and kept.
+/// The circuit's response to an outcome, as it is stored and as the API shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettledAs {
-    /// It counted.
+    /// The outcome was counted.
     Counted,
-    /// It counts nowhere: it was ignored, or an operator overrides the circuit.
+    /// The outcome was not counted: it was ignored, or an operator overrides the circuit.
     Uncounted,
-    /// The circuit, or its probe, had moved on: nothing changed.
+    /// The outcome was late: the circuit, or its probe, had moved on. Nothing changed.
     Late,
-    /// The store of circuits did not answer: it may have counted or not.
+    /// The store of circuits did not respond: the outcome may have been counted or not.
     Unconfirmed,
 }
 
 impl SettledAs {
-    /// All of them, each at the place of its number.
+    /// All settlements. The index of each is its stored number.
     pub const ALL: [Self; 4] = [Self::Counted, Self::Uncounted, Self::Late, Self::Unconfirmed];
 }
 
@@ -63,8 +63,8 @@ impl From<Settlement> for SettledAs {
 /// How a permit was settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitSettled {
-    /// What was said of the call.
+    /// The outcome that the worker reported.
     pub outcome: OutcomeKind,
-    /// What the circuit made of it.
+    /// The circuit's response to it.
     pub settled: SettledAs,
 }

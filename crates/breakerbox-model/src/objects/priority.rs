@@ -1,18 +1,18 @@
-//! How important an event is.
+//! The priority of an event.
 
 use std::fmt;
 use std::str::FromStr;
 
 use breakerbox_core::throttle;
 
-/// How important an event is. It orders the work of one tenant, and never crosses tenants.
+/// The priority of an event. It orders the work within one tenant, and never across tenants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Priority {
     /// Critical to the whole experience.
     High,
     /// Important, but not critical.
     Important,
-    /// If some are late, few will notice.
+    /// Few users notice if some are late.
     #[default]
     Medium,
     /// Trivial, or easily done later.
@@ -20,16 +20,16 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// All of them, the most important first.
+    /// All priorities, the most important first.
     pub const ALL: [Self; 4] = [Self::High, Self::Important, Self::Medium, Self::Low];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns its index in [`ALL`](Self::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// It is none of the four.
+/// The text is not the name of a priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be high, important, medium or low")]
 pub struct UnknownPriority;

@@ -1,8 +1,8 @@
 //! Reminders: callbacks that are scheduled for a time, once or repeatedly.
 //!
-//! A reminder **fires** a run when it is due. A run is an event with one delivery, which goes through lanes, gates and attempts
-//! like any other; its `webhook-id` is the reminder's id and the number of the run. There is one run at a time: what falls due
-//! meanwhile waits for its end.
+//! A reminder **fires** a run when it is due. A run is an event with one delivery, which goes through lanes, gates and
+//! attempts like any other; its `webhook-id` is the reminder's id and the number of the run. Only one run is open at a
+//! time: an occurrence that falls due meanwhile waits until that run ends.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,74 +18,75 @@ use crate::reminder::{CatchUp, Schedule, StopReason};
 /// A callback that is scheduled for a time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reminder {
-    /// Its name.
+    /// The id of the reminder.
     pub id: ReminderId,
-    /// Whose.
+    /// The name of the tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The same, where another tenant may have taken the name since.
+    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
     pub owner: TenantNumber,
-    /// What can be changed.
+    /// The settings that can be changed.
     pub settings: ReminderSettings,
-    /// Bytes of its payload.
+    /// The size of the payload, in bytes.
     pub payload_size: u64,
-    /// What has become of it.
+    /// The present state.
     pub state: ReminderState,
-    /// Runs that were fired.
+    /// The number of runs that were fired.
     pub runs: u32,
-    /// Occurrences for which nothing was fired: only the latest was asked for, or it was paused.
+    /// The number of occurrences that were not fired, because catch-up fires only the latest or because the reminder
+    /// was paused.
     pub skipped: u64,
-    /// The time for which the latest run was fired.
+    /// The occurrence for which the latest run was fired.
     pub last_at: Option<Timestamp>,
-    /// This occurrence and all before it are done with: fired, skipped or called off.
+    /// This occurrence and all before it are done: fired, skipped or cancelled.
     pub done_until: Option<Timestamp>,
-    /// When it is due next; none while a run is open, and if it never is again.
+    /// When the reminder is due next. `None` while a run is open, and if no occurrence is left.
     pub next_at: Option<Timestamp>,
-    /// The delivery of the run that is not finished.
+    /// The delivery of the run that is not finished. `None`: no run is open.
     pub open_run: Option<DeliveryId>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When somebody last changed it.
+    /// When a client last changed it.
     pub changed_at: Timestamp,
-    /// Which change that was.
+    /// The number of the latest change.
     pub revision: Revision,
 }
 
-/// What can be changed of a reminder, besides its payload.
+/// The settings of a reminder that can be changed, besides its payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderSettings {
-    /// The owner's own name for it, unique within the tenant.
+    /// The tenant's own name for the reminder, unique within the tenant.
     pub reference: Option<String>,
-    /// Who is called.
+    /// The URL that is called.
     pub url: Url,
-    /// What the payload is.
+    /// The media type of the payload.
     pub content_type: Arc<str>,
-    /// How important its runs are.
+    /// The priority of its runs.
     pub priority: Priority,
-    /// When.
+    /// The times at which it is due.
     pub schedule: Schedule,
-    /// What is fired of that which was missed; none: as the tenant says.
+    /// Which missed occurrences are fired. `None`: the tenant's setting applies.
     pub catch_up: Option<CatchUp>,
-    /// After how long a run that waits is given up; none: never.
+    /// How long a run may wait before it fails as expired. `None`: it never expires.
     pub expires_after: Option<Duration>,
 }
 
-/// What has become of a reminder.
+/// The state of a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReminderState {
     /// It fires when it is due.
     Active,
-    /// Its owner said so; it can go on.
+    /// The tenant paused it. It can be resumed.
     Paused,
-    /// A run ended in a way that stops it; it can go on.
+    /// A run ended in a way that stops the reminder. It can be resumed.
     Stopped(StopReason),
-    /// There are no more runs.
+    /// No occurrence is left.
     Finished,
-    /// Its owner said so.
+    /// The tenant cancelled it.
     Cancelled,
 }
 
 impl ReminderState {
-    /// Its name, without the reason.
+    /// Returns the name of the state, without the reason.
     #[must_use]
     pub const fn name(self) -> ReminderStateName {
         match self {
@@ -98,26 +99,26 @@ impl ReminderState {
     }
 }
 
-/// A state without its reason, as people ask for it.
+/// The name of a state, without the reason, as filters use it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReminderStateName {
     /// It fires when it is due.
     Active,
-    /// Its owner said so.
+    /// The tenant paused it.
     Paused,
-    /// A run ended in a way that stops it.
+    /// A run ended in a way that stops the reminder.
     Stopped,
-    /// There are no more runs.
+    /// No occurrence is left.
     Finished,
-    /// Its owner called it off.
+    /// The tenant cancelled it.
     Cancelled,
 }
 
 impl ReminderStateName {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [Self::Active, Self::Paused, Self::Stopped, Self::Finished, Self::Cancelled];
 
-    /// The text, in the API and in metrics.
+    /// Returns the name as it is written in the API and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -136,7 +137,7 @@ impl fmt::Display for ReminderStateName {
     }
 }
 
-/// It is no state of a reminder.
+/// The text is not the name of a state of a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be active, paused, stopped, finished or cancelled")]
 pub struct ReminderStateError;
@@ -149,16 +150,16 @@ impl FromStr for ReminderStateName {
     }
 }
 
-/// Which run of which reminder.
+/// The id of a run: a reminder and the number of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RunId {
-    /// Which reminder.
+    /// The reminder.
     pub reminder: ReminderId,
-    /// The first is 1.
+    /// The number of the run, from 1 on.
     pub number: u32,
 }
 
-/// The `webhook-id` of its requests.
+/// Writes the `webhook-id` of the run's requests.
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{}", self.reminder, self.number)
@@ -168,14 +169,14 @@ impl fmt::Display for RunId {
 /// One run of a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
-    /// Which.
+    /// The id of the run.
     pub id: RunId,
-    /// The occurrence that it was fired for.
+    /// The occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// How many occurrences before that one were missed and not fired.
+    /// The number of occurrences before this one that were missed and not fired.
     pub skipped: u32,
-    /// When its first request began, if it has.
+    /// When its first request began. `None`: none has begun.
     pub sent_at: Option<Timestamp>,
-    /// What became of it.
+    /// The delivery of the run, with its state.
     pub delivery: Delivery,
 }

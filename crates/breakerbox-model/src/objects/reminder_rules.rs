@@ -1,4 +1,4 @@
-//! What holds for all reminders of a tenant. What is not set has the gateway's default.
+//! The settings for all reminders of a tenant. Unset fields take the gateway's default.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use super::Backlog;
 use crate::delivery::{RetrySchedule, Rulings};
 use crate::reminder::{CatchUp, WhenFailed};
 
-/// What holds for all reminders of a tenant.
+/// The settings for all reminders of a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderRules {
-    /// The policy of its reminders' circuits, as JSON with the names of the policy file. It lies over the preset
-    /// `reminders`; the tenant's other policy is for deliveries.
+    /// The policy of the circuits for reminders, as JSON with the field names of the policy file. It is applied over
+    /// the preset `reminders`; the tenant's other policy is for deliveries.
     pub policy: Option<serde_json::Value>,
-    /// Who shares a circuit. Each callback URL differs, so by default all of the tenant's do.
+    /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's share one.
     pub circuit_by: CircuitBy,
-    /// When a run that failed is tried again.
+    /// The waits before a failed attempt of a run is retried.
     pub retry: Option<RetrySchedule>,
-    /// How answers are read where this tenant differs.
+    /// Response rules where this tenant differs from the default.
     pub rulings: Rulings,
-    /// What a run that failed for good means for its reminder.
+    /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
-    /// What is fired of that which was missed, unless a reminder says otherwise.
+    /// Which missed occurrences are fired, unless the reminder sets it.
     pub catch_up: CatchUp,
-    /// How long a callback may take.
+    /// The timeout of a callback.
     pub timeout: Option<Duration>,
-    /// How many callbacks at once, for each circuit.
+    /// The maximum number of callbacks in flight, for each circuit.
     pub max_in_flight: Option<u32>,
-    /// How many reminders there may be that have not ended, and how many bytes their payloads may have.
+    /// The maximum number of reminders that have not ended, and of bytes of their payloads.
     pub limit: Option<Backlog>,
 }
 

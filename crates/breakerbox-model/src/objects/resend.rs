@@ -1,46 +1,47 @@
-//! Resends by filter: background jobs that make finished deliveries wait again, a few at a time and behind live traffic.
+//! Resends by filter: background jobs that make finished deliveries pending again, a few at a time and behind live
+//! traffic.
 
 use breakerbox_core::Timestamp;
 
 use super::{ApiKeyId, DeliveryFilter, JobId, TenantNumber};
 
-/// A resend by filter, and how far it is.
+/// A resend by filter, and its progress.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resend {
-    /// Its name.
+    /// The id of the job.
     pub id: JobId,
-    /// Which deliveries. Its time range always ends when the job was created or before, so that a job ends.
+    /// The deliveries to resend. The time range never ends after the job's creation, so that the job ends.
     pub filter: DeliveryFilter,
-    /// Whose deliveries; none: all tenants'. Another tenant may have taken the name in the filter since.
+    /// The number of the tenant in the filter, because another tenant may have its name by now. `None`: all tenants.
     pub owner: Option<TenantNumber>,
-    /// Who asked for it.
+    /// The API key that created the job.
     pub by: Option<ApiKeyId>,
-    /// What has become of it.
+    /// The present state.
     pub state: ResendState,
-    /// How far it is.
+    /// The progress so far.
     pub progress: ResendProgress,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was done or cancelled.
+    /// When it was done or was cancelled.
     pub finished_at: Option<Timestamp>,
 }
 
-/// What has become of a resend.
+/// The state of a resend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ResendState {
-    /// It goes on.
+    /// It is running.
     Running,
-    /// It went through everything.
+    /// It went through all deliveries of the filter.
     Done,
-    /// Somebody stopped it. What it had made wait by then waits.
+    /// A client cancelled it. Deliveries that it had made pending by then stay pending.
     Cancelled,
 }
 
 impl ResendState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Running, Self::Done, Self::Cancelled];
 
-    /// Its name.
+    /// Returns the name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,13 +52,13 @@ impl ResendState {
     }
 }
 
-/// How far a resend is.
+/// The progress of a resend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResendProgress {
-    /// Deliveries that it made wait again.
+    /// The number of deliveries that it made pending again.
     pub resent: u64,
-    /// Deliveries that it left as they were, because their endpoint is gone.
+    /// The number of deliveries that it left as they were, because their endpoint was deleted.
     pub skipped: u64,
-    /// Up to when it has gone through what was created, from the oldest on; none: it has not begun.
+    /// The creation time that the job has reached; it begins with the oldest deliveries. `None`: it has not begun.
     pub reached: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Signing secrets, and how one follows another. They are never shown by accident: `Debug` hides them.
+//! Signing secrets and their rotation. `Debug` hides them, so that they are never shown by accident.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use breakerbox_core::Timestamp;
 
-/// How a written secret begins, by Standard Webhooks.
+/// The prefix of a written secret, by Standard Webhooks.
 const PREFIX: &str = "whsec_";
 
-/// A signing secret: 24 to 64 bytes, as Standard Webhooks asks.
+/// A signing secret: 24 to 64 bytes, as Standard Webhooks requires.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// A secret of these bytes.
+    /// Returns a secret of these bytes.
     ///
     /// # Errors
     /// If they are too few or too many.
@@ -24,19 +24,19 @@ impl Secret {
         if (24..=64).contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(SecretError) }
     }
 
-    /// A new one.
+    /// Creates a random secret.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random::<[u8; 32]>().to_vec())
     }
 
-    /// The bytes.
+    /// Returns the bytes of the secret.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As its owner writes it. Show it to nobody else.
+    /// Returns the secret as its owner writes it. Show it to its owner only.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
@@ -49,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why something is no secret. It is never repeated.
+/// The text or the bytes are not a secret. The error never repeats them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and the base64 of 24 to 64 bytes")]
 pub struct SecretError;
@@ -63,19 +63,19 @@ impl FromStr for Secret {
     }
 }
 
-/// A secret in its time.
+/// A secret and the time during which requests are signed with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SigningSecret {
     /// The secret.
     pub secret: Secret,
-    /// Since when requests are signed with it.
+    /// The time from which on requests are signed with it.
     pub since: Timestamp,
-    /// Until when; none: until it is replaced.
+    /// The time at which signing with it ends. `None`: when it is replaced.
     pub until: Option<Timestamp>,
 }
 
-/// What requests are signed with: one secret, and during a rotation the one before it too, until that one's time is over.
-/// Receivers accept either signature, so they can change over at any moment in between.
+/// The secrets that requests are signed with: one, and during a rotation also the previous one, until its time is over.
+/// Receivers accept either signature, so they can change over at any time in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SigningSecrets {
     current: SigningSecret,
@@ -83,39 +83,40 @@ pub struct SigningSecrets {
 }
 
 impl SigningSecrets {
-    /// One secret from now on.
+    /// Returns a set of one secret, valid from now on.
     #[must_use]
     pub const fn new(secret: Secret, now: Timestamp) -> Self {
         Self { current: SigningSecret { secret, since: now, until: None }, previous: None }
     }
 
-    /// As they were kept, the newest first; none if there is no newest.
+    /// Returns the secrets as they were stored, the newest first, or `None` if there are none.
     #[must_use]
     pub fn from_newest_first(secrets: impl IntoIterator<Item = SigningSecret>) -> Option<Self> {
         let mut secrets = secrets.into_iter();
         Some(Self { current: secrets.next()?, previous: secrets.next() })
     }
 
-    /// All of them with their times, the newest first, those whose time is over included.
+    /// Iterates over all secrets with their times, the newest first, including those whose time is over.
     pub fn iter(&self) -> impl Iterator<Item = &SigningSecret> {
         std::iter::once(&self.current).chain(&self.previous)
     }
 
-    /// What a request is signed with now, the newest first: one or two.
+    /// Iterates over the secrets that a request is signed with now, the newest first: one or two.
     pub fn active(&self, now: Timestamp) -> impl Iterator<Item = &Secret> {
         let has_time = move |one: &&SigningSecret| one.until.is_none_or(|until| now < until);
         self.iter().filter(has_time).map(|one| &one.secret)
     }
 
-    /// With a new one from now on. The one before stays for the overlap; one that was already on its way out is dropped at
-    /// once, so that there are never more than two. Without an overlap the new one is alone, as after a leak.
+    /// Returns the secrets after a rotation to a new one. The previous one stays valid for the overlap; one that was
+    /// already being replaced is dropped at once, so that there are never more than two. Without an overlap only the
+    /// new one is left, as is needed after a leak.
     #[must_use]
     pub fn rotated(&self, secret: Secret, overlap: Duration, now: Timestamp) -> Self {
         let previous = SigningSecret { until: Some(now + overlap), ..self.current.clone() };
         Self { previous: (!overlap.is_zero()).then_some(previous), ..Self::new(secret, now) }
     }
 
-    /// Only the newest: ends a rotation before its time.
+    /// Returns only the newest secret, which ends a rotation early.
     #[must_use]
     pub fn newest_only(&self) -> Self {
         Self { current: self.current.clone(), previous: None }

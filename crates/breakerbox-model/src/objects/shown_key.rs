@@ -1,13 +1,13 @@
 //! The key of a circuit as it is written into logs and notifications.
 //!
-//! The path of a URL may be a secret (a capability URL), and logs and chat rooms have many readers. So a key with a URL is shown
-//! as its owner, the URL's origin and a fingerprint; `GET /v1/circuits` shows the fingerprint beside the key.
+//! The path of a URL may be a secret (a capability URL), and logs and chat rooms have many readers. So a key with a URL
+//! is shown as its owner, the URL's origin and a fingerprint; `GET /v1/circuits` shows the fingerprint beside the key.
 
 use std::fmt;
 
 use breakerbox_core::KeyId;
 
-/// How much of the fingerprint is shown, in characters. Enough to tell a tenant's circuits apart.
+/// The number of characters of the fingerprint that are shown: enough to tell a tenant's circuits apart.
 const FINGERPRINT: usize = 12;
 
 /// A circuit's key without the secret parts of its URL: `acme https://hooks.example.com/... #3f2a9c1b8d02`.
@@ -17,13 +17,14 @@ const FINGERPRINT: usize = 12;
 pub struct ShownKey<'k>(pub &'k str);
 
 impl ShownKey<'_> {
-    /// Whether the key holds a URL.
+    /// Returns whether the key contains a URL.
     #[must_use]
     pub fn has_url(&self) -> bool {
         self.0.contains("://")
     }
 
-    /// What the circuit protects: the URL's origin and `/...`, or the host; none for that of a whole tenant.
+    /// Returns the destination that the circuit protects: the URL's origin and `/...`, or the host. `None` for the
+    /// circuit of a whole tenant.
     #[must_use]
     pub fn destination(&self) -> Option<String> {
         let (_, place) = self.0.split_once(' ')?;
@@ -33,7 +34,7 @@ impl ShownKey<'_> {
         Some(format!("{scheme}://{host}{path}"))
     }
 
-    /// The beginning of the key's hash.
+    /// Returns the first characters of the key's hash.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let mut text = KeyId::of(self.0).to_string();

@@ -1,4 +1,4 @@
-//! Tenants: whose endpoints they are, and what holds for all of them.
+//! Tenants: the clients that endpoints belong to, and their settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,32 +15,33 @@ use crate::notifications::NoticeTarget;
 /// The longest name of a tenant, in bytes.
 const MAX_LENGTH: usize = 64;
 
-/// Names a tenant. The gateway's owner chooses it; it begins the key of each of the tenant's circuits.
+/// The name of a tenant. The operator chooses it; the key of each of the tenant's circuits begins with it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TenantId(Arc<str>);
 
 impl TenantId {
-    /// The text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Checks the name of a tenant that is created. A name of dots alone can't be written in a path: `/v1/tenants/..` is
-    /// `/v1`, so such a tenant could never be changed or deleted.
+    /// Checks the name of a tenant that is created. A name of dots alone can't be written in a path: `/v1/tenants/..`
+    /// is `/v1`, so such a tenant could never be changed or deleted.
     ///
     /// # Errors
-    /// If it consists of dots. A tenant that has such a name already is still read.
+    /// If it consists of dots. An existing tenant with such a name is still read.
     pub fn check_new(&self) -> Result<(), DotsOnly> {
         if self.0.bytes().all(|byte| byte == b'.') { Err(DotsOnly) } else { Ok(()) }
     }
 }
 
-/// The number of a tenant. Unlike its name, it is never used again: what a deleted tenant leaves is bound to its number.
+/// The number of a tenant. Unlike its name, it is never reused: the remains of a deleted tenant are bound to its
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TenantNumber(pub i64);
 
-/// Why a tenant of this name can't be created.
+/// The name consists of dots, so no tenant of this name can be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must not consist of dots: such a name can't be written in a path; add a letter or a digit")]
 pub struct DotsOnly;
@@ -51,7 +52,7 @@ impl fmt::Display for TenantId {
     }
 }
 
-/// Why something can't name a tenant.
+/// The text can't be the name of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be 1 to {MAX_LENGTH} characters of a-z, A-Z, 0-9, `.`, `_` and `-`")]
 pub struct TenantIdError;
@@ -68,52 +69,52 @@ impl FromStr for TenantId {
     }
 }
 
-/// A client of the gateway's owner.
+/// A client of the gateway's operator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tenant {
-    /// Its name in keys, paths and answers.
+    /// The name of the tenant, in keys, paths and responses.
     pub id: TenantId,
-    /// What can be changed.
+    /// The settings that can be changed.
     pub settings: TenantSettings,
-    /// With which deliveries to dynamic URLs are signed.
+    /// The secrets with which deliveries to dynamic URLs are signed.
     pub secrets: SigningSecrets,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub changed_at: Timestamp,
-    /// Which change that was.
+    /// The number of the latest change.
     pub revision: Revision,
 }
 
-/// What can be changed of a tenant. What is not set has the gateway's default.
+/// The settings of a tenant that can be changed. Unset fields take the gateway's default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantSettings {
-    /// For people.
+    /// A description for people.
     pub name: String,
-    /// Whether anything is sent; off parks.
+    /// Whether anything is sent. While it is false, deliveries are parked.
     pub enabled: bool,
-    /// The policy of its circuits, as JSON with the names of the policy file.
+    /// The policy of its circuits, as JSON with the field names of the policy file.
     pub policy: Option<serde_json::Value>,
-    /// Who shares a circuit.
+    /// Which destinations share a circuit.
     pub circuit_by: CircuitBy,
-    /// When failed attempts are tried again.
+    /// The waits before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// How answers are read where this tenant differs.
+    /// Response rules where this tenant differs from the default.
     pub rulings: Rulings,
-    /// How much may wait.
+    /// The maximum backlog.
     pub backlog: Option<Backlog>,
-    /// How many events it may submit.
+    /// The limit on events that it may submit per second.
     pub ingest_rate: Option<RateLimit>,
-    /// After how long waiting work is given up, unless endpoint or event say otherwise.
+    /// How long a delivery may wait before it fails as expired, unless the endpoint or the event sets it.
     pub expires_after: Option<Duration>,
-    /// What holds for its reminders.
+    /// The settings for its reminders.
     pub reminders: ReminderRules,
-    /// Where its notices go.
+    /// The targets of its notifications.
     pub notices: Vec<NoticeTarget>,
 }
 
 impl TenantSettings {
-    /// Those of a tenant of whom nothing is known but its name.
+    /// Returns the settings of a tenant with this name. Everything else has its default.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -132,12 +133,12 @@ impl TenantSettings {
     }
 }
 
-/// How much of a tenant's work may wait.
+/// A limit on waiting work of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Backlog {
-    /// Deliveries.
+    /// The number of deliveries.
     pub count: u64,
-    /// Bytes of their payloads, each delivery counted.
+    /// The number of payload bytes. A payload counts once for each delivery.
     pub bytes: u64,
 }
 
@@ -147,37 +148,37 @@ impl Default for Backlog {
     }
 }
 
-/// So many in a second, and so many at once.
+/// A rate limit: a number per second and a burst.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// In a second, on the average; at least one in a day.
+    /// The average number per second; at least one per day.
     pub per_second: f64,
-    /// At once, after a pause; at least one.
+    /// The number that is allowed at once after a pause; at least 1.
     pub burst: u32,
 }
 
-/// Why a rate limit is refused.
+/// Why a rate limit is invalid.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateLimitError {
-    /// Too slow, too fast, or no number.
+    /// The rate is out of range or not a number.
     #[error("rate.per_second: must be from one in a day (0.0000116) to 1000000, but is {0}")]
     PerSecond(f64),
-    /// Nothing could ever be sent.
+    /// The burst is 0, so nothing could ever be sent.
     #[error("rate.burst: must be at least 1")]
     Burst,
 }
 
 impl RateLimit {
-    /// One in a day.
+    /// The lowest rate: one per day.
     pub const MIN_PER_SECOND: f64 = 1.0 / 86_400.0;
-    /// A million in a second.
+    /// The highest rate: a million per second.
     pub const MAX_PER_SECOND: f64 = 1_000_000.0;
 
-    /// Whether it makes sense.
+    /// Checks that the limit is valid.
     ///
     /// # Errors
-    /// Names the field that does not.
+    /// Names the field that is not.
     pub fn check(self) -> Result<(), RateLimitError> {
         if !(Self::MIN_PER_SECOND..=Self::MAX_PER_SECOND).contains(&self.per_second) {
             return Err(RateLimitError::PerSecond(self.per_second));

@@ -1,4 +1,4 @@
-//! What comes next for a reminder that was looked at, whatever the reason for looking.
+//! Decides the next step of a reminder that the scheduler has read, whatever the reason for reading it.
 
 use breakerbox_core::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::objects::{ReminderId, TenantId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenTurn(pub i64);
 
-/// A reminder as it was seen.
+/// A reminder as the scheduler read it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Looked {
     /// The reminder.
@@ -22,31 +22,31 @@ pub struct Looked {
     pub is_active: bool,
     /// When it is due.
     pub schedule: Schedule,
-    /// What is fired of that which was missed; none: as the tenant says.
+    /// Which missed occurrences are fired. `None`: the tenant's setting applies.
     pub catch_up: Option<CatchUp>,
-    /// Runs that were fired.
+    /// The number of runs that were fired.
     pub runs: u32,
     /// The occurrence that the latest run stands for.
     pub last_at: Option<Timestamp>,
-    /// What somebody asked of it.
+    /// The request of a client that is not carried out yet.
     pub asked: Option<Asked>,
-    /// Its run, if it has one that was not taken note of.
+    /// The latest run, if its end was not processed yet.
     pub run: OpenRun,
 }
 
-/// What somebody asks of a reminder.
+/// A request of a client to a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Asked {
-    /// To go on after a pause or a stop.
+    /// To resume after a pause or a stop.
     Resume,
     /// To run now.
     RunNow,
 }
 
-/// The latest run of a reminder, as far as it is not taken note of.
+/// The latest run of a reminder, unless its end was processed already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenRun {
-    /// There is none.
+    /// There is no such run.
     None,
     /// It is not finished.
     Unfinished,
@@ -59,41 +59,41 @@ pub enum OpenRun {
     },
 }
 
-/// What was decided about a reminder.
+/// The decision about a reminder.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decided {
     /// The reminder.
     pub id: ReminderId,
     /// The version that the decision is about: it is not carried out on a newer one.
     pub turn: SeenTurn,
-    /// The occurrence that its latest run turned out to stand for.
+    /// The occurrence that the latest run turned out to stand for.
     pub last_at: Option<Timestamp>,
-    /// What comes next.
+    /// The next step.
     pub act: Act,
     /// Whether a run that is fired stands for the latest occurrence until it is sent.
     pub latest: bool,
 }
 
-/// What comes next for a reminder.
+/// The next step of a reminder.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Act {
-    /// By its schedule.
+    /// A step of the schedule.
     Step(Step),
-    /// Nothing by itself: it is not active, or its run is not finished.
+    /// No step: the reminder is not active, or its run is not finished.
     Rest,
 }
 
-/// What a tenant says about its reminders, as far as what comes next depends on it.
+/// The tenant's settings that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TenantSays {
-    /// What is fired of that which was missed, unless a reminder says otherwise.
+    /// Which missed occurrences are fired, unless the reminder sets it.
     pub catch_up: CatchUp,
-    /// What a run that failed for good means.
+    /// The effect of a run that failed for good.
     pub when_failed: WhenFailed,
 }
 
 impl Looked {
-    /// What comes next.
+    /// Returns the next step.
     #[must_use]
     pub fn decide(&self, tenant: TenantSays, now: Timestamp) -> Decided {
         let catch_up = self.catch_up.unwrap_or(tenant.catch_up);
@@ -111,7 +111,7 @@ impl Looked {
                 (last, Act::Step(standing.ended(how, first_sent_at, now)))
             }
             (OpenRun::None, Some(Asked::RunNow)) => {
-                // It stands for no occurrence: those go on as if it had not been.
+                // The run stands for no occurrence: the schedule continues as if it had not happened.
                 let fire = Step::Fire { run: self.runs.saturating_add(1), scheduled_at: now, skipped: 0 };
                 return Decided {
                     id: self.id,

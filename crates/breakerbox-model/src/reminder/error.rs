@@ -1,4 +1,4 @@
-//! Why a schedule is refused. Each error names the field, and says what to do.
+//! Why a schedule is refused. Each error names the field and the remedy.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub enum ScheduleError {
     /// A one-off has no time.
     #[error("at: is missing; say when it is due, or how it repeats with every or cron")]
     NoTime,
-    /// It is too far away for a calendar.
+    /// A time is beyond the end of the calendar.
     #[error("{field}: must be before the year 9999")]
     TooLate {
-        /// `at` or `ends_at`.
+        /// The field: `at` or `ends_at`.
         field: &'static str,
     },
-    /// It repeats too fast or too slowly.
+    /// The interval is too short or too long.
     #[error(
         "every: must be from {} to {}, but is {}",
         format_duration(MIN_EVERY),
@@ -28,51 +28,51 @@ pub enum ScheduleError {
         format_duration(*.found)
     )]
     Every {
-        /// How long it is.
+        /// The interval.
         found: Duration,
     },
-    /// It is said twice how it repeats.
+    /// Both `every` and `cron` are set.
     #[error("every: must not come with cron; leave out one of them")]
     TwoWays,
-    /// The expression is not one.
+    /// The cron expression is invalid.
     #[error("cron: {problem}")]
     Cron {
-        /// What is wrong with it.
+        /// The reason.
         problem: CronError,
     },
-    /// There is no such zone.
+    /// The time zone is unknown.
     #[error(
         "time_zone: {found:?} is unknown{}; write a name such as \"Europe/Berlin\" or \"UTC\"",
         did_you_mean(.near.as_deref())
     )]
     UnknownZone {
-        /// What was asked for, cut short.
+        /// The name that was given, cut short.
         found: String,
-        /// What may have been meant.
+        /// A known name that is similar.
         near: Option<String>,
     },
-    /// It would end before now.
+    /// The schedule would end before now.
     #[error("ends_at: {} is in the past; leave it out, or name a later time", written(*.ends_at))]
     Ended {
-        /// When.
+        /// The end of the schedule.
         ends_at: Timestamp,
     },
-    /// It would end before it begins.
+    /// The schedule would end before it begins.
     #[error("ends_at: must not be before the first run, {}", written(*.first))]
     EndsBeforeFirst {
-        /// When that is.
+        /// The first occurrence.
         first: Timestamp,
     },
-    /// Its cron expression has no time from its beginning on, as far as calendars go.
+    /// The cron expression has no occurrence between its beginning and the end of the calendar.
     #[error("at: the cron expression has no time after it; name an earlier one")]
     NothingAfter,
-    /// It would never run.
+    /// The schedule would never run.
     #[error("max_runs: must be at least 1; leave it out for no limit")]
     NoRuns,
 }
 
 impl ScheduleError {
-    /// The field that is wrong.
+    /// Returns the name of the invalid field.
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {

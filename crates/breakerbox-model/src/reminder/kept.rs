@@ -1,7 +1,7 @@
-//! How a schedule is kept in the database: compact JSON, in which the names of the fields are the version.
+//! The stored form of a schedule: compact JSON, in which the field names are the version.
 //!
-//! `{"at":1767225600000000}` runs once, `{"at":..,"every_ms":60000}` every minute, and
-//! `{"at":..,"cron":"0 9 * * *","zone":"UTC"}` by cron. Times are microseconds. Reading it back parses and checks it again.
+//! `{"at":1767225600000000}` runs once, `{"at":..,"every_ms":60000}` every minute, and `{"at":..,"cron":"0 9 * *
+//! *","zone":"UTC"}` by cron. Times are microseconds. Reading it parses and checks it again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::cron::Cron;
 use super::error::ScheduleError;
 use super::schedule::{Repeat, Schedule};
 
-// A field that a later version has added may say when not to run, so it is not passed over.
+// A field that a later version added may restrict when to run, so unknown fields are an error.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Kept {

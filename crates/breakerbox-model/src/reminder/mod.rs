@@ -1,10 +1,10 @@
-//! When a reminder runs, and what comes after a run. Pure: no clock, no IO, no random source; time is an argument.
+//! Decides when a reminder runs, and what follows a run. Pure: no clock, no IO, no random source; time is an argument.
 //!
-//! | part | what it decides |
+//! | part | decision |
 //! | --- | --- |
-//! | [`Schedule`], [`Repeat`] | when it is due: once, every so often, or by a cron expression in a time zone |
-//! | [`Cron`] | which local times an expression means, and what the zone's gaps and overlaps make of them |
-//! | [`Standing`], [`Step`] | what comes next: fire, wait, stop or finish |
+//! | [`Schedule`], [`Repeat`] | when it is due: once, at an interval, or by a cron expression in a time zone |
+//! | [`Cron`] | the local times that an expression matches, and the effect of the zone's gaps and overlaps |
+//! | [`Standing`], [`Step`] | the next step: fire, wait, stop or finish |
 //! | [`Looked`], [`Decided`] | a reminder as the scheduler read it, and the decision about it |
 //!
 //! Times are wall-clock times, in microseconds since 1970. A wall clock jumps; so the next run is counted from the one

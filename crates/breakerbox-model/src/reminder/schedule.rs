@@ -1,6 +1,6 @@
-//! When a reminder is due.
+//! The schedule of a reminder.
 //!
-//! A schedule is a row of occurrences. It answers which is the first, which comes after a time, and which was the latest
+//! A schedule is a sequence of occurrences. It returns the first one, the first one after a time, and the latest one
 //! until a time. It does not know which of them have run.
 
 use std::time::Duration;
@@ -18,12 +18,12 @@ use super::kept::Kept;
 pub const MIN_EVERY: Duration = Duration::from_secs(1);
 /// The longest time between two runs: five years of 365 days.
 pub const MAX_EVERY: Duration = Duration::from_secs(5 * 365 * 86_400);
-/// So many skipped runs are counted; more are as many.
+/// The highest number of skipped runs that is counted. Larger numbers are reported as this one.
 pub const MAX_SKIPPED: u32 = 10_000;
-/// The beginning of the year 9999: calendars end with it.
+/// The beginning of the year 9999, where the calendar ends.
 const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 
-/// When a reminder is due.
+/// The times at which a reminder is due.
 ///
 /// ```
 /// use breakerbox_core::Timestamp;
@@ -47,52 +47,52 @@ const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 pub struct Schedule {
     /// The first run; with a cron expression, no run is before it.
     pub first_at: Timestamp,
-    /// How it goes on.
+    /// How the schedule repeats after the first run.
     pub repeat: Repeat,
-    /// The last moment at which a run may be due.
+    /// The last time at which a run may be due. `None`: no end.
     pub ends_at: Option<Timestamp>,
-    /// How many runs there are at the most.
+    /// The maximum number of runs. `None`: no limit.
     pub max_runs: Option<u32>,
 }
 
-/// How a reminder goes on after its first run.
+/// How a reminder repeats after its first run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Repeat {
-    /// Not at all.
+    /// It does not repeat.
     Once,
-    /// So long after the run before it, counted from the first one in elapsed time. A day is 24 hours, also where clocks
-    /// change; local days take a cron expression.
+    /// At a fixed interval, counted from the first run in elapsed time. A day is 24 hours, also where clocks change;
+    /// for local days use a cron expression.
     Every(Duration),
-    /// At local times.
+    /// At local times, by a cron expression.
     Cron(Cron),
 }
 
 /// The latest occurrence in a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Missed {
-    /// When it was.
+    /// The time of that occurrence.
     pub latest: Timestamp,
-    /// How many there were before it in that span; [`MAX_SKIPPED`] means so many or more.
+    /// The number of occurrences before it in that span; [`MAX_SKIPPED`] means that many or more.
     pub skipped: u32,
 }
 
-/// What another schedule means for a reminder that has one.
+/// The effect of a new schedule on a reminder that has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TakingOver {
-    /// It has the same times, and only ends otherwise: the reminder goes on where it was.
+    /// The new schedule has the same times, and only its end differs: the reminder continues where it was.
     GoesOn,
-    /// It begins anew, and a run that waits is withdrawn.
+    /// The reminder starts over, and a waiting run is withdrawn.
     Anew {
-        /// This occurrence and all before it are done with.
+        /// This occurrence and all before it are done.
         last: Option<Timestamp>,
     },
 }
 
 impl Schedule {
-    /// A schedule, checked. Without a first time, what repeats begins now.
+    /// Returns a checked schedule. Without a first time, a repeating schedule begins now.
     ///
-    /// A first time in the past is fine. Of the runs from before now only the latest is owed: nobody was reminded of
-    /// the earlier ones when there was no reminder.
+    /// A first time in the past is valid. Of the occurrences before now only the latest is fired: the reminder did not
+    /// exist at the earlier ones.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -135,8 +135,8 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// What it means for a reminder that it takes the place of another schedule. It counts from now on: nothing of before is
-    /// made up for, except that a one-off whose time has passed is due at once.
+    /// Returns the effect of replacing another schedule with this one. It counts from now on: earlier occurrences are
+    /// not caught up, except that a one-off whose time has passed is due at once.
     #[must_use]
     pub fn taking_over(&self, before: &Self, now: Timestamp) -> TakingOver {
         if self.continues(before) {
@@ -145,7 +145,7 @@ impl Schedule {
         let last = match self.repeat {
             Repeat::Once => None,
             Repeat::Every(_) | Repeat::Cron(_) => {
-                // What is due at this very moment is not too late.
+                // An occurrence at this very moment is not too late.
                 let before = Timestamp::from_micros(now.as_micros().saturating_sub(1));
                 self.latest(None, before).map(|missed| missed.latest)
             }
@@ -153,7 +153,8 @@ impl Schedule {
         TakingOver::Anew { last }
     }
 
-    /// Whether it goes on where another one was: the same times, though it may begin at a later one of them and end otherwise.
+    /// Returns whether this schedule continues another one: the same times, though it may begin at a later one of them
+    /// and end differently.
     fn continues(&self, before: &Self) -> bool {
         let begins_there = || {
             let missed = before.latest(None, self.first_at);
@@ -162,7 +163,7 @@ impl Schedule {
         self.repeat == before.repeat && (self.first_at == before.first_at || begins_there())
     }
 
-    /// What holds at any time, whatever time it is.
+    /// Checks the conditions that do not depend on the present time.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         if self.first_at >= END_OF_TIME {
             return Err(ScheduleError::TooLate { field: "at" });
@@ -181,7 +182,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The first occurrence; none if it ends before.
+    /// Returns the first occurrence, or `None` if the schedule ends before it.
     #[must_use]
     pub fn first(&self) -> Option<Timestamp> {
         let first = match &self.repeat {
@@ -191,7 +192,7 @@ impl Schedule {
         first.filter(|at| !self.is_over(*at))
     }
 
-    /// The first occurrence after this time; none if it has ended. An occurrence at `ends_at` is one.
+    /// Returns the first occurrence after this time, or `None` if the schedule has ended. `ends_at` is inclusive.
     #[must_use]
     pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
         if at < self.first_at {
@@ -210,8 +211,8 @@ impl Schedule {
         next.filter(|next| !self.is_over(*next))
     }
 
-    /// The latest occurrence after one time and not after another, and how many there were before it in that span.
-    /// Without `after`, the span begins with the first one.
+    /// Returns the latest occurrence after `after` and not after `until`, and how many there were before it in that
+    /// span. Without `after`, the span begins with the first occurrence.
     ///
     /// It costs about the same for an hour as for a year.
     ///
@@ -229,7 +230,7 @@ impl Schedule {
     #[must_use]
     pub fn latest(&self, after: Option<Timestamp>, until: Timestamp) -> Option<Missed> {
         let until = self.ends_at.map_or(until, |end| until.min(end)).min(END_OF_TIME);
-        // Nothing is before the first time, so the span begins there at the earliest.
+        // No occurrence is before the first time, so the span begins there at the earliest.
         let from = after.map_or(self.first_at, |after| self.first_at.max(after + Duration::from_micros(1)));
         if from > until {
             return None;
@@ -238,7 +239,7 @@ impl Schedule {
             Repeat::Once => (from == self.first_at).then_some(Missed { latest: from, skipped: 0 }),
             Repeat::Every(every) => {
                 let (first, every) = (self.first_at.as_micros(), micros(*every));
-                // The places of the first and the last one in the span.
+                // The indexes of the first and the last occurrence in the span.
                 let place = (from.as_micros() - first).div_ceil(every);
                 let latest = (until.as_micros() - first) / every;
                 let skipped = latest.checked_sub(place)?;
@@ -254,7 +255,7 @@ impl Schedule {
         }
     }
 
-    /// This moment on the clock that the schedule goes by: that of its time zone, or else UTC.
+    /// Returns this time in the schedule's time zone, or in UTC if it has none.
     #[must_use]
     pub fn local(&self, at: Timestamp) -> Zoned {
         let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
@@ -270,7 +271,7 @@ impl Schedule {
     }
 }
 
-/// As it is kept, so that what is read back is the same.
+/// Rounds to the stored precision, so that a schedule that is read back is the same.
 fn whole_milliseconds(repeat: Repeat) -> Repeat {
     match repeat {
         Repeat::Every(every) => {
@@ -280,7 +281,7 @@ fn whole_milliseconds(repeat: Repeat) -> Repeat {
     }
 }
 
-/// At least one, whatever was put into a public field.
+/// Returns at least 1, because a public field can hold any value.
 fn micros(every: Duration) -> u64 {
     u64::try_from(every.as_micros()).unwrap_or(u64::MAX).max(1)
 }

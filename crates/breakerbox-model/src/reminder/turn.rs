@@ -1,8 +1,8 @@
-//! What comes next for a reminder: fire, wait, stop or finish.
+//! Decides the next step of a reminder: fire, wait, stop or finish.
 //!
-//! One run at a time: these are only asked when none is open. The next run is counted from the occurrence that the latest
-//! one stands for, never from now. So a clock that is put back fires nothing twice, and one that is put forward is the same
-//! as down time.
+//! Only one run is open at a time: these functions are called only when none is. The next run is counted from the
+//! occurrence that the latest one stands for, never from now. So a clock that is set back fires nothing twice, and a
+//! clock that is set forward has the same effect as down time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Repeat, Schedule};
 
-/// What becomes of runs that were due while nothing could run.
+/// The rule for occurrences that were missed while nothing could run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
@@ -23,84 +23,84 @@ pub enum CatchUp {
     Latest,
 }
 
-/// What becomes of a reminder whose run has failed.
+/// The effect of a failed run on its reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFailed {
-    /// It stops.
+    /// The reminder stops.
     #[default]
     Stop,
-    /// It goes on with the next run.
+    /// The reminder continues with the next run.
     NextRun,
 }
 
 /// Why a reminder has stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopReason {
-    /// The receiver refused it.
+    /// The receiver rejected a run.
     Rejected,
     /// The receiver is gone for good.
     Gone,
-    /// A run failed, and all its retries, or it came too late.
+    /// A run failed with all its retries, or it expired.
     Failed,
     /// The stored reminder can't be read, so it can't run.
     Unreadable,
 }
 
-/// How a run has ended.
+/// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ended {
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered,
-    /// The receiver wants no more of it.
+    /// The receiver rejected it.
     Rejected,
     /// The receiver is gone.
     Gone,
     /// All attempts failed.
     Exhausted,
-    /// It waited too long.
+    /// It expired while it waited.
     Expired,
-    /// Somebody called it off.
+    /// A client cancelled it.
     Cancelled,
 }
 
-/// A reminder, as far as what comes next depends on it.
+/// The state of a reminder that the next step depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// When it is due.
     pub schedule: Schedule,
-    /// What becomes of runs that were due while nothing could run.
+    /// The rule for occurrences that were missed while nothing could run.
     pub catch_up: CatchUp,
-    /// What becomes of it when a run has failed.
+    /// The effect of a failed run.
     pub when_failed: WhenFailed,
-    /// Runs that have fired, the open one included.
+    /// The number of runs that were fired, including the open one.
     pub runs: u32,
-    /// The occurrence that the latest run stands for; it and all before it are done with.
+    /// The occurrence that the latest run stands for. It and all before it are done.
     pub last: Option<Timestamp>,
 }
 
-/// What comes next.
+/// The next step of a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A run, now.
+    /// Fire a run now.
     Fire {
-        /// Its number, from 1.
+        /// The number of the run, from 1 on.
         run: u32,
         /// The occurrence that it stands for.
         scheduled_at: Timestamp,
-        /// How many occurrences before it fall away.
+        /// The number of occurrences before it that are skipped.
         skipped: u32,
     },
-    /// Nothing until then.
+    /// Do nothing until this time.
     Wait(Timestamp),
-    /// Nothing more, because of what happened; its owner is told.
+    /// Stop for this reason, and notify the tenant.
     Stop(StopReason),
-    /// Nothing more: all its runs are over.
+    /// Finish: no occurrence is left.
     Finish,
 }
 
 impl Standing {
-    /// What comes next when its time has come, or when it was created or changed. No run is open.
+    /// Returns the next step when the reminder is due, or was created or changed. No run is open.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -127,10 +127,10 @@ impl Standing {
         self.next(self.last, now)
     }
 
-    /// What comes next when its run has ended. `first_sent_at` is when the run's first request began, if it did.
+    /// Returns the next step when a run has ended. `first_sent_at` is when the run's first request began, if it did.
     ///
-    /// From then on [`last`](Self::last) is [`last_when_ended`](Self::last_when_ended): who keeps the reminder keeps
-    /// that with it.
+    /// From then on [`last`](Self::last) is [`last_when_ended`](Self::last_when_ended): the caller stores that value
+    /// with the reminder.
     #[must_use]
     pub fn ended(&self, how: Ended, first_sent_at: Option<Timestamp>, now: Timestamp) -> Step {
         match (how, self.when_failed) {
@@ -142,17 +142,18 @@ impl Standing {
         }
     }
 
-    /// What comes next after a pause. Runs that fell into it are skipped, but a one-off whose time has passed fires at once.
+    /// Returns the next step after a pause. Occurrences during the pause are skipped, but a one-off whose time has
+    /// passed fires at once.
     ///
-    /// From then on [`last`](Self::last) is [`last_when_resumed`](Self::last_when_resumed): who keeps the reminder keeps
-    /// that with it.
+    /// From then on [`last`](Self::last) is [`last_when_resumed`](Self::last_when_resumed): the caller stores that
+    /// value with the reminder.
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Step {
         self.next(self.last_when_resumed(now), now)
     }
 
-    /// The occurrence that a run which has ended stands for. With [`CatchUp::Latest`] it is the latest until its first
-    /// request began: those that came due while it was parked fell away in its favour.
+    /// Returns the occurrence that an ended run stands for. With [`CatchUp::Latest`] it is the latest one until its
+    /// first request began: occurrences that came due while the run was parked were skipped in its favour.
     #[must_use]
     pub fn last_when_ended(&self, first_sent_at: Option<Timestamp>) -> Option<Timestamp> {
         match (self.catch_up, first_sent_at) {
@@ -161,11 +162,11 @@ impl Standing {
         }
     }
 
-    /// The latest occurrence that a pause which ends now has done away with.
+    /// Returns the latest occurrence that is skipped by a pause that ends now.
     #[must_use]
     pub fn last_when_resumed(&self, now: Timestamp) -> Option<Timestamp> {
         match (&self.schedule.repeat, now.as_micros().checked_sub(1)) {
-            // What is due at this very moment is not too late.
+            // An occurrence at this very moment is not too late.
             (Repeat::Every(_) | Repeat::Cron(_), Some(before)) => {
                 self.latest_or_last(Timestamp::from_micros(before))
             }
@@ -173,7 +174,8 @@ impl Standing {
         }
     }
 
-    /// The next times for which it fires if each run ends well, the earliest first. Those that are owed are among them.
+    /// Returns the next occurrences that fire if each run succeeds, the earliest first, including those that are
+    /// overdue.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -231,10 +233,10 @@ impl Standing {
 }
 
 impl StopReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] = [Self::Rejected, Self::Gone, Self::Failed, Self::Unreadable];
 
-    /// Its name, in the API, the database and metrics.
+    /// Returns the name, as it is written in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -245,7 +247,7 @@ impl StopReason {
         }
     }
 
-    /// What happened, for people.
+    /// Returns a description for people.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -258,10 +260,10 @@ impl StopReason {
 }
 
 impl CatchUp {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 2] = [Self::All, Self::Latest];
 
-    /// Its name, in the API and the database.
+    /// Returns the name, as it is written in the API and the database.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -272,10 +274,10 @@ impl CatchUp {
 }
 
 impl WhenFailed {
-    /// All of them.
+    /// All effects.
     pub const ALL: [Self; 2] = [Self::Stop, Self::NextRun];
 
-    /// Its name, in the API and the database.
+    /// Returns the name, as it is written in the API and the database.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -285,7 +287,7 @@ impl WhenFailed {
     }
 }
 
-/// It is none of the names.
+/// The text is none of the names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be {allowed}")]
 pub struct UnknownName {

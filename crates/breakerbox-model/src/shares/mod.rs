@@ -1,16 +1,17 @@
-//! Fair shares of something limited: no owner (a tenant, an API key, an address) can take all of it from the others.
+//! Fair shares of a limited resource: no owner (a tenant, an API key, an address) can take all of it from the others.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
 //! | [`Shares`] | pure: how much each owner holds, and how much it may hold right now |
-//! | [`SharePool`] | the same for threads: what is taken is given back when it is dropped |
+//! | [`SharePool`] | the same for threads: an amount that was taken is given back when its permit is dropped |
 //!
-//! **The rule.** An owner may always hold its share of the whole, a quarter by default, as long as there is room. It may hold
-//! more only from what the others leave: a full share stays reserved for each other owner that holds something, and one more
-//! for an owner that holds nothing yet. So an owner alone can use three quarters, and a newcomer gets its quarter at once.
+//! **The rule.** An owner may always hold its share of the whole, a quarter by default, as long as there is room. It
+//! may hold more only from what the others leave: a full share stays reserved for each other owner that holds
+//! something, and one more for an owner that holds nothing yet. So an owner alone can use three quarters, and a new
+//! owner gets its quarter at once.
 //!
-//! **Not guaranteed.** Nothing is taken back from an owner. One that holds more than it may gets nothing more until it has given
-//! enough back.
+//! **Not guaranteed.** Nothing is taken back from an owner. One that holds more than it may gets nothing more until it
+//! has given enough back.
 
 mod pool;
 
@@ -55,21 +56,21 @@ pub enum NoShare {
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Nobody holds anything yet. `percent` is one owner's share of the whole, from 1 to 100; with 100 there is but one limit,
-    /// for all owners together.
+    /// Returns shares of which nothing is held yet. `percent` is one owner's share of the whole, from 1 to 100; with
+    /// 100 there is a single limit, for all owners together.
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self { whole, percent: percent.clamp(1, 100), used: 0, held: HashMap::new() }
     }
 
-    /// What an owner may hold however many others there are, as long as there is room. At least 1.
+    /// Returns the amount that an owner may hold however many others there are, as long as there is room. At least 1.
     #[must_use]
     pub fn share(&self) -> u64 {
         let share = u128::from(self.whole) * u128::from(self.percent) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The most that this owner may hold right now, including what it holds already.
+    /// Returns the maximum that this owner may hold right now, including what it holds already.
     #[must_use]
     pub fn allowance(&self, owner: &K) -> u64 {
         let others = self.held.len() - usize::from(self.held.contains_key(owner));
@@ -77,7 +78,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.whole.saturating_sub(reserved).max(self.share()).min(self.whole)
     }
 
-    /// Takes so much for this owner, or nothing.
+    /// Takes this amount for the owner, or nothing.
     ///
     /// # Errors
     /// If the owner would hold more than it may, or all owners together more than the whole.
@@ -97,7 +98,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Ok(())
     }
 
-    /// Gives back a part of what this owner holds. More than it holds is taken for all that it holds.
+    /// Gives back a part of what this owner holds. A larger amount counts as all that it holds.
     pub fn give_back(&mut self, owner: &K, amount: u64) {
         let Some(held) = self.held.get_mut(owner) else { return };
         let amount = amount.min(*held);
@@ -108,7 +109,8 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Gives what one owner holds to another one, whatever shares they have. More than it holds is taken for all that it holds.
+    /// Moves an amount from one owner to another, regardless of their shares. A larger amount than the first one holds
+    /// counts as all that it holds.
     pub fn hand_over(&mut self, from: &K, to: &K, amount: u64) {
         let amount = amount.min(self.held(from));
         self.give_back(from, amount);
@@ -118,24 +120,24 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Another whole from now on. What is held stays held.
+    /// Changes the whole from now on. What is held stays held.
     pub const fn resize(&mut self, whole: u64) {
         self.whole = whole;
     }
 
-    /// What this owner holds.
+    /// Returns the amount that this owner holds.
     #[must_use]
     pub fn held(&self, owner: &K) -> u64 {
         self.held.get(owner).copied().unwrap_or_default()
     }
 
-    /// What all owners hold together.
+    /// Returns the amount that all owners hold together.
     #[must_use]
     pub const fn used(&self) -> u64 {
         self.used
     }
 
-    /// Whether nobody holds anything.
+    /// Returns whether no owner holds anything.
     #[must_use]
     pub fn is_unused(&self) -> bool {
         self.held.is_empty()

@@ -1,4 +1,4 @@
-//! Shares for threads: what is taken is given back when it is dropped.
+//! Shares for threads: an amount that was taken is given back when its permit is dropped.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ impl<K> Clone for SharePool<K> {
     }
 }
 
-/// What an owner holds, until it is dropped.
+/// An amount that an owner holds until the permit is dropped.
 #[derive(Debug)]
 #[must_use = "it is given back when it is dropped"]
 pub struct SharePermit<K: Clone + Eq + Hash> {
@@ -35,13 +35,13 @@ pub struct SharePermit<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> SharePool<K> {
-    /// A whole of which one owner may hold so many percent, as [`Shares::new`] has it.
+    /// Creates a whole of which one owner may hold this percentage; see [`Shares::new`].
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self(Arc::new(Mutex::new(Shares::new(whole, percent))))
     }
 
-    /// Takes so much for this owner, or nothing. It never waits.
+    /// Takes this amount for the owner, or nothing. It never waits.
     ///
     /// # Errors
     /// If the owner would hold more than it may, or all owners together more than the whole.
@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash> SharePool<K> {
         Ok(SharePermit { pool: self.clone(), owner: owner.clone(), amount })
     }
 
-    /// What all owners hold together.
+    /// Returns the amount that all owners hold together.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.lock().used()
@@ -62,7 +62,7 @@ impl<K: Clone + Eq + Hash> SharePool<K> {
 }
 
 impl<K: Clone + Eq + Hash> SharePermit<K> {
-    /// Takes so much more for the same owner, or nothing.
+    /// Takes an additional amount for the same owner, or nothing.
     ///
     /// # Errors
     /// As for [`SharePool::try_acquire`]. What is held already stays held.

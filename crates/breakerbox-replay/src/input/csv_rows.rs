@@ -1,5 +1,5 @@
-//! CSV: a header with the names of the fields, then one row a line. Calls have the columns of a call. Samples have one
-//! row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent field.
+//! CSV: a header with the names of the fields, then one row per line. Calls have the columns of a call. Samples have
+//! one row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent field.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,18 +15,18 @@ use super::fields::{
 use super::lines::Lines;
 use super::{Line, ReadError, Tick};
 
-/// Many more than there are fields.
+/// The limit of cells in a row, far above the number of fields.
 const MAX_CELLS: usize = 64;
 
 pub(super) struct CsvRows<R> {
     lines: Lines<R>,
     cells: Cells,
     columns: Vec<&'static str>,
-    /// The first row of the next tick, which ended the tick before.
+    /// The first row of the next tick, read to find the end of the tick before.
     next_tick: Option<Result<Row, ReadError>>,
 }
 
-/// One key at one tick.
+/// One sample: one key at one tick.
 struct Row {
     line: u64,
     at_ms: u64,
@@ -46,7 +46,7 @@ impl<R: BufRead> CsvRows<R> {
         Ok(Self { lines, cells, columns, next_tick: None })
     }
 
-    /// The next call; or the next tick, which is all rows of one time.
+    /// Returns the next call, or the next tick, which is all rows of one time.
     pub(super) fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
         if is_sampled(&self.columns) {
             return self.next_tick();
@@ -80,7 +80,7 @@ impl<R: BufRead> CsvRows<R> {
                     samples.push((row.key, row.sample));
                 }
                 Ok(None) => break,
-                // The tick before a bad row is whole.
+                // The tick before an invalid row is complete.
                 other => {
                     self.next_tick = other.transpose();
                     break;
@@ -103,7 +103,7 @@ impl<R: BufRead> CsvRows<R> {
         row.map(Some).map_err(|fault| fault.at_line(line))
     }
 
-    /// Reads the next row into the cells. False at the end.
+    /// Reads the next row into the cells. Returns false at the end.
     fn advance(&mut self) -> Result<bool, ReadError> {
         if !self.lines.advance()? {
             return Ok(false);
@@ -113,7 +113,7 @@ impl<R: BufRead> CsvRows<R> {
     }
 }
 
-/// The cells of one row, in buffers that are used again.
+/// The cells of one row, in reused buffers.
 struct Cells {
     parser: csv_core::Reader,
     row: Vec<u8>,
@@ -139,7 +139,7 @@ impl Cells {
         self.count = count;
         let reason = match result {
             ReadRecordResult::Record if read == self.row.len() => return Ok(()),
-            // The line's end became part of a cell.
+            // The end of the line became part of a cell.
             ReadRecordResult::InputEmpty => "has a quote that is not closed; a row is one line",
             ReadRecordResult::OutputEndsFull => "has more cells than there are fields",
             _ => "has a line end within the row; a row is one line",
@@ -156,7 +156,7 @@ impl Cells {
     }
 }
 
-/// The columns that a header names. Which ones there are tells whether the rows are calls or samples.
+/// Parses the columns of a header. The columns decide whether the rows are calls or samples.
 fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
     let known = || CALL_FIELDS.into_iter().chain(SAMPLE_FIELDS);
     let mut columns = Vec::new();
@@ -201,7 +201,7 @@ fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields
         match name {
             "at_ms" => fields.at_ms = Some(millis(name, &number(cell))?),
             "key" => {
-                // As it is: white space may be part of a key.
+                // Not trimmed: white space may be part of a key.
                 check_key(name, raw)?;
                 fields.key = Some(Cow::Borrowed(raw));
             }

@@ -1,4 +1,4 @@
-//! The fields of a line, whatever the format: what each may hold, and which must be there.
+//! The fields of a line in any format: accepted values, and which fields are required.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use breakerbox_core::{Found, MAX_KEY_LENGTH, OutcomeKind, Sample, nearest};
 
 use super::{Call, InputError, Line, MAX_MILLIS, ReadError, Tick};
 
-/// One field and what is wrong with it.
+/// A field, and what is wrong with it.
 #[derive(Debug)]
 pub(super) struct Fault {
     field: Option<String>,
@@ -18,12 +18,12 @@ impl Fault {
         Self { field: Some(field.into()), reason: reason.into() }
     }
 
-    /// A fault that no single field is to blame for.
+    /// A fault of the line as a whole, without a field.
     pub(super) fn of_line(reason: impl Into<String>) -> Self {
         Self { field: None, reason: reason.into() }
     }
 
-    /// The same fault, its field below `path`.
+    /// Returns the same fault with its field below `path`.
     pub(super) fn below(self, path: &str) -> Self {
         let field = self.field.map_or_else(|| path.to_owned(), |field| format!("{path}.{field}"));
         Self { field: Some(field), ..self }
@@ -40,7 +40,7 @@ pub(super) const CALL_FIELDS: [&str; 5] = ["at_ms", "key", "outcome", "latency_m
 /// The fields of one key's sample, in JSON and as CSV columns.
 pub(super) const SAMPLE_FIELDS: [&str; 3] = ["successes", "failures", "latency_sum_ms"];
 
-/// A line whose fields are still coming in.
+/// A line whose fields are being parsed.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) at_ms: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The line, if all that must be there is there.
+    /// Returns the line, if all required fields are present.
     pub(super) fn finish(self) -> Result<Line<'a>, Fault> {
         let at_ms = self.at_ms.ok_or_else(|| missing("at_ms"))?;
         if let Some(samples) = self.samples {
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One key's sample whose fields are still coming in.
+/// One key's sample whose fields are being parsed.
 #[derive(Default)]
 pub(super) struct SampleFields {
     pub(super) successes: Option<u64>,
@@ -93,7 +93,7 @@ impl SampleFields {
             successes: self.successes.ok_or_else(|| missing("successes"))?,
             failures: self.failures.ok_or_else(|| missing("failures"))?,
             latency_sum: self.latency_sum_ms.map(std::time::Duration::from_millis),
-            // A file has the totals of each tick, and nothing apart.
+            // A file has only the totals of each tick.
             ..Sample::default()
         })
     }

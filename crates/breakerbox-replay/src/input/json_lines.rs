@@ -1,4 +1,4 @@
-//! JSON lines: one object a line.
+//! JSON lines: one object per line.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ impl<R: BufRead> JsonLines<R> {
         Self { lines: Lines::new(input, lines_before) }
     }
 
-    /// The next line that is not blank.
+    /// Returns the next line that is not blank.
     pub(super) fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
         if !self.lines.advance()? {
             return Ok(None);
@@ -46,10 +46,10 @@ fn parse(text: &str) -> Result<Line<'_>, Fault> {
     fields.finish()
 }
 
-/// Where visitors leave what they know of a fault; serde's own errors carry only text.
+/// The faults that visitors found; serde's own errors carry only text.
 #[derive(Default)]
 struct Faults {
-    /// The field whose value is being read.
+    /// The field whose value is being parsed.
     field: Cell<Option<&'static str>>,
     fault: RefCell<Option<Fault>>,
 }
@@ -65,7 +65,7 @@ impl Faults {
             return fault;
         }
         let text = error.to_string();
-        // The parser sees one line only, so its line number says nothing.
+        // The parser gets one line only, so its line number is meaningless.
         let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
         if error.is_data() {
             return match self.field.get() {
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for LineVisitor<'_> {
     }
 }
 
-/// Reads one value into its place: of the right type, and once.
+/// Parses one value into its field: of the right type, and only once.
 fn take<'de, A: MapAccess<'de>, T>(
     map: &mut A,
     name: &str,
@@ -177,7 +177,7 @@ struct SampleSeed<'f> {
 }
 
 impl SampleSeed<'_> {
-    /// The fault with its field's full path.
+    /// Records the fault with its field's full path.
     fn put<E: serde::de::Error>(&self, fault: Fault) -> E {
         self.faults.put(fault.below(&format!("samples.{}", self.key)))
     }

@@ -1,4 +1,4 @@
-//! Lines of text, one at a time, in a buffer that is used again and has a limit.
+//! Reads lines of text, one at a time, into a reused buffer of limited size.
 
 use std::io::{self, BufRead, Read};
 
@@ -12,12 +12,12 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of `input`, after so many that were read already.
+    /// Reads the lines of `input`. `lines_before` is the number of lines that were read already.
     pub(super) const fn new(input: R, lines_before: u64) -> Self {
         Self { input, buffer: Vec::new(), number: lines_before }
     }
 
-    /// Reads on to the next line that is not blank. False at the end.
+    /// Reads the next line that is not blank. Returns false at the end.
     pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
             if !self.fill()? {
@@ -34,13 +34,13 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The line, without its end.
+    /// Returns the line, without its end.
     pub(super) fn text(&self) -> Result<&str, Fault> {
         std::str::from_utf8(self.buffer.trim_ascii_end())
             .map_err(|error| Fault::of_line(format!("is not UTF-8 after {} bytes", error.valid_up_to())))
     }
 
-    /// The line's number, counted from 1.
+    /// Returns the line's number, counted from 1.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }

@@ -1,4 +1,4 @@
-//! Lines of traffic: what a line may hold, in JSON or CSV, and what is wrong with one that is refused.
+//! The input of a replay: parses lines of traffic, in JSON or CSV, and reports what is wrong with an invalid one.
 //!
 //! A file holds calls or samples, never both, and its times never go back. Lines are read one at a time: a file of
 //! any size needs no more memory than its longest line, and that has a limit.
@@ -19,68 +19,68 @@ use fields::Fault;
 /// The longest line, in bytes. A tick with a million keys is below it.
 pub const MAX_LINE_LENGTH: u64 = 128 * 1024 * 1024;
 
-/// The latest time and the longest latency, in milliseconds: the largest whole number that every JSON reader keeps.
+/// The latest time and the longest latency, in milliseconds: the largest integer that every JSON parser preserves.
 pub const MAX_MILLIS: u64 = (1 << 53) - 1;
 
-/// How traffic is written.
+/// The format of the traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// One JSON object a line.
+    /// One JSON object per line.
     JsonLines,
-    /// A header, and one row a line.
+    /// A header, and one row per line.
     Csv,
 }
 
-/// What one line says.
+/// The content of one line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line<'a> {
-    /// A call that was made.
+    /// A past call.
     Call(Call<'a>),
-    /// What a sampler saw.
+    /// The samples of one tick.
     Tick(Tick),
 }
 
 /// One past call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call<'a> {
-    /// When it started.
+    /// The start of the call, in milliseconds.
     pub at_ms: u64,
-    /// Whose circuit it belongs to.
+    /// The key of the circuit.
     pub key: Cow<'a, str>,
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: OutcomeKind,
-    /// How long it took.
+    /// The latency, in milliseconds.
     pub latency_ms: u64,
-    /// When the destination asked to be called again.
+    /// The destination's retry-after, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
-/// What a sampler saw at one time.
+/// The samples of all keys at one time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
-    /// When.
+    /// The time of the tick, in milliseconds.
     pub at_ms: u64,
     /// The totals of each key.
     pub samples: Vec<(String, Sample)>,
 }
 
-/// Why a line was refused. It names the line, the field where there is one, and the reason.
+/// The reason why a line was refused. It names the line, the field where there is one, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {}{reason}", FieldPrefix(field.as_deref()))]
 pub struct InputError {
     /// The line, counted from 1.
     pub line: u64,
-    /// The field that is at fault.
+    /// The invalid field. `None` if the line as a whole is invalid.
     pub field: Option<String>,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and what is accepted.
     pub reason: String,
 }
 
-/// A line could not be read, or not be understood.
+/// The reason why a line could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The line is bad.
+    /// The line is invalid.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The input could not be read.
@@ -109,7 +109,7 @@ enum Rows<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// A reader of this format; without one, the first character tells: JSON begins with `{`.
+    /// Builds a reader of this format. Without one, the first character decides: JSON begins with `{`.
     ///
     /// # Errors
     /// If the input can't be read, or a CSV header is wrong.
@@ -128,10 +128,10 @@ impl<R: BufRead> Reader<R> {
         Ok(Self { rows, order: Order::default(), line: 0 })
     }
 
-    /// The next line that is not blank; none at the end.
+    /// Returns the next line that is not blank, or `None` at the end.
     ///
     /// # Errors
-    /// If the line is not right, is of another kind than those before, or is earlier than the one before.
+    /// If the line is invalid, is of another kind than those before, or is earlier than the one before.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         let read = match &mut self.rows {
             Rows::Json(rows) => rows.next_line()?,
@@ -143,7 +143,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(line))
     }
 
-    /// The number of the line that was read last.
+    /// Returns the number of the last line that was read.
     #[must_use]
     pub const fn line_number(&self) -> u64 {
         self.line
@@ -169,7 +169,7 @@ fn refuse_compressed<R: BufRead>(input: &mut R) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Skips blank lines, and the white space before the first character. Returns how many lines that were.
+/// Skips blank lines, and the white space before the first character. Returns the number of skipped lines.
 fn skip_blank_lines<R: BufRead>(input: &mut R) -> io::Result<u64> {
     let mut lines = 0;
     loop {
@@ -184,7 +184,7 @@ fn skip_blank_lines<R: BufRead>(input: &mut R) -> io::Result<u64> {
     }
 }
 
-/// By the first character that is there: JSON lines begin with a brace, and a header does not.
+/// Guesses the format by the first character: JSON lines begin with a brace, and a CSV header does not.
 fn guess_format<R: BufRead>(input: &mut R) -> io::Result<Format> {
     Ok(match input.fill_buf()?.first() {
         None | Some(b'{' | b'[') => Format::JsonLines,
@@ -192,7 +192,7 @@ fn guess_format<R: BufRead>(input: &mut R) -> io::Result<Format> {
     })
 }
 
-/// What must hold from line to line: one file holds one kind, and times never go back.
+/// The rules across lines: a file holds one kind, and times never go back.
 #[derive(Default)]
 struct Order {
     kind: Option<Kind>,

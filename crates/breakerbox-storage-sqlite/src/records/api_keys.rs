@@ -16,7 +16,7 @@ use crate::error::JobError;
 
 const API_KEY: &str = "API key";
 
-/// How many keys a page looks at, for one tenant's among all.
+/// The maximum number of keys that a page reads, to find those of one tenant.
 const LOOKS: usize = 10_000;
 
 impl SqliteRecords {

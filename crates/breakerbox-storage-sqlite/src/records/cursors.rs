@@ -1,4 +1,4 @@
-//! Where a page ended, as text that fits into a query.
+//! The end of a page, as text that fits into a URL query.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use breakerbox_model::objects::{Id, TenantId};
 use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{Cursor, Page, PageOf};
 
-/// Something that a page can end at.
+/// A position that a page can end at.
 pub(super) trait Place: Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;
@@ -62,7 +62,7 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?.parse().ok()
 }
 
-/// Where the page before ended.
+/// Returns where the previous page ended.
 pub(super) fn place<P: Place>(page: &PageOf) -> Result<Option<P>, RecordsError> {
     match &page.after {
         None => Ok(None),
@@ -70,7 +70,7 @@ pub(super) fn place<P: Place>(page: &PageOf) -> Result<Option<P>, RecordsError> 
     }
 }
 
-/// A page of at most `size`, made from one more if there is more.
+/// Returns a page of at most `size` items, made from one more if there is more.
 pub(super) fn page<T, P: Place>(mut items: Vec<T>, size: usize, place: impl Fn(&T) -> P) -> Page<T> {
     let is_last = items.len() <= size;
     items.truncate(size);

@@ -21,10 +21,10 @@ use crate::columns::{content_type_of, id, number, parsed, priority, state, time,
 
 pub(super) const DELIVERY: &str = "delivery";
 
-/// How many rows a page looks at: some milliseconds.
+/// The maximum number of rows that a page reads: some milliseconds.
 const LOOKS: usize = 20_000;
 
-/// A delivery as it is shown, of this id.
+/// Returns the delivery with this id, as the API shows it.
 pub(super) fn show(connection: &Connection, delivery: i64) -> rusqlite::Result<Option<Delivery>> {
     connection
         .prepare_cached(
@@ -43,7 +43,7 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     let url: Option<Arc<str>> = row.get(5)?;
     let endpoint = EndpointId(id(row.get(4)?));
     let attempts = row.get(9)?;
-    // What waits in a closed lane is cancelled, though its row may say so a little later.
+    // A delivery that waits in a closed lane is cancelled, though its row may show it a little later.
     let is_cancelled: bool = row.get(15)?;
     let state =
         if is_cancelled { DeliveryState::Cancelled } else { state(row.get(7)?, row.get(8)?, attempts) };
@@ -102,7 +102,7 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<(u64, Attempt)> {
         started_at: time(row.get(1)?),
         latency: Duration::from_micros(whole(row.get(2)?)),
         status: row.get(3)?,
-        // A fault that a newer version knows is shown as the vaguest one that this version knows.
+        // A fault that only a newer version knows is shown as the most general one that this version knows.
         fault: fault.map(|fault| fault.unwrap_or(Fault::Protocol)),
         detail: row.get(5)?,
         probe: row.get(6)?,
@@ -187,7 +187,7 @@ impl Deliveries for SqliteRecords {
     }
 
     async fn waiting(&self) -> Result<Waiting, RecordsError> {
-        // The writer knows it by heart; a transaction that writes nothing costs next to nothing.
+        // The writer has it in memory; a transaction that writes nothing costs next to nothing.
         self.database
             .write(|writing| {
                 let (unfinished, tenants) = writing.ledger.total();

@@ -118,7 +118,7 @@ impl SqliteRecords {
     }
 }
 
-/// What its owner is told when an endpoint has answered 410.
+/// Returns the notification for an endpoint that responded with 410.
 fn gone(endpoint: &Endpoint) -> Notice {
     let revision = endpoint.revision.0.unsigned_abs();
     Notice::endpoint_gone(
@@ -219,7 +219,7 @@ impl Endpoints for SqliteRecords {
 
     async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError> {
         self.known_endpoint(id)?;
-        // The writer knows it by heart; a transaction that writes nothing costs next to nothing.
+        // The writer has it in memory; a transaction that writes nothing costs next to nothing.
         self.database.write(move |writing| Ok(writing.unfinished_in(id.into()))).await
     }
 

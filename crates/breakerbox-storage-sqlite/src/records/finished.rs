@@ -1,5 +1,5 @@
-//! Between waiting and finished: cancels what waits, makes what is finished wait again. Always in the writer, where the
-//! backlogs are counted with it. Here it is decided whether that is possible; how it is done is the queue's.
+//! Cancels waiting deliveries, and makes finished ones pending again. Always in the writer, which counts the backlogs
+//! in the same transaction. This module decides whether it is possible; the queue carries it out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use crate::Writing;
 use crate::columns::{DELIVERED, id, level, state, time, whole};
 use crate::error::JobError;
 
-/// What is needed of a delivery to move it.
+/// The data of a delivery that is needed to move it.
 struct Moved {
     tenant: i64,
     lane: i64,
     state: DeliveryState,
-    /// How long the event said that it has, from when it could first be sent.
+    /// The lifetime that the event set, from when it could first be sent.
     lives_for: Option<Duration>,
     url: Option<String>,
-    /// What its circuit is for.
+    /// The purpose of its circuit.
     purpose: Purpose,
     bytes: u64,
 }
 
-/// What came of making a delivery wait again.
+/// The result of making a delivery pending again.
 pub(super) enum Resent {
     /// It waits in this lane.
     Waits(WaitingLane),
-    /// It is not there any more.
+    /// It does not exist any more.
     Missing,
     /// It is not finished.
     Unfinished(DeliveryState),
-    /// Its endpoint, or its tenant, is gone.
+    /// Its endpoint or its tenant was deleted.
     EndpointGone(EndpointId),
-    /// The tenant's backlog has no room.
+    /// The tenant has reached its backlog limit.
     BacklogFull(RecordsError),
 }
 
@@ -75,7 +75,7 @@ impl SqliteRecords {
     }
 }
 
-/// Makes a finished delivery wait again, at this priority or its old one. Whoever calls this wakes its lane.
+/// Makes a finished delivery pending again, at this priority or its old one. The caller wakes its lane.
 pub(super) fn resend(
     writing: &mut Writing<'_>,
     directory: &Directory,
@@ -83,21 +83,21 @@ pub(super) fn resend(
     priority: Option<Priority>,
 ) -> Result<Resent, JobError<RecordsError>> {
     let Some(moved) = find(writing, wanted)? else { return Ok(Resent::Missing) };
-    // What waits in a closed lane is cancelled, and its endpoint is gone.
+    // A delivery that waits in a closed lane is cancelled, and its endpoint was deleted.
     if !moved.state.is_finished() && !writing.ledger.is_closed(moved.lane) {
         return Ok(Resent::Unfinished(moved.state));
     }
     let name = writing.ledger.tenant(writing.connection, moved.tenant)?;
     let lane = LaneId(id(moved.lane));
     let gone = Resent::EndpointGone(EndpointId(lane.0));
-    // A tenant of the same name may have come since.
+    // Another tenant may have the same name by now.
     let Some(tenant) = directory.tenant(&name).filter(|entry| entry.row == moved.tenant) else {
         return Ok(gone);
     };
     let (lane, expires_after) = match &moved.url {
         Some(url) => {
             let lane = writing.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
-            // How long a run waits is its reminder's to say, and not the tenant's.
+            // The reminder, not the tenant, sets how long a run waits.
             let expires_after = tenant.expires_after.filter(|_| moved.purpose == Purpose::Deliveries);
             (lane, expires_after)
         }
@@ -120,7 +120,7 @@ pub(super) fn resend(
             .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
             .execute(params![wanted.number(), level(priority), DELIVERED])?;
     }
-    // It has as long to live as at first, however often it is resent.
+    // It has its original lifetime again, however often it is resent.
     let expires_at = moved.lives_for.or(expires_after).map(|lives_for| writing.now() + lives_for);
     Ok(writing.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
 }

@@ -1,4 +1,4 @@
-//! How tenants and endpoints are kept in their rows: settings as JSON, and what is secret of them sealed.
+//! The form of tenants and endpoints in their rows: settings as JSON, with the secret parts sealed.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ struct KeptTenant {
     reminders: KeptReminderRules,
 }
 
-/// What differs from the defaults.
+/// The settings that differ from the defaults.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 struct KeptReminderRules {
@@ -98,7 +98,7 @@ struct KeptEndpoint {
     expires_after_us: Option<u64>,
 }
 
-/// What is sealed. Header values are credentials as often as not.
+/// The sealed part. Header values are often credentials.
 #[derive(Serialize, Deserialize)]
 struct KeptSecrets {
     secrets: Vec<KeptSecret>,
@@ -210,7 +210,7 @@ pub(super) fn endpoint_of(
     Ok((settings, secrets))
 }
 
-/// The column `disabled`. What a circuit says is the circuit's to keep.
+/// Returns the value of the column `disabled`. The state of a circuit is stored with the circuit.
 pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     match because {
         DisabledBecause::Owner | DisabledBecause::Circuit => "owner",
@@ -218,7 +218,7 @@ pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     }
 }
 
-/// What the column `disabled` says.
+/// Reads the column `disabled`.
 pub(super) fn disabled(name: &str) -> DisabledBecause {
     if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
 }
@@ -258,7 +258,7 @@ fn open(
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {
-    // The error says where, and may say what: what is sealed must not be repeated.
+    // The error of the parser may repeat a part of the text, and sealed text must not be repeated.
     serde_json::from_slice(text).map_err(|_| unreadable(owner, "settings"))
 }
 

@@ -1,4 +1,4 @@
-//! How a tenant's targets of notices are kept: all of it sealed, since their URLs are credentials as often as not.
+//! The stored form of a tenant's targets of notifications: all of it sealed, since their URLs are often credentials.
 
 use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
 use breakerbox_storage::secrets::Owner;
@@ -15,7 +15,7 @@ pub(super) struct KeptTarget {
     secret: Option<String>,
     #[serde(default)]
     to: Vec<String>,
-    /// Empty: of all kinds.
+    /// Empty: all kinds.
     #[serde(default)]
     on: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Fills the directory at the start. Every secret is opened, so a start without a needed key ends here and not at the first
-//! delivery.
+//! Fills the directory at the start. Every secret is opened, so that a start without a needed key fails here and not at
+//! the first delivery.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{
@@ -16,7 +16,7 @@ use crate::columns::{id, parsed, time};
 use crate::error::{JobError, queue_error};
 use std::sync::Arc;
 
-/// Why a file's records can't be used.
+/// Why the records of a file can't be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -28,17 +28,17 @@ pub enum LoadError {
         "the {column} of the {what} {name} can't be read; a newer version may have written it, or the file is damaged"
     )]
     Unreadable {
-        /// Of what.
+        /// The kind of object.
         what: &'static str,
-        /// Of which.
+        /// The id or name of the object.
         name: String,
-        /// What of it.
+        /// The column.
         column: &'static str,
     },
     /// A row does not fit the others.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// The database fails.
+    /// The database failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
@@ -90,7 +90,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         };
         let number = row.get(0)?;
         let resolved = |tenant: &Tenant| directory.resolve_tenant(tenant.clone(), number);
-        // The gateway's own policy may have changed since. Sending goes on, by the gateway's.
+        // The gateway's own policy may have changed since. Sending continues with the gateway's.
         let mut entry = resolved(&tenant);
         if let Err(RecordsError::Policy(problem)) = &entry {
             tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
@@ -99,7 +99,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         }
         if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
             tracing::warn!(tenant = %tenant.id, problem, "the policy of the tenant's reminders does not fit any more; their preset holds");
-            // Whatever is below it: a preset begins anew.
+            // Independent of the layers below it: a preset starts over.
             tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
             entry = resolved(&tenant);
         }

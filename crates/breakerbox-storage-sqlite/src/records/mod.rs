@@ -1,22 +1,22 @@
-//! Records in the queue's file. What is asked often (tenants, endpoints, API keys) is answered from the
-//! [`Directory`], the rest by readers; what changes goes through the writer, and from there into the directory.
+//! Records in the queue's file. Tenants, endpoints and API keys are read from the [`Directory`], the rest by readers;
+//! changes go through the writer, and from there into the directory.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
 //! | `load` | fills the directory at the start |
-//! | `kept` | how tenants and endpoints are kept in their rows |
+//! | `kept` | the form of tenants and endpoints in their rows |
 //! | `reseal` | seals everything with the newest master key |
-//! | `tenants`, `endpoints`, `api_keys` | what people change |
-//! | `deliveries`, `scan` | what people look at |
-//! | `finished` | cancels what waits, and makes what is finished wait again |
-//! | `reminders` | what people do to reminders |
-//! | `requests` | what clients may repeat: each creation with its idempotency key |
-//! | `resends` | the same for many, as a job |
-//! | `history` | what happened to circuits |
-//! | `notices`, `notices_sent` | what people were told, and what became of it |
-//! | `permits` | which permits of the decision API were settled |
+//! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
+//! | `deliveries`, `scan` | listings of events, deliveries and attempts |
+//! | `finished` | cancels waiting deliveries, and makes finished ones pending again |
+//! | `reminders` | operations on reminders |
+//! | `requests` | idempotent requests: each creation with its idempotency key |
+//! | `resends` | resends by filter, as background jobs |
+//! | `history` | the history of circuits |
+//! | `notices`, `notices_sent` | notifications and their results |
+//! | `permits` | the settled permits of the decision API |
 //! | `routes` | the directory as the writer sees it |
-//! | `cursors` | where a page ended, as text |
+//! | `cursors` | the end of a page, as text |
 
 mod api_keys;
 mod cursors;
@@ -56,7 +56,7 @@ pub struct SqliteRecords {
     database: Database,
     directory: Arc<Directory>,
     keyring: Arc<Keyring>,
-    /// The job that was last stepped.
+    /// The job that had the latest turn.
     turn: Arc<AtomicI64>,
 }
 
@@ -64,7 +64,7 @@ impl SqliteRecords {
     /// Loads tenants, endpoints and API keys from an open file.
     ///
     /// # Errors
-    /// If a master key is missing that something is sealed with, a row can't be read, or the database fails.
+    /// If a master key is missing that a value is sealed with, a row can't be read, or the database fails.
     pub async fn open(database: Database, keyring: Keyring, defaults: Defaults) -> Result<Self, LoadError> {
         let keyring = Arc::new(keyring);
         let directory = Arc::new(Directory::new(defaults));
@@ -72,7 +72,7 @@ impl SqliteRecords {
         Ok(Self { database, directory, keyring, turn: Arc::default() })
     }
 
-    /// Whether a file holds anything that is sealed. If so, its master key must be there at the start.
+    /// Returns whether a file holds any sealed values. If so, its master key must be available at the start.
     ///
     /// # Errors
     /// If the database fails.
@@ -81,20 +81,20 @@ impl SqliteRecords {
         database.read(move |connection| Ok(connection.query_row(question, [], |row| row.get(0))?)).await
     }
 
-    /// The keys that it seals with.
+    /// Returns the keys that seal and open values.
     #[must_use]
     pub const fn keyring(&self) -> &Arc<Keyring> {
         &self.keyring
     }
 
-    /// What is in memory.
+    /// Returns the directory.
     #[must_use]
     pub const fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 }
 
-/// What a query for one row found. A row that can't be read is told apart from a database that fails.
+/// Returns the result of a query for one row. It distinguishes a row that can't be read from a failed database.
 fn readable<T>(
     found: rusqlite::Result<Option<T>>,
     what: &'static str,
@@ -112,7 +112,7 @@ fn readable<T>(
     }
 }
 
-/// A row of a listing. One that can't be read is left out, so that the others are shown.
+/// Returns a row of a listing. A row that can't be read is left out, so that the others are shown.
 fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) -> rusqlite::Result<Option<T>> {
     match row {
         Ok(found) => Ok(Some(found)),
@@ -124,7 +124,7 @@ fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) ->
     }
 }
 
-/// Whether something is still as it was seen.
+/// Checks that the revision is still the given one.
 fn unchanged(
     now: Revision,
     seen: Option<Revision>,

@@ -1,4 +1,4 @@
-//! What people were told. Written with what it is about; here it is listed, sent and forgotten.
+//! Notifications. They are written with their cause; here they are listed, sent and deleted.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use super::{SqliteRecords, listed, readable};
 use crate::columns::{id, micros, number, parsed, time, whole};
 use crate::error::JobError;
 
-/// How many notices a page looks at.
+/// The maximum number of notifications that a page reads.
 const LOOKS: usize = 5_000;
 
 const COLUMNS: &str =
     "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notices n LEFT JOIN tenants t ON t.row = n.tenant";
 
-/// The column `state`.
+/// Returns the value of the column `state`.
 const fn state_number(state: SendState) -> i64 {
     match state {
         SendState::Waiting => 0,
@@ -78,7 +78,7 @@ fn sends(connection: &Connection, notice: NoticeId) -> rusqlite::Result<Vec<Past
     rows.collect()
 }
 
-/// A page of notices from before this one.
+/// Returns a page of notifications from before this one.
 fn list(
     connection: &Connection,
     filter: &NoticeFilter,
@@ -240,7 +240,7 @@ impl Notices for SqliteRecords {
                          WHERE name = ?1",
                     )?
                     .execute(params![&*result.target, ended, number(result.said_not_kept)])?;
-                // A target that nothing waits for is made again when something does.
+                // A target for which nothing waits is created again when something does.
                 connection
                     .prepare_cached("DELETE FROM notice_targets WHERE name = ?1 AND waiting = 0 AND not_kept = 0")?
                     .execute([&*result.target])?;
@@ -274,7 +274,7 @@ impl Notices for SqliteRecords {
     }
 
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError> {
-        // What is committed later is written by a later job, and no earlier time is in it.
+        // Deliveries that are committed later are written by a later job, and have no earlier time.
         let until = self.database.write(move |writing| Ok::<_, JobError<QueueError>>(writing.wall())).await?;
         let of = self
             .database

@@ -1,4 +1,5 @@
-//! Which permits were settled. All of it goes through the writer, also what only looks: so a claim that is on its way is seen.
+//! The settled permits. All operations go through the writer, also those that only read: so they see a claim that is
+//! still in flight.
 
 use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
@@ -90,7 +91,7 @@ fn find(writing: &Writing<'_>, permit: PermitTerm) -> rusqlite::Result<Option<Pe
     found.optional()
 }
 
-/// How a word is kept: by its place.
+/// Returns the stored number of a value: its index.
 fn place<T: PartialEq>(words: &[T], word: T) -> i64 {
     number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

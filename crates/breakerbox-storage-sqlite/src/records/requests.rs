@@ -36,7 +36,7 @@ impl SqliteRecords {
                     None => Some(OPERATOR),
                     Some(tenant) => records.directory.tenant(tenant).map(|entry| entry.row),
                 };
-                // Without its tenant nothing can be created: that is for the creation to say.
+                // Without its tenant nothing can be created: the creation itself reports that.
                 let Some(scope) = scope else {
                     let created = create(&records, writing)?;
                     return Ok(Answered { response: respond(&created), repeated: false });

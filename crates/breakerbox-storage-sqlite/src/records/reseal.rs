@@ -1,5 +1,5 @@
-//! Seals what an older master key sealed with the newest one, a few rows at a time and beside live traffic. Afterwards the
-//! older key can be taken away.
+//! Reseals values of older master keys with the newest one, a few rows at a time and beside live traffic. Afterwards
+//! the older keys can be removed.
 
 use breakerbox_model::objects::EndpointId;
 use breakerbox_storage::secrets::{Owner, Sealed};
@@ -10,19 +10,19 @@ use super::{LoadError, SqliteRecords};
 use crate::columns::id;
 use crate::error::JobError;
 
-/// How many rows are read and written at once.
+/// The number of rows that are read and written at once.
 const PIECE: i64 = 100;
 
-/// How many rows there were, and how many of them were sealed anew.
+/// The result of resealing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
-    /// Rows that were looked at.
+    /// The number of rows that were checked.
     pub looked_at: u64,
-    /// Rows that were sealed with an older key.
+    /// The number of rows that had been sealed with an older key.
     pub resealed: u64,
 }
 
-/// A row with something sealed.
+/// A row with a sealed value.
 struct Row {
     number: i64,
     name: String,
@@ -30,11 +30,11 @@ struct Row {
 }
 
 impl SqliteRecords {
-    /// Seals everything with the newest key. It may be stopped at any time and done again. What changes meanwhile is sealed
-    /// with the newest key anyway.
+    /// Seals everything with the newest key. It may be interrupted at any time and repeated. Rows that change meanwhile
+    /// are sealed with the newest key anyway.
     ///
     /// # Errors
-    /// If something can't be opened, or the database fails. What was sealed anew by then stays so.
+    /// If a value can't be opened, or the database fails. Rows that were resealed by then stay so.
     pub async fn reseal(&self) -> Result<Resealed, LoadError> {
         let tenants = self
             .reseal_table(
@@ -79,7 +79,7 @@ impl SqliteRecords {
             if changed.is_empty() {
                 continue;
             }
-            // If a row was changed meanwhile, what it holds now is newer and sealed with the newest key.
+            // If a row was changed meanwhile, its value is newer and sealed with the newest key.
             total.resealed += self
                 .database
                 .write(move |writing| {

@@ -1,5 +1,5 @@
-//! Resends by filter. A step looks for deliveries with a reader, and then moves them and notes how far it came in one
-//! transaction, which first makes sure that no other step has been there.
+//! Resends by filter. A step finds deliveries with a reader, and then moves them and stores its progress in one
+//! transaction, which first checks that no other step has been there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -27,18 +27,18 @@ use crate::error::JobError;
 const JOB: &str = "job";
 const KIND: &str = "resend";
 
-/// How many rows a step looks at.
+/// The maximum number of rows that a step reads.
 const LOOKS: usize = 20_000;
-/// How long a finished job is remembered.
+/// How long a finished job is kept.
 const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
-/// How many finished jobs are forgotten when one is created.
+/// The maximum number of finished jobs that are deleted when one is created.
 const FORGOTTEN_AT_ONCE: u32 = 16;
-/// How many jobs a step tries, if their tenants' backlogs are full.
+/// The maximum number of jobs that a step tries, if their tenants' backlogs are full.
 const TURNS: usize = 8;
 
 const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
 
-/// A filter as it is kept.
+/// The stored form of a filter.
 #[derive(Serialize, Deserialize)]
 struct Wanted {
     tenant: Option<String>,
@@ -63,7 +63,7 @@ impl Wanted {
         }
     }
 
-    /// None if a newer version wrote it.
+    /// Returns the filter, or `None` if a newer version wrote it.
     fn filter(&self) -> Option<DeliveryFilter> {
         fn read<T: std::str::FromStr>(text: Option<&String>) -> Option<Option<T>> {
             text.map(|text| text.parse().ok()).map_or(Some(None), |read| read.map(Some))
@@ -114,14 +114,14 @@ fn show(connection: &Connection, wanted: JobId) -> Result<Resend, JobError<Recor
     readable(found, JOB, wanted)
 }
 
-/// A job whose turn it is, and what it found.
+/// A job whose turn it is, and the deliveries that it found.
 struct Turn {
     job: i64,
     position: Option<i64>,
     found: Found,
 }
 
-/// The running job after this one, or the first.
+/// Returns the running job after this one, or the first.
 fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<Turn>> {
     let mut next = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
@@ -137,11 +137,11 @@ fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<O
         return Ok(None);
     };
     let nothing = Found { ids: Vec::new(), stopped_at: None };
-    // One that can't be read ends here: the others must not wait for it.
+    // A job that can't be read ends here: the others must not wait for it.
     let found = match listed(job, JOB, JobId(self::id(id)))? {
         None => nothing,
         Some(job) => match Scan::new(&job.filter, connection)? {
-            // The name that it was made for may be another tenant's by now.
+            // Another tenant may have the name that the job was created for.
             Some(scan) if scan.tenant() == job.owner.map(|owner| owner.0) => {
                 scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?
             }
@@ -152,7 +152,7 @@ fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<O
 }
 
 impl SqliteRecords {
-    /// Moves what a job found. None if another step was faster, or the backlog is full.
+    /// Moves the deliveries that a job found. `None` if another step was faster, or the backlog is full.
     async fn take_turn(&self, turn: Turn) -> Result<Option<Batch>, RecordsError> {
         let records = self.clone();
         self.database
@@ -178,7 +178,7 @@ impl SqliteRecords {
                                 .or_insert(lane);
                         }
                         Resent::EndpointGone(_) => skipped += 1,
-                        // Somebody was faster.
+                        // Another step or a client was faster.
                         Resent::Missing | Resent::Unfinished(_) => {}
                         Resent::BacklogFull(_) => {
                             is_full = true;
@@ -238,7 +238,7 @@ impl SqliteRecords {
                 return Err(RecordsError::missing("event", id).into());
             }
         }
-        // What was made while the clock was ahead is there, too.
+        // Includes deliveries that were created while the clock was ahead.
         let newest = now.max(writing.newest_id_time());
         let until = filter.until.map_or(newest, |until| until.min(newest));
         let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);

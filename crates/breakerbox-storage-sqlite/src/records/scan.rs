@@ -1,9 +1,9 @@
-//! Finds deliveries by filter. A scan goes along one index, looks at a bounded number of rows, and says where it stopped; so
-//! its cost depends neither on how much there is nor on how much of it fits.
+//! Finds deliveries by filter. A scan follows one index, reads a bounded number of rows, and returns where it stopped;
+//! so its cost depends neither on the number of rows nor on the number of matches.
 //!
-//! There is no index for each thing that can be asked: each would cost every delivery, and few are ever asked for. The times
-//! of a filter narrow a scan without one, since ids sort by time, and so does an event. Dead letters, which are asked for most,
-//! have their own.
+//! There is no index for each field of a filter: each would cost every delivery, and few are ever queried. The times of
+//! a filter narrow a scan without one, since ids sort by time, and so does an event. Dead letters, which are queried
+//! most, have their own.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryFilter, EndpointId, Id, StateName};
@@ -11,26 +11,26 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use crate::columns::{CANCELLED, WAITING, state};
 
-/// In which order.
+/// The order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     NewestFirst,
     OldestFirst,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) ids: Vec<i64>,
-    /// The last row that it looked at; none: it has looked at everything.
+    /// The last row that was read. `None`: all rows were read.
     pub(super) stopped_at: Option<i64>,
 }
 
-/// A filter as the rows are asked.
+/// A filter, resolved to values of rows.
 pub(super) struct Scan {
     /// The lowest id.
     from: i64,
-    /// More than the highest id.
+    /// The exclusive upper bound of ids.
     until: i64,
     tenant: Option<i64>,
     lane: Option<i64>,
@@ -39,7 +39,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// None if nothing can fit: the tenant or the event is not there.
+    /// Returns the scan, or `None` if nothing can match: the tenant or the event does not exist.
     pub(super) fn new(filter: &DeliveryFilter, connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let mut scan = Self {
             from: filter.from.map_or(0, first_at_or_after),
@@ -71,12 +71,12 @@ impl Scan {
         Ok(Some(scan))
     }
 
-    /// The number of the tenant whose deliveries it finds; none: of all.
+    /// Returns the number of the tenant whose deliveries it finds. `None`: of all tenants.
     pub(super) fn tenant(&self) -> Option<i64> {
         self.tenant
     }
 
-    /// Looks at no more than `looks` rows after this place, and stops once `limit` fit.
+    /// Reads at most `looks` rows after this position, and stops once `limit` match.
     pub(super) fn run(
         &self,
         connection: &Connection,
@@ -113,7 +113,7 @@ impl Scan {
             }
             if let Some(wanted) = self.state {
                 let kept = row.get(4)?;
-                // What waits in a closed lane is cancelled, though its row may say so a little later.
+                // A delivery that waits in a closed lane is cancelled, though its row may show it a little later.
                 let is_cancelled =
                     kept == WAITING && any_closed && is_closed.exists([row.get::<_, i64>(3)?])?;
                 let kept = if is_cancelled { CANCELLED } else { kept };
@@ -133,7 +133,7 @@ impl Scan {
         Ok(Found { ids, stopped_at: last })
     }
 
-    /// The tenant is asked for where an index knows it.
+    /// Returns the query. It filters by tenant where an index contains it.
     fn question(&self, order: Order) -> String {
         let (index, condition) = match (self.state, self.tenant) {
             (Some(StateName::Failed), Some(_)) => {
@@ -153,7 +153,7 @@ impl Scan {
     }
 }
 
-/// The lowest id that is made then or later. Ids know milliseconds.
+/// Returns the lowest id of this time or later. Ids have a resolution of milliseconds.
 fn first_at_or_after(at: Timestamp) -> i64 {
     let up = Timestamp::from_micros(at.as_micros().saturating_add(999));
     Id::first_at(up).number()

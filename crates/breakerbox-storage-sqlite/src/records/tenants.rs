@@ -19,7 +19,7 @@ use crate::columns::micros;
 use crate::error::JobError;
 use crate::reminders::totals;
 
-/// How many tenants a page looks at, for those with a backlog.
+/// The maximum number of tenants that a page reads, to find those with a backlog.
 const LOOKS: usize = 10_000;
 
 impl SqliteRecords {
@@ -197,7 +197,7 @@ impl Tenants for SqliteRecords {
         let after: Option<TenantId> = place(of)?;
         let size = of.size();
         let tenants = self.directory.tenants_after(after.as_ref(), LOOKS + 1);
-        // The writer knows them by heart; a transaction that writes nothing costs next to nothing.
+        // The writer has them in memory; a transaction that writes nothing costs next to nothing.
         self.database
             .write(move |writing| {
                 let mut items = Vec::new();

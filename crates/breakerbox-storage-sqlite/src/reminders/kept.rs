@@ -1,4 +1,4 @@
-//! How a reminder is kept in its row.
+//! The form of a reminder in its row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Kept {
     }
 }
 
-/// The column `state`.
+/// Returns the value of the column `state`.
 pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     match state {
         ReminderStateName::Active => ACTIVE,
@@ -87,7 +87,7 @@ pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     }
 }
 
-/// The column `reason`.
+/// Returns the value of the column `reason`.
 pub(crate) const fn reason(reason: StopReason) -> i64 {
     match reason {
         StopReason::Rejected => 0,
@@ -97,7 +97,7 @@ pub(crate) const fn reason(reason: StopReason) -> i64 {
     }
 }
 
-/// What the columns `state` and `reason` say.
+/// Reads the columns `state` and `reason`.
 fn state(state: i64, reason: Option<i64>) -> ReminderState {
     match state {
         ACTIVE => ReminderState::Active,
@@ -113,11 +113,11 @@ fn state(state: i64, reason: Option<i64>) -> ReminderState {
     }
 }
 
-/// All that is shown of a reminder, from `reminders r JOIN tenants t`.
+/// All columns of a reminder that the API shows, from `reminders r JOIN tenants t`.
 pub(crate) const COLUMNS: &str = "r.id, t.id, r.settings, r.reference, r.size, r.state, r.reason, r.runs, \
     r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision, r.ran_at, r.tenant";
 
-/// A row of [`COLUMNS`].
+/// Reads a row of [`COLUMNS`].
 pub(crate) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
     let kept = Kept::read(2, row.get_ref(2)?.as_str()?)?;
     let at = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(time));
@@ -134,7 +134,7 @@ pub(crate) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
         skipped: whole(row.get(8)?),
         last_at: at(15)?,
         done_until: at(9)?,
-        // One that is to be looked at at once is due since it was changed.
+        // A reminder that is to be checked at once is due since it was changed.
         next_at: at(10)?.filter(|_| open_run.is_none()).map(|next| next.max(changed_at)),
         open_run,
         created_at: time(row.get(12)?),
@@ -143,7 +143,7 @@ pub(crate) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
     })
 }
 
-/// A reminder as it is shown, of this id.
+/// Returns the reminder with this id, as the API shows it.
 pub(crate) fn show(connection: &Connection, wanted: i64) -> rusqlite::Result<Option<Reminder>> {
     connection
         .prepare_cached(&format!(

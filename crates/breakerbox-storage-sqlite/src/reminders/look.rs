@@ -1,4 +1,4 @@
-//! Which reminders are to be looked at. One step into an index that holds nothing else.
+//! Finds the reminders that are to be checked, with one seek in an index that holds nothing else.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryState, FailReason, ReminderId};
@@ -25,7 +25,7 @@ pub(super) fn next(connection: &Connection) -> rusqlite::Result<Option<Timestamp
 /// Reminders that are due.
 pub(super) struct DueReminders {
     pub(super) readable: Vec<Looked>,
-    /// Those whose row can't be read: the others must not wait for them.
+    /// Reminders whose row can't be read: the others must not wait for them.
     pub(super) unreadable: Vec<Unreadable>,
 }
 
@@ -78,7 +78,7 @@ fn open_run(row: &Row<'_>) -> rusqlite::Result<OpenRun> {
         return Ok(OpenRun::None);
     }
     let how = match row.get::<_, Option<i64>>(9)? {
-        // It is not there any more, so nothing will come of it.
+        // The delivery does not exist any more, so it can't end in another way.
         None => Ended::Cancelled,
         Some(number) => match state(number, row.get(10)?, row.get(11)?) {
             DeliveryState::Delivered => Ended::Delivered,

@@ -1,16 +1,16 @@
 //! Reminders in their table.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
-//! | `kept` | how a reminder is kept in its row |
-//! | `look` | which reminders are to be looked at |
-//! | `steps` | does what was decided about them: fires runs, stops, finishes |
-//! | `prune` | forgets those that have ended |
-//! | `runs` | what the end of a run means for its reminder; withdraws one |
-//! | `totals` | how many reminders a tenant has |
+//! | `kept` | the form of a reminder in its row |
+//! | `look` | finds the reminders that are to be checked |
+//! | `steps` | carries out decisions about them: fires runs, stops, finishes |
+//! | `prune` | deletes those that have ended |
+//! | `runs` | the effect of the end of a run on its reminder; withdraws one |
+//! | `totals` | the number of reminders of a tenant |
 //! | `unreadable` | stops those whose row can't be read |
 //!
-//! What people do to reminders is in [`records`](super::records).
+//! The operations of the API on reminders are in [`records`](super::records).
 
 pub(super) mod kept;
 pub(super) mod look;

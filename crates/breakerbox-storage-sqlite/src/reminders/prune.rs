@@ -1,4 +1,4 @@
-//! Forgets reminders that have ended, a bounded number in one job.
+//! Deletes reminders that have ended, a bounded number in one job.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::reminder::StopReason;
@@ -12,7 +12,7 @@ use crate::error::JobError;
 use crate::job::Command;
 use crate::writer::Writing;
 
-/// Forgets reminders that have ended.
+/// Deletes reminders that have ended.
 pub(crate) struct Prune {
     pub(crate) before: Timestamp,
     pub(crate) limit: usize,

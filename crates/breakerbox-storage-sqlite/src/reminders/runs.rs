@@ -1,4 +1,4 @@
-//! What the end of a run means for its reminder. All in the transaction that ends it.
+//! The effect of the end of a run on its reminder, all in the transaction that ends the run.
 
 use breakerbox_model::reminder::Missed;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -7,7 +7,8 @@ use super::kept::{CANCELLED, PAUSED};
 use crate::columns::micros;
 use crate::writer::Writing;
 
-/// A run has ended: its reminder is looked at at once. A delivery that is no run, or not the latest, means nothing.
+/// Schedules a check of the reminder at once, because its run has ended. A delivery that is not a run, or not the
+/// latest one, has no effect.
 pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i64) -> rusqlite::Result<()> {
     let Some(reminder) = reminder else { return Ok(()) };
     connection
@@ -16,14 +17,14 @@ pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i6
     Ok(())
 }
 
-/// A run was sent later than it was due, and stands for a later occurrence than it was fired for.
+/// Records that a run was sent later than it was due, and stands for a later occurrence than it was fired for.
 pub(crate) fn stands_for(
     connection: &Connection,
     reminder: i64,
     delivery: i64,
     missed: Missed,
 ) -> rusqlite::Result<()> {
-    // Besides those before the latest one, the one that it was fired for.
+    // Also counts the occurrence that the run was fired for.
     let skipped = missed.skipped.saturating_add(1);
     let at = micros(missed.latest);
     connection
@@ -41,8 +42,8 @@ pub(crate) fn stands_for(
     Ok(())
 }
 
-/// Whether a run that would be tried again must not be, because its reminder was paused or cancelled meanwhile. If so, a paused
-/// one is as if it had not been fired.
+/// Returns whether a run that would be retried must not be, because its reminder was paused or cancelled meanwhile. If
+/// so, the run of a paused reminder is treated as not fired.
 pub(crate) fn is_called_off(
     writing: &mut Writing<'_>,
     reminder: i64,
@@ -59,17 +60,17 @@ pub(crate) fn is_called_off(
     Ok(matches!(state, Some(PAUSED | CANCELLED)))
 }
 
-/// Whether a receiver may have heard of a run.
+/// Whether a receiver may have received a request of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WasSent {
     Yes,
     No,
 }
 
-/// The latest run of a reminder is as if it had not been fired. Its delivery is the caller's business.
+/// Undoes the firing of the latest run of a reminder. The caller handles its delivery.
 ///
-/// Its number is used again only if no receiver has heard of it: whoever knows a `webhook-id` takes the next request with it
-/// for a repetition.
+/// Its number is reused only if no receiver has seen it: a receiver that knows a `webhook-id` treats the next request
+/// with it as a repetition.
 pub(crate) fn unfire(connection: &Connection, reminder: i64, was_sent: WasSent) -> rusqlite::Result<()> {
     let free = i64::from(was_sent == WasSent::No);
     connection

@@ -1,5 +1,6 @@
-//! Does what was decided about reminders, each if it is still as it was seen. A run is fired with its event, its payload and its
-//! delivery, in the transaction that takes note of it: so none is lost, and none is fired twice.
+//! Carries out decisions about reminders, each if its reminder has not changed since it was read. A run is fired with
+//! its event, its payload and its delivery, in the transaction that records it: so none is lost, and none is fired
+//! twice.
 
 use std::sync::Arc;
 
@@ -27,43 +28,43 @@ use crate::routes::{Routes, TenantRoutes};
 use crate::unheard::Unheard;
 use crate::writer::Writing;
 
-/// The type of the event that a run is.
+/// The event type of runs.
 const KIND: &str = "reminder";
 
 pub(super) struct TakeSteps {
     pub(super) steps: Vec<Decided>,
     pub(super) routes: Arc<dyn Routes>,
     pub(super) hand_over: Arc<dyn HandOver>,
-    /// Lanes for which the hand-over has reserved a place.
+    /// Lanes for which the hand-over has reserved a slot.
     pub(super) reserved: Vec<LaneId>,
     pub(super) unheard: Unheard,
 }
 
-/// A reminder that is as it was seen.
+/// A reminder that has not changed since it was read.
 struct Current {
     id: i64,
     tenant: i64,
     size: u64,
-    /// The highest number of a run that anybody may have heard of.
+    /// The highest number of a run that a receiver may have seen.
     numbered: u32,
-    /// What a run carries; none unless one is fired.
+    /// The content of a run. `None` unless one is fired.
     content: Option<Content>,
 }
 
-/// A reminder's settings as they are kept, and its payload.
+/// A reminder's stored settings, and its payload.
 struct Content {
     settings: String,
-    /// None: it is missing.
+    /// `None`: the payload is missing.
     payload: Option<Vec<u8>>,
 }
 
-/// What a run needs to be fired.
+/// The data for firing a run.
 struct Firing<'f> {
     tenant: &'f TenantId,
-    /// The tenant's number.
+    /// The number of the tenant.
     row: i64,
     settings: ReminderSettings,
-    /// The circuit's.
+    /// The key of the circuit.
     key: Arc<str>,
     payload: Bytes,
     run: NewRun,
@@ -110,7 +111,7 @@ impl Command for TakeSteps {
         for (mut found, decided) in current {
             match decided.act {
                 Act::Step(Step::Fire { run, scheduled_at, skipped }) => {
-                    // A number is not given twice, though the run that had it was called off.
+                    // A number is not used twice, even if the run that had it was withdrawn.
                     let number = run.max(found.numbered.saturating_add(1));
                     let id = RunId { reminder: decided.id, number };
                     let new = NewRun { id, scheduled_at, skipped, latest: decided.latest };
@@ -148,7 +149,7 @@ impl Command for TakeSteps {
 }
 
 impl TakeSteps {
-    /// Fires a run. False: its tenant is gone, or it can't be read.
+    /// Fires a run. False: its tenant was deleted, or it can't be read.
     fn fire(
         &mut self,
         writing: &mut Writing<'_>,
@@ -158,7 +159,7 @@ impl TakeSteps {
         stepped: &mut Stepped,
     ) -> Result<bool, JobError<QueueError>> {
         let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
-        // A tenant of the same name may have come since.
+        // Another tenant may have the same name by now.
         let routes = self.routes.tenant(&tenant).filter(|routes| routes.row() == found.tenant);
         let (Some(routes), Some(content)) = (routes, found.content.take()) else {
             look_again(writing, found, decided, None)?;
@@ -166,7 +167,7 @@ impl TakeSteps {
         };
         let firing = match Firing::new(content, &tenant, &*routes, run) {
             Ok(firing) => firing,
-            // It was checked when it was written. The others must not wait for it.
+            // The reminder was checked when it was written. The other reminders must not wait for this one.
             Err(error) => {
                 let (id, turn, error) = (found.id, decided.turn.0, error.to_string());
                 unreadable::stop(writing, &Unreadable { id, turn, error }, &*self.routes)?;
@@ -194,7 +195,7 @@ impl TakeSteps {
         Ok(true)
     }
 
-    /// The event and the delivery of a run. Answers the delivery's id.
+    /// Inserts the event and the delivery of a run. Returns the delivery's id.
     fn deliver(
         &mut self,
         writing: &mut Writing<'_>,
@@ -280,10 +281,10 @@ fn kind() -> EventType {
     KIND.parse().expect("it is a word of letters")
 }
 
-/// Where the settings of a reminder stand in what is found of one that fires.
+/// The index of the settings in the columns of a reminder that fires.
 const SETTINGS: usize = 3;
 
-/// The reminder, if it is still as it was seen; with all that a run carries, if one is fired.
+/// Returns the reminder, if it has not changed since it was read; with the content of a run, if one is fired.
 fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Current>> {
     let fires = matches!(decided.act, Act::Step(Step::Fire { .. }));
     let question = if fires {
@@ -308,14 +309,14 @@ fn find(writing: &Writing<'_>, decided: &Decided) -> rusqlite::Result<Option<Cur
     found.optional()
 }
 
-/// The reminder is looked at then; or never, unless something happens.
+/// Sets when the reminder is checked next. `None`: not before something happens.
 fn look_again(
     writing: &Writing<'_>,
     found: &Current,
     decided: &Decided,
     at: Option<Timestamp>,
 ) -> rusqlite::Result<()> {
-    // A run that is not finished is still open: whoever looked came too early.
+    // An unfinished run is still open: the check came too early.
     writing
         .connection
         .prepare_cached(
@@ -327,7 +328,7 @@ fn look_again(
     Ok(())
 }
 
-/// What its owner is told of a reminder that stops. Before it ends: its run says why.
+/// Returns the notification for a reminder that stops. Called before it ends, because its run contains the reason.
 fn stopped(
     writing: &mut Writing<'_>,
     found: &Current,
@@ -355,7 +356,7 @@ fn stopped(
     Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, writing.wall))
 }
 
-/// The reminder has ended.
+/// Ends the reminder.
 fn end(
     writing: &Writing<'_>,
     found: &Current,

@@ -1,5 +1,5 @@
-//! How many reminders a tenant has that have not ended for good, and how many bytes they carry. Counted all along, since a limit
-//! is looked at with each new one.
+//! The number of reminders of a tenant that have not ended for good, and the bytes of their payloads. The counts are
+//! maintained, since each new reminder is checked against a limit.
 
 use breakerbox_model::objects::Backlog;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -14,17 +14,17 @@ pub(crate) fn of(connection: &Connection, tenant: i64) -> rusqlite::Result<Backl
     Ok(found.unwrap_or(Backlog { count: 0, bytes: 0 }))
 }
 
-/// One more.
+/// Adds a reminder.
 pub(crate) fn add(connection: &Connection, tenant: i64, bytes: u64) -> rusqlite::Result<()> {
     change(connection, tenant, 1, number(bytes))
 }
 
-/// One less.
+/// Removes a reminder.
 pub(crate) fn remove(connection: &Connection, tenant: i64, bytes: u64) -> rusqlite::Result<()> {
     change(connection, tenant, -1, -number(bytes))
 }
 
-/// The same number, with another payload.
+/// Changes the size of a reminder's payload.
 pub(crate) fn resize(connection: &Connection, tenant: i64, was: u64, is: u64) -> rusqlite::Result<()> {
     change(connection, tenant, 0, number(is) - number(was))
 }

@@ -1,9 +1,9 @@
-//! Stops reminders whose row can't be read, for instance because a newer version wrote it or because its time zone is not known
-//! any more. Such a reminder never runs again by itself, so it must not stay due: it would be looked at for ever, and enough of
-//! them would keep all others from running.
+//! Stops reminders whose row can't be read, for instance because a newer version wrote it or because its time zone is
+//! not known any more. Such a reminder can't run by itself, so it must not stay due: it would be checked for ever, and
+//! enough of them would keep all others from running.
 //!
-//! It counts for no limit any more and frees its reference, so that its owner can create it again. It is logged once, and its owner
-//! is notified.
+//! It counts for no limit any more and frees its reference, so that its owner can create it again. It is logged once,
+//! and its owner is notified.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub(crate) struct Unreadable {
     pub(crate) id: i64,
     /// The version of the row that was read.
     pub(crate) turn: i64,
-    /// What is wrong with it.
+    /// The error of reading it.
     pub(crate) error: String,
 }
 
-/// Stops reminders that can't be read, each if its row was not changed since it was read.
+/// Stops reminders that can't be read, each if its row has not changed since it was read.
 pub(super) struct StopUnreadable {
     pub(super) reminders: Vec<Unreadable>,
     pub(super) routes: Arc<dyn Routes>,
@@ -45,7 +45,7 @@ impl Command for StopUnreadable {
     }
 }
 
-/// Stops one.
+/// Stops one reminder.
 pub(super) fn stop(
     writing: &mut Writing<'_>,
     unreadable: &Unreadable,
@@ -67,7 +67,7 @@ pub(super) fn stop(
     tracing::error!(%reminder, reference, error = unreadable.error, "a reminder can't be read; it is stopped");
     let connection = writing.connection;
     if has_ended {
-        // Only a run that was asked for is given up.
+        // The reminder has ended already: only the requested run is dropped.
         connection
             .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = NULL, asked = ?2 WHERE id = ?1")?
             .execute(params![unreadable.id, NOTHING_ASKED])?;

@@ -1,9 +1,9 @@
-//! What every backend must do: one suite, run against each of them.
+//! The requirements for every backend: one test suite, run against each of them.
 //!
-//! | part | what it checks |
+//! | part | checks |
 //! | --- | --- |
 //! | [`queue_conformance!`](crate::queue_conformance) | the durable queue: accept, claim, settle, upkeep, crashes, races; random operations against a model |
-//! | [`records_conformance!`](crate::records_conformance) | everything that people see and change, reminders among it |
+//! | [`records_conformance!`](crate::records_conformance) | everything that the API shows and changes, including reminders |
 //!
 //! A backend's tests call both. Needs the feature `conformance`.
 

@@ -1,7 +1,7 @@
-//! Which endpoints have which circuit, and whose policy holds for it.
+//! The endpoints of each circuit, and the policy that applies to it.
 //!
-//! Endpoints of one tenant with the same URL have one circuit, and a circuit has one policy. So one of them decides: the oldest
-//! that has a policy or a time limit of its own. It never depends on who was called or changed last.
+//! Endpoints of one tenant with the same URL share one circuit, and a circuit has one policy. So one of them decides:
+//! the oldest that has a policy or a timeout of its own. It never depends on which was called or changed last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use breakerbox_model::objects::{Id, LaneId};
 
 use super::EndpointEntry;
 
-/// Which endpoints have which circuit.
+/// The endpoints of each circuit.
 #[derive(Default)]
 pub(super) struct Circuits {
     all: BTreeSet<(Arc<str>, LaneId)>,
@@ -20,7 +20,8 @@ pub(super) struct Circuits {
 }
 
 impl Circuits {
-    /// An endpoint is different, new or gone. Answers which circuits have another policy now, or none of their own any more.
+    /// Records that an endpoint was changed, created or deleted. Returns the circuits that have another policy now, or
+    /// none of their own any more.
     pub(super) fn change(
         &mut self,
         before: Option<&Arc<EndpointEntry>>,
@@ -51,18 +52,18 @@ impl Circuits {
         pairs.filter(|(_, (was, is))| was != is).map(|(key, (_, is))| (key, is)).collect()
     }
 
-    /// Whether an endpoint has this circuit.
+    /// Returns whether an endpoint has this circuit.
     pub(super) fn has(&self, key: &str) -> bool {
         self.all.range(first_of(key)..).next().is_some_and(|(found, _)| **found == *key)
     }
 
-    /// The endpoint whose own policy it has.
+    /// Returns the endpoint whose own policy the circuit has.
     pub(super) fn deciding(&self, key: &str) -> Option<&Arc<EndpointEntry>> {
         let ((found, _), entry) = self.own.range(first_of(key)..).next()?;
         (**found == *key).then_some(entry)
     }
 
-    /// Each circuit with a policy of its own.
+    /// Returns each circuit with a policy of its own.
     pub(super) fn policies(&self) -> Vec<(Arc<str>, Arc<Policy>)> {
         let mut policies: Vec<(Arc<str>, Arc<Policy>)> = Vec::new();
         for ((key, _), entry) in &self.own {
@@ -74,7 +75,7 @@ impl Circuits {
     }
 }
 
-/// Where a circuit's endpoints begin.
+/// Returns the lower bound of a circuit's endpoints in the map.
 fn first_of(key: &str) -> (Arc<str>, LaneId) {
     (Arc::from(key), LaneId(Id::first_at(Timestamp::ZERO)))
 }

@@ -1,4 +1,4 @@
-//! What holds where nothing was set.
+//! The values for everything that is not set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use serde_json::Value;
 
 use super::policy::{PolicyLayers, PolicyOrigin};
 
-/// What holds where neither endpoint nor tenant say anything.
+/// The values that apply where neither the endpoint nor the tenant sets any.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Defaults {
-    /// How long a request may take.
+    /// The timeout of a whole request.
     pub timeout: Duration,
-    /// How many requests at once for each endpoint.
+    /// The maximum number of requests in flight for each endpoint.
     pub max_in_flight: u32,
-    /// When failed attempts are tried again.
+    /// The waits before failed attempts are retried.
     pub retry: RetrySchedule,
-    /// After how long waiting work is given up.
+    /// How long a delivery may wait before it expires. `None`: it never expires.
     pub expires_after: Option<Duration>,
-    /// How much of a tenant's work may wait.
+    /// The maximum backlog of a tenant.
     pub backlog: Backlog,
-    /// How many endpoints a tenant may have.
+    /// The maximum number of endpoints of a tenant.
     pub endpoints: u32,
-    /// What the gateway was told about the policy of all circuits, as JSON with the names of the policy file.
+    /// The policy of all circuits in the gateway's configuration, as JSON with the names of the policy file.
     pub policy: Option<Value>,
-    /// What it has of its own where it was told nothing.
+    /// The gateway's built-in policy, for values that the configuration does not set.
     pub built_in_policy: Option<Value>,
-    /// Where the operator's notices go.
+    /// The operator's targets of notifications.
     pub notices: Arc<[NoticeTarget]>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// The lowest layers: what the gateway was told, and what is built in.
+    /// Returns the lowest layers: the gateway's configuration over the built-in policy.
     #[must_use]
     pub fn policy_layers(&self) -> PolicyLayers {
         PolicyLayers::default()
@@ -59,7 +59,8 @@ impl Defaults {
             .over(PolicyOrigin::Default, self.built_in_policy.as_ref())
     }
 
-    /// The same for reminders: the preset made for them, and of the gateway's only when an endpoint is given up for good.
+    /// Returns the same for reminders: the preset made for them, and of the gateway's only when an endpoint is disabled
+    /// for good.
     #[must_use]
     pub fn reminder_layers(&self) -> PolicyLayers {
         let preset = serde_json::json!({ "preset": Preset::Reminders.to_string() });

@@ -1,4 +1,4 @@
-//! What holds for a tenant or an endpoint, with every default filled in.
+//! The effective settings of a tenant or an endpoint, with every default filled in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,65 +16,65 @@ use super::defaults::Defaults;
 use super::policy::{ExplainedValue, PolicyLayers, PolicyOrigin};
 use crate::records::RecordsError;
 
-/// What holds for a tenant.
+/// The effective settings of a tenant.
 #[derive(Debug)]
 pub struct TenantEntry {
-    /// Which.
+    /// The name of the tenant.
     pub id: TenantId,
-    /// As it is kept.
+    /// The tenant as it is stored.
     pub source: Tenant,
-    /// Its number in the database.
+    /// The number of the tenant in the database.
     pub row: i64,
     /// Whether anything is sent.
     pub enabled: bool,
-    /// Who shares a circuit.
+    /// Which destinations share a circuit.
     pub circuit_by: CircuitBy,
     /// The policy of its circuits, unless an endpoint has its own.
     pub policy: Arc<Policy>,
-    /// Whether that is its own, and not the gateway's.
+    /// Whether that is its own policy, and not the gateway's.
     pub has_own_policy: bool,
-    /// When failed attempts to dynamic URLs are tried again.
+    /// The waits before failed attempts to dynamic URLs are retried.
     pub retry: Arc<RetrySchedule>,
-    /// How long a request to a dynamic URL may take.
+    /// The timeout of a request to a dynamic URL.
     pub timeout: Duration,
-    /// How many requests at once for each dynamic lane.
+    /// The maximum number of requests in flight for each dynamic lane.
     pub max_in_flight: u32,
-    /// How answers are read.
+    /// The response rules.
     pub rulings: Arc<Rulings>,
-    /// How much may wait.
+    /// The maximum backlog.
     pub backlog: Backlog,
-    /// How many events it may submit.
+    /// The limit on events that it may submit per second. `None`: no limit.
     pub ingest_rate: Option<RateLimit>,
-    /// After how long work for dynamic URLs is given up.
+    /// How long deliveries to dynamic URLs may wait before they expire. `None`: they never expire.
     pub expires_after: Option<Duration>,
-    /// What deliveries to dynamic URLs are signed with.
+    /// The secrets with which deliveries to dynamic URLs are signed.
     pub secrets: Arc<SigningSecrets>,
-    /// What holds for its reminders.
+    /// The effective settings for its reminders.
     pub reminders: ReminderEntry,
-    /// What its endpoints' policies lie over.
+    /// The layers below the policies of its endpoints.
     layers: PolicyLayers,
 }
 
-/// What holds for the reminders of a tenant.
+/// The effective settings for the reminders of a tenant.
 #[derive(Debug)]
 pub struct ReminderEntry {
     /// The policy of their circuits.
     pub policy: Arc<Policy>,
-    /// Who shares a circuit.
+    /// Which URLs share a circuit.
     pub circuit_by: CircuitBy,
-    /// When a run that failed is tried again.
+    /// The waits before a failed attempt of a run is retried.
     pub retry: Arc<RetrySchedule>,
-    /// How answers are read.
+    /// The response rules.
     pub rulings: Arc<Rulings>,
-    /// What a run that failed for good means for its reminder.
+    /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
-    /// What is fired of that which was missed, unless a reminder says otherwise.
+    /// Which missed occurrences are fired, unless the reminder sets it.
     pub catch_up: CatchUp,
-    /// How long a callback may take.
+    /// The timeout of a callback.
     pub timeout: Duration,
-    /// How many callbacks at once, for each circuit.
+    /// The maximum number of callbacks in flight, for each circuit.
     pub max_in_flight: u32,
-    /// How many there may be that have not ended, and bytes of their payloads.
+    /// The maximum number of reminders that have not ended, and of bytes of their payloads.
     pub limit: Backlog,
     layers: PolicyLayers,
 }
@@ -104,7 +104,7 @@ impl ReminderEntry {
         })
     }
 
-    /// The policy of their circuits, each value with its origin and what would hold without the tenant beside it.
+    /// Returns the policy of their circuits: each value with its origin and the value without the tenant's settings.
     ///
     /// # Errors
     /// None for an entry of the directory: its policy was built before.
@@ -138,7 +138,7 @@ impl TenantEntry {
         })
     }
 
-    /// The policy of its circuits, each value with its origin and the gateway's beside it.
+    /// Returns the policy of its circuits: each value with its origin and the gateway's value.
     ///
     /// # Errors
     /// None for an entry of the directory: its policy was built before.
@@ -146,7 +146,7 @@ impl TenantEntry {
         self.layers.explained(&defaults.policy_layers(), self.timeout)
     }
 
-    /// The key of the circuit that a URL of this tenant belongs to.
+    /// Returns the key of the circuit that a URL of this tenant belongs to.
     ///
     /// # Errors
     /// If the URL can't be a destination.
@@ -154,7 +154,7 @@ impl TenantEntry {
         self.key_of(Purpose::Deliveries, url)
     }
 
-    /// The key of the circuit that a URL of this tenant belongs to when it is called for this purpose.
+    /// Returns the key of the circuit that a URL of this tenant belongs to, for this purpose.
     ///
     /// # Errors
     /// If the URL can't be a destination.
@@ -168,40 +168,41 @@ impl TenantEntry {
     }
 }
 
-/// What holds for an endpoint.
+/// The effective settings of an endpoint.
 #[derive(Debug)]
 pub struct EndpointEntry {
-    /// Which.
+    /// The id of the endpoint.
     pub id: EndpointId,
-    /// As it is kept.
+    /// The endpoint as it is stored.
     pub source: Endpoint,
-    /// Whose.
+    /// The tenant that it belongs to.
     pub tenant: Arc<TenantEntry>,
-    /// Where.
+    /// The destination of its requests.
     pub url: Url,
     /// The key of its circuit.
     pub circuit: Arc<str>,
     /// The policy of its circuit.
     pub policy: Arc<Policy>,
-    /// Whether that is its own, and not the tenant's. Where several endpoints share a circuit it can't be: the tenant's holds.
+    /// Whether that is its own policy, and not the tenant's. An own policy applies only where the tenant's `circuit_by`
+    /// is `endpoint`; otherwise the tenant's applies.
     pub has_own_policy: bool,
-    /// Which events it gets.
+    /// The events that it receives.
     pub filter: Filter,
-    /// Sent with each request.
+    /// Headers that are sent with each request.
     pub headers: CustomHeaders,
-    /// How long a request may take.
+    /// The timeout of a whole request.
     pub timeout: Duration,
-    /// How many requests at once.
+    /// The maximum number of requests in flight.
     pub max_in_flight: u32,
-    /// How many requests in a second.
+    /// The limit on requests per second. `None`: no limit.
     pub rate: Option<RateLimit>,
-    /// When failed attempts are tried again.
+    /// The waits before failed attempts are retried.
     pub retry: Arc<RetrySchedule>,
-    /// After how long waiting work is given up.
+    /// How long a delivery may wait before it expires. `None`: it never expires.
     pub expires_after: Option<Duration>,
-    /// Why nothing is sent; none: it is enabled. What the circuit says comes on top.
+    /// Why nothing is sent. `None`: it is enabled. The state of the circuit comes on top.
     pub disabled: Option<DisabledBecause>,
-    /// What its requests are signed with.
+    /// The secrets with which its requests are signed.
     pub secrets: Arc<SigningSecrets>,
 }
 
@@ -213,8 +214,8 @@ impl EndpointEntry {
     ) -> Result<Self, RecordsError> {
         let settings = &endpoint.settings;
         let timeout = settings.timeout.unwrap_or(defaults.timeout);
-        // It must be a good policy even where it does not count now: the tenant's circuit_by may change. A time limit of its
-        // own makes for probes of its own.
+        // The policy must be valid even where it does not apply now: the tenant's circuit_by may change. An own timeout
+        // implies an own probe timeout.
         let own = if settings.policy.is_some() || settings.timeout.is_some() {
             let layers = tenant.layers.clone().over(PolicyOrigin::Endpoint, settings.policy.as_ref());
             Some(Arc::new(layers.build(timeout)?.policy))
@@ -243,8 +244,8 @@ impl EndpointEntry {
         })
     }
 
-    /// The policy of its circuit, each value with its origin and the tenant's beside it. If it has none of its own, or that does
-    /// not count because others share the circuit, the tenant's.
+    /// Returns the policy of its circuit: each value with its origin and the tenant's value. If it has no own policy,
+    /// or that does not apply because of the tenant's `circuit_by`, returns the tenant's.
     ///
     /// # Errors
     /// None for an entry of the directory: its policy was built before.
@@ -257,13 +258,13 @@ impl EndpointEntry {
         below.clone().over(PolicyOrigin::Endpoint, own).explained(below, self.timeout)
     }
 
-    /// Where its deliveries wait.
+    /// Returns the lane in which its deliveries wait.
     #[must_use]
     pub fn lane(&self) -> LaneId {
         self.id.into()
     }
 
-    /// Whether tenant and endpoint let anything be sent.
+    /// Returns whether both the tenant and the endpoint are enabled.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.tenant.enabled && self.disabled.is_none()

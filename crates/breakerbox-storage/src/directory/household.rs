@@ -1,4 +1,4 @@
-//! A tenant and its endpoints, and which of them get events of a type.
+//! A tenant and its endpoints, and which of them receive events of a type.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,29 @@ use breakerbox_model::objects::{EndpointId, EventType};
 
 use super::{EndpointEntry, TenantEntry};
 
-/// For how many event types of a tenant the answer is remembered.
+/// The maximum number of event types of a tenant for which the match is cached.
 const REMEMBERED_TYPES: usize = 512;
 
-/// How many endpoints those answers may name, all in all: 8 MiB.
+/// The maximum number of endpoints in all cached matches: 8 MiB.
 const REMEMBERED_ENDPOINTS: usize = 1 << 20;
 
-/// With more endpoints than this, the answer for a type that is not remembered takes long enough to look for it ahead.
+/// Above this number of endpoints, an uncached match takes long enough to compute it ahead.
 const MATCHED_AHEAD: usize = 256;
 
 /// A tenant and its endpoints.
 #[derive(Debug)]
 pub struct Household {
     pub(super) entry: Arc<TenantEntry>,
-    /// By age.
+    /// Ordered by age.
     pub(super) endpoints: Vec<Arc<EndpointEntry>>,
-    /// Who gets events of a type. Forgotten at each change.
+    /// The endpoints that receive events of a type. Cleared at each change.
     by_type: Mutex<ByType>,
 }
 
 #[derive(Debug, Default)]
 struct ByType {
     endpoints: HashMap<EventType, Arc<[Arc<EndpointEntry>]>>,
-    /// How many those are, all in all.
+    /// The number of endpoints in all cached matches.
     count: usize,
 }
 
@@ -39,13 +39,13 @@ impl Household {
         Self { entry, endpoints, by_type: Mutex::default() }
     }
 
-    /// The tenant.
+    /// Returns the tenant.
     #[must_use]
     pub const fn tenant(&self) -> &Arc<TenantEntry> {
         &self.entry
     }
 
-    /// The endpoints that get events of this type.
+    /// Returns the endpoints that receive events of this type.
     #[must_use]
     pub fn for_type(&self, kind: &EventType) -> Arc<[Arc<EndpointEntry>]> {
         if let Some(endpoints) = self.by_type().endpoints.get(kind) {
@@ -55,7 +55,7 @@ impl Household {
         let endpoints: Arc<[_]> =
             self.endpoints.iter().filter(|endpoint| endpoint.filter.admits(kind)).cloned().collect();
         let mut by_type = self.by_type();
-        // Types are the customers' to invent: whoever invents one for each event must not fill the memory.
+        // Customers choose the types: one that submits a new type with each event must not fill the memory.
         if by_type.endpoints.len() >= REMEMBERED_TYPES
             || by_type.count + endpoints.len() > REMEMBERED_ENDPOINTS
         {
@@ -67,7 +67,7 @@ impl Household {
         endpoints
     }
 
-    /// Looks for the answer ahead if it takes long, so that the writer finds it remembered.
+    /// Computes the match ahead if it takes long, so that the writer finds it cached.
     pub fn match_ahead(&self, kind: &EventType) {
         if self.endpoints.len() > MATCHED_AHEAD {
             let _ = self.for_type(kind);
@@ -78,19 +78,19 @@ impl Household {
         self.by_type.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has this endpoint.
+    /// Returns whether the tenant has this endpoint.
     #[must_use]
     pub fn has(&self, id: EndpointId) -> bool {
         self.endpoints.binary_search_by_key(&id, |endpoint| endpoint.id).is_ok()
     }
 
-    /// How many endpoints it has.
+    /// Returns the number of endpoints.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// The same to be changed: itself if nobody else looks at it, else a copy.
+    /// Returns a mutable reference: to the value itself if it is not shared, else to a copy.
     pub(super) fn change(shared: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(shared).is_none() {
             *shared = Arc::new(Self::new(Arc::clone(&shared.entry), shared.endpoints.clone()));

@@ -1,27 +1,29 @@
-//! The directory: tenants, endpoints and API keys in memory, with their secrets in the clear and every default filled in.
+//! The directory: tenants, endpoints and API keys in memory, with their secrets in the clear and every default filled
+//! in.
 //!
-//! | part | what it is |
+//! | part | content |
 //! | --- | --- |
-//! | [`Directory`] | looks things up, by lane, by tenant, by key |
-//! | [`TenantEntry`], [`EndpointEntry`] | what holds for a tenant or an endpoint: settings, or what stands in for them |
-//! | [`Household`] | a tenant with its endpoints, and who of them gets events of a type |
-//! | [`Defaults`] | what stands in at last |
-//! | [`PolicyLayers`] | how policies lie over each other, and where each value is from |
-//! | [`Watcher`], [`Changed`] | who hears that something changed |
+//! | [`Directory`] | lookups by lane, by tenant, by key |
+//! | [`TenantEntry`], [`EndpointEntry`] | the effective settings of a tenant or an endpoint |
+//! | [`Household`] | a tenant with its endpoints, and which of them receive events of a type |
+//! | [`Defaults`] | the values for everything that is not set |
+//! | [`PolicyLayers`] | policies applied over each other, and the origin of each value |
+//! | [`Watcher`], [`Changed`] | the observer of changes |
 //!
-//! Each delivery is made by it, and each event is fanned out by it, so a look-up is one read lock and one hash, and answers
-//! with an `Arc` that stays as it is while the directory goes on.
+//! Every delivery and every fan-out of an event uses it, so a lookup is one read lock and one hash, and returns an
+//! `Arc` that stays as it is while the directory changes.
 //!
-//! **Who sees what when.** The database comes first. The one thread that writes to it changes the directory right after each
-//! commit, in the order of the commits, and before anybody is answered. Three things follow:
+//! **Visibility.** The database comes first. The one thread that writes to it changes the directory right after each
+//! commit, in the order of the commits, and before any caller gets its result. Three things follow:
 //!
-//! - the fan-out of an event, which happens on that thread, never sees what is not durable, and sees all that was answered
-//!   before the event was submitted;
-//! - an attempt that begins after the answer to a change goes by the change; one that began before ends by what it began with;
-//! - what is committed together may see each other or not, as two requests at the same moment may.
+//! - the fan-out of an event, which happens on that thread, never sees a change that is not durable, and sees every
+//!   change that was confirmed before the event was submitted;
+//! - an attempt that begins after the confirmation of a change uses the change; one that began before ends with the old
+//!   settings;
+//! - changes that are committed together may see each other or not, as two simultaneous requests may.
 //!
-//! At the start it is loaded from the database before anything is served. It never writes, and it never decides. Only whoever
-//! writes the database, and tests, call what changes it.
+//! At the start it is loaded from the database before anything is served. It never writes, and it never decides. Only
+//! the writer of the database, and tests, call the methods that change it.
 
 mod circuits;
 mod defaults;
@@ -64,87 +66,88 @@ struct Known {
     keys_by_hash: HashMap<KeyHash, Arc<ApiKey>>,
 }
 
-/// Hears of changes, after the commit and in its order, on the thread that writes: it must not wait.
+/// Receives changes, after the commit and in its order, on the thread that writes: it must not block.
 pub trait Watcher: Send + Sync + 'static {
-    /// This changed.
+    /// Receives a change.
     fn changed(&self, changed: Changed<'_>);
 }
 
-/// What changed.
+/// A change of the directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Changed<'c> {
-    /// A tenant is new or different. Its endpoints follow, each on its own.
+    /// A tenant was created or changed. Its endpoints follow, each on its own.
     Tenant(&'c Arc<TenantEntry>),
-    /// A tenant is gone.
+    /// A tenant was deleted.
     TenantGone(&'c TenantId),
-    /// An endpoint is new or different: another URL and circuit, enabled or disabled, other limits.
+    /// An endpoint was created or changed: another URL and circuit, enabled or disabled, other limits.
     Endpoint(&'c Arc<EndpointEntry>),
-    /// An endpoint is gone. Nothing in its lane is to be sent.
+    /// An endpoint was deleted. Nothing in its lane may be sent.
     EndpointGone(LaneId),
-    /// A circuit has another policy of its own, or none any more: its tenant's holds. Told before the endpoint that it is about.
+    /// A circuit got another policy of its own, or lost it, so that its tenant's applies. Reported before the endpoint
+    /// that it is about.
     CircuitPolicy(&'c Arc<str>, Option<&'c Arc<Policy>>),
-    /// Something waits in this lane that did not before.
+    /// Deliveries wait in this lane that did not before.
     Woken(&'c WaitingLane),
-    /// There is something to decide about a reminder.
+    /// A reminder needs a decision.
     Reminders,
 }
 
 impl Directory {
-    /// An empty one.
+    /// Creates an empty directory.
     #[must_use]
     pub fn new(defaults: Defaults) -> Self {
         Self { defaults, ..Self::default() }
     }
 
-    /// What stands in for what is not set.
+    /// Returns the values for everything that is not set.
     #[must_use]
     pub const fn defaults(&self) -> &Defaults {
         &self.defaults
     }
 
-    /// Whoever hears of changes from now on; only the first one counts. Answers whether it was the first.
+    /// Sets the watcher. Only the first one counts; returns whether this was the first.
     pub fn watch(&self, watcher: impl Watcher) -> bool {
         self.watcher.set(Box::new(watcher)).is_ok()
     }
 
-    /// The endpoint of a lane; none for lanes of dynamic URLs, and for endpoints that are gone.
+    /// Returns the endpoint of a lane, or `None` for lanes of dynamic URLs and of deleted endpoints.
     #[must_use]
     pub fn endpoint(&self, lane: LaneId) -> Option<Arc<EndpointEntry>> {
         self.read().endpoints.get(&lane).cloned()
     }
 
-    /// A tenant.
+    /// Returns a tenant.
     #[must_use]
     pub fn tenant(&self, id: &TenantId) -> Option<Arc<TenantEntry>> {
         self.read().tenants.get(id).map(|household| Arc::clone(&household.entry))
     }
 
-    /// The endpoints of a tenant that get events of this type, disabled ones too: theirs are parked. None if there is no such
-    /// tenant.
+    /// Returns the endpoints of a tenant that receive events of this type, including disabled ones: their deliveries
+    /// are parked. `None` if the tenant does not exist.
     #[must_use]
     pub fn fan_out(&self, tenant: &TenantId, kind: &EventType) -> Option<Arc<[Arc<EndpointEntry>]>> {
         Some(self.household(tenant)?.for_type(kind))
     }
 
-    /// How many endpoints a tenant has.
+    /// Returns the number of endpoints of a tenant.
     #[must_use]
     pub fn endpoint_count(&self, tenant: &TenantId) -> usize {
         self.household(tenant).map_or(0, |household| household.endpoint_count())
     }
 
-    /// The endpoints of a tenant, the oldest first.
+    /// Returns the endpoints of a tenant, the oldest first.
     #[must_use]
     pub fn endpoints_of(&self, tenant: &TenantId) -> Vec<Arc<EndpointEntry>> {
         self.household(tenant).map(|household| household.endpoints.clone()).unwrap_or_default()
     }
 
-    /// All tenants, by name.
+    /// Returns all tenants, by name.
     #[must_use]
     pub fn tenants(&self) -> Vec<Arc<TenantEntry>> {
         self.tenants_after(None, usize::MAX)
     }
 
-    /// Tenants by name, after this one.
+    /// Returns tenants by name, after this one.
     #[must_use]
     pub fn tenants_after(&self, after: Option<&TenantId>, limit: usize) -> Vec<Arc<TenantEntry>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -153,31 +156,31 @@ impl Directory {
         found.map(|(_, household)| Arc::clone(&household.entry)).collect()
     }
 
-    /// All endpoints, the oldest first.
+    /// Returns all endpoints, the oldest first.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<EndpointEntry>> {
         self.read().endpoints.values().cloned().collect()
     }
 
-    /// Whether an endpoint has this circuit.
+    /// Returns whether an endpoint has this circuit.
     #[must_use]
     pub fn has_circuit(&self, key: &str) -> bool {
         self.read().circuits.has(key)
     }
 
-    /// The endpoint whose own policy this circuit has, if one's; of several the oldest.
+    /// Returns the endpoint whose own policy this circuit has, if any; of several the oldest.
     #[must_use]
     pub fn deciding(&self, key: &str) -> Option<Arc<EndpointEntry>> {
         self.read().circuits.deciding(key).cloned()
     }
 
-    /// All circuits that have a policy of their own, and that policy.
+    /// Returns all circuits that have a policy of their own, with that policy.
     #[must_use]
     pub fn circuit_policies(&self) -> Vec<(Arc<str>, Arc<Policy>)> {
         self.read().circuits.policies()
     }
 
-    /// Endpoints of a tenant or of all, the newest first, from before this one.
+    /// Returns the endpoints of a tenant or of all, the newest first, from before this one.
     #[must_use]
     pub fn endpoints_before(
         &self,
@@ -198,7 +201,7 @@ impl Directory {
         household.endpoints[..end].iter().rev().take(limit).cloned().collect()
     }
 
-    /// The API key of this hash, if it is good now: known, not revoked, not expired.
+    /// Returns the API key with this hash, if it is valid now: known, not revoked, not expired.
     #[must_use]
     pub fn api_key(&self, hash: &KeyHash, now: Timestamp) -> Option<Arc<ApiKey>> {
         let key = self.read().keys_by_hash.get(hash).cloned()?;
@@ -207,14 +210,14 @@ impl Directory {
         (is_it && is_good).then_some(key)
     }
 
-    /// An API key by its name, good or not.
+    /// Returns an API key by its id, valid or not.
     #[must_use]
     pub fn api_key_named(&self, id: ApiKeyId) -> Option<Arc<ApiKey>> {
         self.read().keys.get(&id).cloned()
     }
 
-    /// API keys, the newest first, from before this one: all, or those for one tenant alone. Looks at no more than `looks`;
-    /// the second answer is the last one it looked at, if there are more.
+    /// Returns API keys, the newest first, from before this one: all, or those bound to one tenant. It reads at most
+    /// `looks` keys; the second result is the last one that it read, if there are more.
     #[must_use]
     pub fn api_keys_before(
         &self,
@@ -239,25 +242,25 @@ impl Directory {
         (found, None)
     }
 
-    /// What a tenant would be as an entry. Changes nothing.
+    /// Computes the entry of a tenant. Changes nothing.
     ///
     /// # Errors
-    /// If its policy can't be used.
+    /// If its policy is invalid.
     pub fn resolve_tenant(&self, tenant: Tenant, row: i64) -> Result<TenantEntry, RecordsError> {
         TenantEntry::resolve(tenant, row, &self.defaults)
     }
 
-    /// What an endpoint would be as an entry of its tenant. Changes nothing.
+    /// Computes the entry of an endpoint of an existing tenant. Changes nothing.
     ///
     /// # Errors
-    /// If there is no such tenant, or its policy or its URL can't be used.
+    /// If the tenant does not exist, or the policy or the URL is invalid.
     pub fn resolve_endpoint(&self, endpoint: Endpoint) -> Result<EndpointEntry, RecordsError> {
         let tenant = self.tenant(&endpoint.tenant);
         let tenant = tenant.ok_or_else(|| RecordsError::missing("tenant", &endpoint.tenant))?;
         EndpointEntry::resolve(endpoint, tenant, &self.defaults)
     }
 
-    /// What a tenant and its endpoints would be if it were as this entry says. Changes nothing.
+    /// Computes the entries of a tenant's endpoints for this entry of the tenant. Changes nothing.
     ///
     /// # Errors
     /// If the policy of an endpoint does not fit any more.
@@ -275,7 +278,7 @@ impl Directory {
         Ok(Household::new(entry, endpoints))
     }
 
-    /// A tenant and its endpoints as they were committed.
+    /// Stores a tenant and its endpoints as they were committed.
     pub fn put_household(&self, household: Household) {
         let (entry, endpoints) = (Arc::clone(&household.entry), household.endpoints.clone());
         let mut policies = Vec::new();
@@ -292,7 +295,7 @@ impl Directory {
         endpoints.iter().for_each(|endpoint| self.tell(Changed::Endpoint(endpoint)));
     }
 
-    /// A tenant that is gone, with its API keys.
+    /// Removes a deleted tenant, with its API keys.
     pub fn remove_tenant(&self, id: &TenantId) {
         {
             let mut known = self.write();
@@ -303,7 +306,7 @@ impl Directory {
         self.tell(Changed::TenantGone(id));
     }
 
-    /// An endpoint as it was committed.
+    /// Stores an endpoint as it was committed.
     pub fn put_endpoint(&self, entry: EndpointEntry) {
         let entry = Arc::new(entry);
         let policies = {
@@ -318,7 +321,7 @@ impl Directory {
         self.tell(Changed::Endpoint(&entry));
     }
 
-    /// An endpoint that is gone.
+    /// Removes a deleted endpoint.
     pub fn remove_endpoint(&self, id: EndpointId) {
         let policies = {
             let mut known = self.write();
@@ -332,7 +335,7 @@ impl Directory {
         self.tell(Changed::EndpointGone(id.into()));
     }
 
-    /// An API key as it was committed.
+    /// Stores an API key as it was committed.
     pub fn put_api_key(&self, key: ApiKey) {
         let key = Arc::new(key);
         let mut known = self.write();
@@ -340,23 +343,23 @@ impl Directory {
         known.keys_by_hash.insert(key.hash, key);
     }
 
-    /// Something waits in a lane that did not before.
+    /// Reports that deliveries wait in a lane that did not before.
     pub fn woken(&self, lane: &WaitingLane) {
         self.tell(Changed::Woken(lane));
     }
 
-    /// There is something to decide about a reminder.
+    /// Reports that a reminder needs a decision.
     pub fn reminders_changed(&self) {
         self.tell(Changed::Reminders);
     }
 
-    /// A tenant and its endpoints, as they are now. A backend asks this while it accepts events.
+    /// Returns a tenant and its endpoints, as they are now. A backend calls this while it accepts events.
     #[must_use]
     pub fn household(&self, tenant: &TenantId) -> Option<Arc<Household>> {
         self.read().tenants.get(tenant).cloned()
     }
 
-    /// Never under the lock: a watcher may look things up.
+    /// Never call this under the lock: a watcher may do lookups.
     fn tell(&self, changed: Changed<'_>) {
         if let Some(watcher) = self.watcher.get() {
             watcher.changed(changed);

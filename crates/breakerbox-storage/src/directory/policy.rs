@@ -1,7 +1,7 @@
-//! How policies lie over each other, and where each value of what comes of it is from.
+//! Policies applied over each other, and the origin of each resulting value.
 //!
-//! A layer is what somebody said: a map of names of the policy file. The gateway's lies lowest, then the tenant's, then the
-//! endpoint's. Reminders have layers of their own. Nothing here reads settings or keeps anything.
+//! A layer is a map with names of the policy file, set at one place. The gateway's is the lowest, then the tenant's,
+//! then the endpoint's. Reminders have layers of their own. Nothing here reads settings or stores anything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +13,11 @@ use serde_json::{Map, Value};
 
 use crate::records::RecordsError;
 
-/// Where a value of a policy is from.
+/// The layer that sets a value of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyOrigin {
-    /// Built in: the library's, or the gateway's own.
+    /// Built in: the library's default, or the gateway's own.
     Default,
     /// The preset that is in force.
     Preset(Preset),
@@ -29,7 +29,7 @@ pub enum PolicyOrigin {
     Reminders,
     /// The endpoint.
     Endpoint,
-    /// The time limit of requests: a probe gets as long, and [`PROBE_MARGIN`].
+    /// The timeout of requests: a probe gets that time plus [`PROBE_MARGIN`].
     Timeout,
 }
 
@@ -47,8 +47,8 @@ impl fmt::Display for PolicyOrigin {
     }
 }
 
-/// Policies over each other. What a layer says replaces what the layers below it said, name by name; one that names a preset
-/// begins anew from it.
+/// Policies applied over each other. A layer replaces values of the layers below it, name by name; one that names a
+/// preset starts over from that preset.
 ///
 /// ```
 /// use breakerbox_storage::{PolicyLayers, PolicyOrigin};
@@ -68,21 +68,21 @@ impl fmt::Display for PolicyOrigin {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyLayers {
     said: BTreeMap<String, (Value, PolicyOrigin)>,
-    /// The uppermost layer that says anything.
+    /// The highest layer that sets any value.
     top: Option<PolicyOrigin>,
-    /// A layer is no map.
+    /// Whether a layer is not a map.
     wrong: bool,
 }
 
 impl PolicyLayers {
-    /// With one more on top.
+    /// Returns the layers with one more on top.
     #[must_use]
     pub fn over(mut self, origin: PolicyOrigin, layer: Option<&Value>) -> Self {
         match layer {
             None | Some(Value::Null) => {}
             Some(Value::Object(names)) => {
                 if let Some(preset) = preset_in(names.get("preset")).map(policy_of) {
-                    // When an endpoint is given up for good is the gateway's affair, unless the preset has a word on it.
+                    // When an endpoint is disabled for good is the gateway's setting, unless the preset sets it.
                     let disables = preset.disable_after() != Policy::default().disable_after();
                     self.said.retain(|name, _| name.starts_with("disable_") && !disables);
                 }
@@ -94,11 +94,11 @@ impl PolicyLayers {
         self
     }
 
-    /// The policy that follows for requests with this time limit: unless a layer says otherwise, a probe gets as long and
+    /// Builds the policy for requests with this timeout: unless a layer sets it, a probe gets that time plus
     /// [`PROBE_MARGIN`].
     ///
     /// # Errors
-    /// [`RecordsError::Policy`], which names the field, and who said it if that was not the uppermost layer.
+    /// [`RecordsError::Policy`], which names the field, and the layer that set it if that was not the highest.
     pub fn build(&self, timeout: Duration) -> Result<BuiltPolicy, RecordsError> {
         if self.wrong {
             return Err(RecordsError::Policy(
@@ -125,8 +125,8 @@ impl PolicyLayers {
         Ok(BuiltPolicy { policy, preset, said, follows_timeout })
     }
 
-    /// Every name of the policy file with its value and where that is from, and with what would hold if only the layers
-    /// `below` said anything.
+    /// Returns every name of the policy file with its value and its origin, and with the value that the layers `below`
+    /// alone would result in.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -142,7 +142,7 @@ impl PolicyLayers {
     }
 }
 
-/// A policy, and where its values are from.
+/// A policy, with the origins of its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuiltPolicy {
     /// The numbers.
@@ -153,7 +153,7 @@ pub struct BuiltPolicy {
 }
 
 impl BuiltPolicy {
-    /// A value, by its name in the policy file; null for a preset where none is in force.
+    /// Returns a value by its name in the policy file; null for a preset where none is in force.
     #[must_use]
     pub fn value(&self, name: &str) -> Value {
         if name == "preset" {
@@ -162,7 +162,7 @@ impl BuiltPolicy {
         policy_value(&self.policy, name).unwrap_or(Value::Null)
     }
 
-    /// Where it is from. What a preset leaves as it is everywhere is the default's.
+    /// Returns the origin of a value. A value that a preset leaves at its default has the origin default.
     #[must_use]
     pub fn origin(&self, name: &str) -> PolicyOrigin {
         if let Some(origin) = self.said.get(name) {
@@ -178,20 +178,20 @@ impl BuiltPolicy {
     }
 }
 
-/// A value that is in force, and where it is from.
+/// A value that is in force, and its origin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExplainedValue {
     /// Its name in the policy file.
     pub name: &'static str,
     /// As the policy file writes it; null for a preset where none is in force.
     pub value: Value,
-    /// What holds if nothing is said at this place; null also where that would be no policy.
+    /// The value without this layer; null also where the layers below are not a valid policy.
     pub default: Value,
-    /// Where the value is from.
+    /// The origin of the value.
     pub origin: PolicyOrigin,
 }
 
-/// The preset that is named, if one is. A name that is none is refused when the policy is built.
+/// Returns the named preset, if any. An unknown name is refused when the policy is built.
 fn preset_in(value: Option<&Value>) -> Option<Preset> {
     value?.as_str()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Endpoints, as they are kept.
+//! Operations on endpoints.
 
 use std::time::Duration;
 
@@ -10,53 +10,54 @@ use breakerbox_model::objects::{
 use super::{Edit, Page, PageOf, RecordsError};
 use crate::{Batch, QueueError};
 
-/// An endpoint that is created.
+/// An endpoint to create.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewEndpoint {
-    /// Whose.
+    /// The tenant that the endpoint belongs to.
     pub tenant: TenantId,
-    /// What it is.
+    /// The settings, which can be changed later.
     pub settings: EndpointSettings,
-    /// With which its requests are signed; none: a new one.
+    /// The secret with which its requests are signed. `None`: a new random one.
     pub secret: Option<Secret>,
-    /// Whether it begins disabled.
+    /// Whether it is disabled from the start.
     pub disabled: bool,
 }
 
-/// An endpoint that was deleted.
+/// The result of deleting an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deleted {
-    /// How many deliveries waited, and are cancelled. Those in flight end as they end; none of them is tried again.
+    /// The number of deliveries that waited and are cancelled. Those in flight end normally; none of them is retried.
     pub cancelled: u64,
 }
 
-/// Endpoints, as they are kept.
+/// Operations on endpoints.
 #[async_trait]
 pub trait Endpoints: Send + Sync + 'static {
-    /// Creates an endpoint. Events that are accepted from now on go there.
+    /// Creates an endpoint. Events that are accepted from now on are sent there.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing) tenant, [`Url`](RecordsError::Url), [`Policy`](RecordsError::Policy), or the
     /// database fails.
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError>;
 
-    /// An endpoint, with its secrets.
+    /// Returns an endpoint, with its secrets.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn endpoint(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
 
-    /// Endpoints of a tenant or of all, the newest first.
+    /// Lists the endpoints of a tenant or of all, the newest first.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
         page: &PageOf,
     ) -> Result<Page<Endpoint>, RecordsError>;
 
-    /// Changes an endpoint, if it is still as it was seen; without a revision, whatever it is. What waits goes to the new URL.
+    /// Changes an endpoint, if its revision is still the given one; without a revision, in any case. Waiting deliveries
+    /// are sent to the new URL.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Url`](RecordsError::Url),
@@ -70,7 +71,7 @@ pub trait Endpoints: Send + Sync + 'static {
         self.edit_endpoint(id, Box::new(|_| Ok(settings)), seen).await
     }
 
-    /// The same with settings that are made from the stored ones.
+    /// Changes an endpoint like [`change_endpoint`](Self::change_endpoint), with an edit of the stored settings.
     ///
     /// # Errors
     /// As [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused).
@@ -81,8 +82,9 @@ pub trait Endpoints: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Enables an endpoint, or disables it for this reason. What waits stays parked, and drains after enabling. A disabled
-    /// circuit is the circuit's: [`DisabledBecause::Circuit`] is kept as [`Owner`](DisabledBecause::Owner).
+    /// Enables an endpoint, or disables it for this reason. Waiting deliveries stay parked, and drain after enabling. A
+    /// disabled circuit is stored with the circuit: [`DisabledBecause::Circuit`] is stored as
+    /// [`Owner`](DisabledBecause::Owner).
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
@@ -92,20 +94,21 @@ pub trait Endpoints: Send + Sync + 'static {
         disabled: Option<DisabledBecause>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Deletes an endpoint and cancels what waits for it. The answer comes at once, however much waits: what is left is
-    /// cancelled by [`cancel_orphans`](Self::cancel_orphans), and nothing of it is sent meanwhile.
+    /// Deletes an endpoint and cancels its waiting deliveries. It returns at once, however many wait:
+    /// [`cancel_orphans`](Self::cancel_orphans) cancels the rest, and none of them is sent meanwhile.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or the database fails.
     async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError>;
 
-    /// Cancels waiting deliveries of endpoints that were deleted, a bounded number. For a loop.
+    /// Cancels waiting deliveries of deleted endpoints, a bounded number. The caller repeats it.
     ///
     /// # Errors
     /// If the database fails.
     async fn cancel_orphans(&self, limit: usize) -> Result<Batch, QueueError>;
 
-    /// Signs with this secret from now on, and for the overlap with the one before too.
+    /// Rotates the signing secret: requests are signed with this one from now on, and for the overlap with the previous
+    /// one too.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
@@ -122,7 +125,7 @@ pub trait Endpoints: Send + Sync + 'static {
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn end_endpoint_rotation(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
 
-    /// How much of an endpoint's work waits or is in flight. Counted all along.
+    /// Returns the deliveries of an endpoint that wait or are in flight. The counts are maintained, so this is cheap.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.

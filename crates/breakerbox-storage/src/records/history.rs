@@ -1,5 +1,5 @@
-//! What happened to circuits: each change once, whoever saw it. Changes are added, and forgotten when they were kept long enough;
-//! there is no verb that changes one.
+//! The history of circuits: each change is stored once, by however many processes it is seen. Changes are appended, and
+//! deleted when they were kept long enough; no method modifies one.
 
 use std::sync::Arc;
 
@@ -11,60 +11,60 @@ use breakerbox_model::objects::{PastChange, TenantId};
 use super::{Page, PageOf, RecordsError};
 use crate::QueueError;
 
-/// A change that was heard of.
+/// A change that a process observed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heard {
-    /// What changed.
+    /// The change.
     pub change: PastChange,
-    /// What is told of it.
+    /// The notifications that it causes.
     pub notices: Vec<Notice>,
 }
 
 impl From<PastChange> for Heard {
-    /// One that is no news.
+    /// A change without notifications.
     fn from(change: PastChange) -> Self {
         Self { change, notices: Vec::new() }
     }
 }
 
-/// Which changes. What is not said does not matter.
+/// A filter for changes. A change must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChangeFilter {
-    /// Of this tenant's circuits, whatever they are for. Not of a deleted tenant that had the same name.
+    /// Changes of this tenant's circuits, for any purpose. Not of a deleted tenant that had the same name.
     pub tenant: Option<TenantId>,
-    /// Of the circuit with this key.
+    /// Changes of the circuit with this key.
     pub circuit: Option<Arc<str>>,
-    /// At this time or later.
+    /// Changes at this time or later.
     pub from: Option<Timestamp>,
-    /// Before this time.
+    /// Changes before this time.
     pub until: Option<Timestamp>,
-    /// Into this state.
+    /// Changes into this state.
     pub to: Option<Status>,
 }
 
-/// What happened to circuits.
+/// The history of circuits.
 #[async_trait]
 pub trait History: Send + Sync + 'static {
-    /// Remembers changes, and tells what is to be told of them, in one commit. One whose key and epoch are remembered already
-    /// is left out, and nothing is told of it again. Answers how many were new.
+    /// Stores changes and their notifications in one commit. A change whose key and epoch are stored already is left
+    /// out, with its notifications. Returns how many were new.
     ///
     /// # Errors
     /// If the database fails; none was written.
     async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError>;
 
-    /// The changes of one circuit, the newest epoch first.
+    /// Lists the changes of one circuit, the newest epoch first.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn circuit_history(&self, key: &str, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
-    /// Changes of circuits, the newest first.
+    /// Lists changes of circuits, the newest first.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn history(&self, filter: &ChangeFilter, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
-    /// Forgets changes from before then, a bounded number of them. Answers how many.
+    /// Deletes changes from before this time, a bounded number. Returns how many.
     ///
     /// # Errors
     /// If the database fails.

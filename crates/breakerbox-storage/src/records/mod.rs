@@ -1,6 +1,6 @@
-//! Records: what the gateway keeps besides the hot queue, as people and their tools see and change it.
+//! Records: everything that the gateway stores besides the hot queue, as the API shows and changes it.
 //!
-//! | part | what it does |
+//! | part | operations |
 //! | --- | --- |
 //! | [`Tenants`], [`Endpoints`] | create, show, list, change, delete; secrets and their rotation |
 //! | [`ApiKeys`] | create, list, revoke |
@@ -8,22 +8,22 @@
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
 //! | [`Requests`] | everything that creates something, at most once for an idempotency key |
-//! | [`History`] | what happened to circuits |
-//! | [`Notices`] | what people were told, and what became of it |
-//! | [`SettledPermits`] | which permits of the decision API were settled; beside the others, since nobody looks at it |
-//! | [`Records`] | all that people look at |
-//! | [`Page`], [`PageOf`], [`Cursor`] | a listing, page by page |
+//! | [`History`] | the history of circuits |
+//! | [`Notices`] | notifications and their results |
+//! | [`SettledPermits`] | the settled permits of the decision API; not part of `Records`, since the API does not list them |
+//! | [`Records`] | all of the above but the settled permits |
+//! | [`Page`], [`PageOf`], [`Cursor`] | pagination |
 //!
-//! **Durability.** As in the queue: when a method returns `Ok`, what it did survives a power cut.
+//! **Durability.** As in the queue: when a method returns `Ok`, its effect survives a power cut.
 //!
-//! **Who sees what when.** A listing reads what is committed. The [`Directory`](super::Directory), by which deliveries are
-//! made, changes right after the commit and before the method returns. So whoever has heard that an endpoint was created,
-//! changed or deleted can rely on every event that is accepted afterwards, and every attempt that begins afterwards, knowing it.
+//! **Visibility.** A listing reads committed data. The [`Directory`](super::Directory), which deliveries are made by,
+//! changes right after the commit and before the method returns. So after the response to a creation, change or
+//! deletion of an endpoint, every event that is accepted and every attempt that begins takes it into account.
 //!
-//! **Cost.** A page costs the same however much there is. Where a filter finds little among much, a page may be short, or
-//! empty, and not the last: it has looked at its share, and its cursor says where to go on.
+//! **Cost.** A page costs the same however much is stored. Where a filter matches little among much, a page may be
+//! short, or empty, and not the last: it has read its share, and its cursor continues there.
 //!
-//! Nothing here decides what becomes of a delivery, and nothing here asks whether the caller may: that is the API's.
+//! Nothing here decides the disposition of a delivery, and nothing here checks permissions: the API does.
 
 mod api_keys;
 mod deliveries;
@@ -57,7 +57,7 @@ use breakerbox_model::objects::{DeliveryId, EndpointId, ReminderId, ReminderStat
 
 use super::QueueError;
 
-/// All that the gateway keeps besides the hot queue.
+/// All records: everything that the gateway stores besides the hot queue.
 pub trait Records:
     Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notices
 {
@@ -68,42 +68,42 @@ impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Reque
 {
 }
 
-/// Why it was not done. Nothing was changed.
+/// Why an operation was refused or failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
-    /// There is none of that name.
+    /// The object does not exist.
     #[error("there is no {what} {name}")]
     Missing {
-        /// What was looked for, in a word.
+        /// The kind of object, in a word.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
     },
-    /// There is one already.
+    /// The object exists already.
     #[error("there is a {what} {name} already")]
     Exists {
-        /// What, in a word.
+        /// The kind of object, in a word.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
     },
-    /// What is stored of it can't be read.
+    /// The stored object can't be read.
     #[error("the stored {what} {name} can't be read: a newer version wrote it, or the file is damaged")]
     Unreadable {
-        /// What, in a word.
+        /// The kind of object, in a word.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
     },
-    /// Somebody else was faster.
+    /// Another client changed the object first: the revision does not match.
     #[error("the {what} {name} was changed by somebody else; read it again")]
     Changed {
-        /// What, in a word.
+        /// The kind of object, in a word.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
     },
-    /// The idempotency key came with another request.
+    /// The idempotency key was used with a different request.
     #[error("this idempotency key was used for another request within the last 24 hours")]
     KeyReused,
     /// The request was carried out before, and its response held a secret, which is not stored.
@@ -111,111 +111,111 @@ pub enum RecordsError {
         "this request was carried out before: it created {id}; its response held a secret and was not stored"
     )]
     AlreadyCreated {
-        /// What it created.
+        /// The id of the created object.
         id: String,
     },
-    /// An [`Edit`] refused what it was given.
+    /// An [`Edit`] refused the stored value.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// A tenant that still has endpoints, or work that is not finished.
+    /// The tenant still has endpoints, or work that is not finished.
     #[error(
         "the tenant {0} still has endpoints, reminders or waiting deliveries; delete the endpoints, cancel the reminders and \
          wait or cancel first"
     )]
     InUse(TenantId),
-    /// A delivery is not in a state from which that is possible.
+    /// The delivery is in a state in which the operation is not possible.
     #[error("the delivery {id} is {state}; it can't be {verb}")]
     State {
-        /// Which.
+        /// The id of the delivery.
         id: DeliveryId,
-        /// Its state.
+        /// The state of the delivery.
         state: StateName,
-        /// What was asked: `cancelled` or `resent`.
+        /// The operation: `cancelled` or `resent`.
         verb: &'static str,
     },
-    /// A reminder is not in a state from which that is possible.
+    /// The reminder is in a state in which the operation is not possible.
     #[error("the reminder {id} is {state}; it can't be {verb}")]
     ReminderState {
-        /// Which.
+        /// The id of the reminder.
         id: ReminderId,
-        /// Its state.
+        /// The state of the reminder.
         state: ReminderStateName,
-        /// What was asked, such as `paused`.
+        /// The operation, such as `paused`.
         verb: &'static str,
     },
-    /// The tenant has as many endpoints as it may have.
+    /// The tenant has reached its limit of endpoints.
     #[error("{tenant} has {limit} endpoints, and may not have more; delete some, or raise limits.endpoints")]
     EndpointsFull {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// How many there may be.
+        /// The maximum number of endpoints.
         limit: u32,
     },
-    /// The tenant has as many reminders as it may have.
+    /// The tenant has reached its limit of reminders.
     #[error(
         "{tenant} has {count} reminders with {bytes} bytes of payload, and may not have more; cancel some, or raise its limit"
     )]
     RemindersFull {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// How many there are that have not ended.
+        /// The number of reminders that have not ended.
         count: u64,
-        /// Bytes of their payloads.
+        /// The bytes of their payloads.
         bytes: u64,
     },
-    /// It lies with one of several, and so none of them was taken.
+    /// One of several items was refused, and so none of them was accepted.
     #[error("number {place}: {error}")]
     OneOf {
-        /// Which, counted from 0.
+        /// The index of the item, from 0 on.
         place: usize,
-        /// What is wrong with it.
+        /// The error of the item.
         error: Box<RecordsError>,
     },
-    /// The disk is nearly full. What is left is for settlements.
+    /// The disk is nearly full. The rest is reserved for settlements.
     #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
     DiskReserve {
-        /// Free bytes.
+        /// The number of free bytes.
         free: u64,
-        /// Bytes in reserve.
+        /// The number of reserved bytes.
         reserve: u64,
     },
-    /// The tenant's backlog has no room.
+    /// The tenant has reached its backlog limit.
     #[error("the backlog of {tenant} is full: {waiting} deliveries of {bytes} bytes wait")]
     BacklogFull {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// How many deliveries wait.
+        /// The number of waiting deliveries.
         waiting: u64,
-        /// Their bytes.
+        /// The bytes of their payloads.
         bytes: u64,
     },
-    /// What was given as a cursor is none.
+    /// The cursor is invalid.
     #[error("cursor: must be one that this listing gave")]
     Cursor,
-    /// A policy that can't be used, with what stands above it.
+    /// The policy is invalid, together with the layers that it is applied over.
     #[error("policy: {0}")]
     Policy(String),
-    /// A tenant's policy that would do, but not with that of one of its endpoints on top.
+    /// The tenant's policy is valid, but not together with that of one of its endpoints.
     #[error("policy: {why}; with the policy of the endpoint {endpoint} on top: change that one first")]
     EndpointPolicy {
-        /// Whose policy does not fit.
+        /// The endpoint whose policy does not fit.
         endpoint: EndpointId,
-        /// Names the field.
+        /// The reason, which names the field.
         why: String,
     },
-    /// The same for the policy of a tenant's reminders.
+    /// The policy of the tenant's reminders is invalid, together with the layers that it is applied over.
     #[error("reminders.policy: {0}")]
     ReminderPolicy(String),
-    /// A URL that can't be used.
+    /// The URL is invalid.
     #[error(transparent)]
     Url(#[from] breakerbox_core::KeyError),
-    /// The queue can't do it.
+    /// The database failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl RecordsError {
-    /// [`Missing`](Self::Missing), for a backend that found no row. `what` is one word, such as `tenant`.
+    /// Returns [`Missing`](Self::Missing), for a backend that found no row. `what` is one word, such as `tenant`.
     pub fn missing(what: &'static str, name: impl ToString) -> Self {
         Self::Missing { what, name: name.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What people were told, what waits to be told, and what became of it.
+//! Notifications: stored, waiting to be sent, and their results.
 
 use std::sync::Arc;
 
@@ -10,65 +10,65 @@ use breakerbox_model::objects::{NoticeId, TenantId};
 use super::{Page, PageOf, RecordsError};
 use crate::QueueError;
 
-/// Which notices. All that is said must hold.
+/// A filter for notifications. A notification must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NoticeFilter {
-    /// Of this tenant.
+    /// Notifications of this tenant.
     pub tenant: Option<TenantId>,
-    /// Of this kind.
+    /// Notifications of this kind.
     pub kind: Option<Kind>,
-    /// With a target of the tenant's at which it is in this state; without a tenant, any target.
+    /// Notifications that are in this state at one of the tenant's targets; without a tenant, at any target.
     pub state: Option<SendState>,
 }
 
-/// A notice as it is kept.
+/// A stored notification.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastNotice {
-    /// Its name.
+    /// The id of the notification.
     pub id: NoticeId,
-    /// What was told.
+    /// The content.
     pub notice: Notice,
-    /// To whom, and with what result.
+    /// The targets that it is sent to, with the results.
     pub sends: Vec<PastSend>,
 }
 
-/// What became of a notice at one target.
+/// The state of a notification at one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastSend {
-    /// Which target, by its name.
+    /// The name of the target.
     pub target: Arc<str>,
-    /// What became of it.
+    /// The present state.
     pub state: SendState,
-    /// How often it was tried.
+    /// The number of tries.
     pub tries: u32,
-    /// While it waits: when it is tried.
+    /// While it waits: when it is tried next.
     pub due_at: Option<Timestamp>,
     /// When it was last tried.
     pub tried_at: Option<Timestamp>,
-    /// What came of that.
+    /// The result of the latest try.
     pub answer: Option<String>,
-    /// In which message it was last.
+    /// The id of the latest message that contained it.
     pub message: Option<String>,
 }
 
-/// What became of a notice at one target.
+/// The state of a notification at one target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendState {
-    /// It waits to be sent, or to be tried again.
+    /// It waits to be sent or retried.
     Waiting,
-    /// The target took it.
+    /// The target accepted it.
     Sent,
-    /// It was tried often enough.
+    /// All tries failed.
     GivenUp,
-    /// The target is not there any more.
+    /// The target was removed.
     Dropped,
 }
 
 impl SendState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Waiting, Self::Sent, Self::GivenUp, Self::Dropped];
 
-    /// Its name.
+    /// Returns the name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,104 +80,104 @@ impl SendState {
     }
 }
 
-/// A target for which something waits.
+/// A target for which notifications wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitingTarget {
-    /// Its name.
+    /// The name of the target.
     pub name: Arc<str>,
-    /// Whose; none: the operator's.
+    /// The tenant that the target belongs to. `None`: the operator.
     pub tenant: Option<TenantId>,
-    /// How many notices are due, counted up to a bound.
+    /// The number of due notifications, counted up to a bound.
     pub due: u64,
-    /// How many wait in all.
+    /// The number of all waiting notifications.
     pub waiting: u64,
-    /// How many were too many to be kept, and were not said yet.
+    /// The number of notifications that were dropped because too many waited, and that no digest has mentioned yet.
     pub not_kept: u64,
 }
 
-/// A notice that is due at a target.
+/// A notification that is due at a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitingNotice {
-    /// What a digest needs of it.
+    /// The part of it that a digest needs.
     pub headline: Headline,
-    /// How often it was tried.
+    /// The number of tries so far.
     pub tries: u32,
 }
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SendResult {
-    /// Where it went.
+    /// The name of the target.
     pub target: Arc<str>,
-    /// Its id.
+    /// The id of the message.
     pub message: String,
-    /// What came of it, in a few words.
+    /// The result, in a few words.
     pub answer: String,
-    /// What follows for each of its notices: its state, and when it is due if it waits.
+    /// The new state of each of its notifications, and when it is due if it waits.
     pub notices: Vec<(NoticeId, SendState, Timestamp)>,
-    /// How many that were not kept it has said.
+    /// The number of dropped notifications that the message mentioned.
     pub said_not_kept: u64,
-    /// Whether it was a try, and not merely dropped.
+    /// Whether the message was tried, and not merely dropped.
     pub tried: bool,
 }
 
-/// Deliveries that failed in a stretch of time.
+/// Deliveries that failed in a period.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// The end of the stretch: what failed from then on is not in it.
+    /// The exclusive end of the period.
     pub until: Timestamp,
-    /// How many of each tenant in each minute.
+    /// The number for each tenant and minute.
     pub of: Vec<(TenantId, Timestamp, u64)>,
 }
 
-/// What people were told.
+/// Notifications.
 #[async_trait]
 pub trait Notices: Send + Sync + 'static {
-    /// Tells of something: it is kept, and waits for each of its targets. Answers whether it is new: of each kind, subject and
-    /// epoch there is one.
+    /// Stores a notification, which then waits for each of its targets. Returns whether it is new: there is one for
+    /// each kind, subject and epoch.
     ///
     /// # Errors
-    /// If the database fails; nothing was kept.
+    /// If the database fails; nothing was stored.
     async fn tell(&self, notice: Notice) -> Result<bool, QueueError>;
 
-    /// Notices, the newest first.
+    /// Lists notifications, the newest first.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn notices(&self, filter: &NoticeFilter, page: &PageOf) -> Result<Page<PastNotice>, RecordsError>;
 
-    /// A notice.
+    /// Returns a notification.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn notice(&self, id: NoticeId) -> Result<PastNotice, RecordsError>;
 
-    /// Targets for which something waits. Costs as much as there are such targets.
+    /// Returns the targets for which notifications wait. The cost grows with the number of such targets only.
     ///
     /// # Errors
     /// If the database fails.
     async fn waiting_targets(&self) -> Result<Vec<WaitingTarget>, QueueError>;
 
-    /// What is due at a target, the oldest first.
+    /// Returns the due notifications of a target, the oldest first.
     ///
     /// # Errors
     /// If the database fails.
     async fn due_notices(&self, target: &str, limit: usize) -> Result<Vec<WaitingNotice>, QueueError>;
 
-    /// Writes down what became of a message.
+    /// Stores the result of a message.
     ///
     /// # Errors
     /// If the database fails; nothing was written.
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError>;
 
-    /// Forgets notices from before then that wait for nobody, a bounded number. Answers how many.
+    /// Deletes notifications from before this time that wait for no target, a bounded number. Returns how many.
     ///
     /// # Errors
     /// If the database fails.
     async fn prune_notices(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 
-    /// Deliveries that failed for good from then until now, which is in the answer. Each is in one answer, if the next
-    /// question begins where this one ends.
+    /// Returns the deliveries that failed for good from this time until now; the result contains its end. Each is in
+    /// exactly one result, if the next call begins where this one ends.
     ///
     /// # Errors
     /// If the database fails.

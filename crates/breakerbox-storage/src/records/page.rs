@@ -1,31 +1,31 @@
-//! Listings, page by page.
+//! Pagination of listings.
 
-/// The largest page.
+/// The maximum page size.
 pub const MAX_PAGE: usize = 500;
 
-/// Which page of a listing.
+/// A request for one page of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageOf {
-    /// Where the page before ended; none: the first page.
+    /// Where the previous page ended. `None`: the first page.
     pub after: Option<Cursor>,
-    /// How many at the most, from 1 to [`MAX_PAGE`]; anything else is brought within.
+    /// The maximum number of items, from 1 to [`MAX_PAGE`]; values outside are clamped.
     pub limit: usize,
 }
 
 impl PageOf {
-    /// The first page.
+    /// Returns a request for the first page.
     #[must_use]
     pub const fn first(limit: usize) -> Self {
         Self { after: None, limit }
     }
 
-    /// The page after this place.
+    /// Returns a request for the page after this cursor.
     #[must_use]
     pub const fn after(cursor: Cursor, limit: usize) -> Self {
         Self { after: Some(cursor), limit }
     }
 
-    /// The limit, within its bounds.
+    /// Returns the limit, clamped to its bounds.
     #[must_use]
     pub fn size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
@@ -38,15 +38,15 @@ impl Default for PageOf {
     }
 }
 
-/// Where a page ended. What it says is the listing's own affair; it fits into a query as it is.
+/// The end of a page. Its content is private to the listing; it fits into a URL query as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor(pub String);
 
-/// A part of a listing.
+/// One page of a listing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Page<T> {
-    /// What is listed. It may be less than asked for, or nothing, and not the last page.
+    /// The items. There may be fewer than requested, or none, although it is not the last page.
     pub items: Vec<T>,
-    /// Where to go on; none: that was all.
+    /// The cursor of the next page. `None`: this is the last page.
     pub next: Option<Cursor>,
 }

@@ -1,4 +1,4 @@
-//! Which permits of the decision API were settled, so that each counts once, whichever process is told.
+//! The settled permits of the decision API, so that each counts once, whichever process receives the settlement.
 
 use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
@@ -6,34 +6,35 @@ use breakerbox_model::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 
 use crate::QueueError;
 
-/// What came of wanting to settle a permit.
+/// The result of a claim to settle a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claimed {
-    /// It is the caller's to settle, and nobody else's. Until something else is [noted](SettledPermits::note_settlement) it
-    /// is remembered as counted.
+    /// The caller, and no other, settles the permit. Until another result is [noted](SettledPermits::note_settlement)
+    /// it is stored as counted.
     Yours,
-    /// It was settled before.
+    /// The permit was settled before.
     Settled(PermitSettled),
-    /// It has expired, and was not settled.
+    /// The permit has expired without being settled.
     Expired,
 }
 
-/// Which permits were settled.
+/// The settled permits.
 #[async_trait]
 pub trait SettledPermits: Send + Sync + 'static {
-    /// Settles a permit for good, before its outcome counts: after a crash in between it is lost, and never counts twice.
+    /// Claims the settlement of a permit for good, before its outcome counts: after a crash in between the outcome is
+    /// lost, and never counts twice.
     ///
     /// # Errors
     /// If the database fails; nothing was written.
     async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind) -> Result<Claimed, QueueError>;
 
-    /// What the circuit made of a permit that was claimed.
+    /// Stores the circuit's response to the outcome of a claimed permit.
     ///
     /// # Errors
-    /// If the database fails; it is remembered as counted.
+    /// If the database fails; it stays stored as counted.
     async fn note_settlement(&self, permit: PermitTerm, settled: SettledAs) -> Result<(), QueueError>;
 
-    /// Of permits that have expired, those that were settled in time, and how.
+    /// Returns those of these expired permits that were settled in time, and how.
     ///
     /// # Errors
     /// If the database fails.
@@ -42,7 +43,7 @@ pub trait SettledPermits: Send + Sync + 'static {
         expired: Vec<PermitTerm>,
     ) -> Result<Vec<(PermitId, PermitSettled)>, QueueError>;
 
-    /// Forgets those that expired before then, a bounded number of them. Answers how many.
+    /// Deletes permits that expired before this time, a bounded number. Returns how many.
     ///
     /// # Errors
     /// If the database fails.

@@ -1,4 +1,4 @@
-//! Reminders, as people create, see and change them.
+//! Reminders for the API: create, show, list, change.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -9,43 +9,43 @@ use bytes::Bytes;
 
 use super::{Edit, Page, PageOf, QueueError, RecordsError};
 
-/// Reminders.
+/// Operations on reminders.
 #[async_trait]
 pub trait Reminders: Send + Sync + 'static {
-    /// Creates one.
+    /// Creates a reminder.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing) tenant, [`Exists`](RecordsError::Exists) by its reference,
     /// [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url), or the database fails.
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError>;
 
-    /// Creates several, all or none.
+    /// Creates several reminders, all or none.
     ///
     /// # Errors
-    /// [`OneOf`](RecordsError::OneOf) them, and what is wrong with it; or the database fails.
+    /// [`OneOf`](RecordsError::OneOf) them, with its error; or the database fails.
     async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError>;
 
-    /// Shows one.
+    /// Returns a reminder.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// What it sends.
+    /// Returns the payload of a reminder.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn reminder_payload(&self, id: ReminderId) -> Result<Bytes, RecordsError>;
 
-    /// Reminders, the newest first.
+    /// Lists reminders, the newest first.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn reminders(&self, filter: &ReminderFilter, page: &PageOf)
     -> Result<Page<Reminder>, RecordsError>;
 
-    /// Changes one that has not ended, if it is still as it was seen. A run that waits goes on with what holds then; one that is
-    /// in flight ends with what it began with.
+    /// Changes a reminder that has not ended, if its revision is still the given one. A waiting run takes the new
+    /// settings; one in flight ends with the old ones.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Exists`](RecordsError::Exists) by its
@@ -59,7 +59,7 @@ pub trait Reminders: Send + Sync + 'static {
         self.edit_reminder(id, Box::new(|_| Ok(change)), seen).await
     }
 
-    /// The same with a change that is made from the stored reminder.
+    /// Changes a reminder like [`change_reminder`](Self::change_reminder), with an edit of the stored one.
     ///
     /// # Errors
     /// As [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused).
@@ -70,39 +70,40 @@ pub trait Reminders: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Reminder, RecordsError>;
 
-    /// Pauses an active one. A run that waits is withdrawn, as if it had not been fired; one that is in flight ends, and is not
-    /// tried again.
+    /// Pauses an active reminder. A waiting run is withdrawn, as if it had not been fired; one in flight ends, and is
+    /// not retried.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
     async fn pause_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Lets one go on that is paused or stopped. Occurrences of the meantime are skipped, except that of a one-off.
+    /// Resumes a paused or stopped reminder. Occurrences in the meantime are skipped, except that of a one-off.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
     async fn resume_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Cancels one for good. A run that waits is cancelled; one that is in flight ends, and is not tried again.
+    /// Cancels a reminder for good. A waiting run is cancelled; one in flight ends, and is not retried.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
     async fn cancel_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Fires a run now, besides the schedule, whatever the state unless it is cancelled. A run that waits is due at once
-    /// instead.
+    /// Fires a run now, besides the schedule, in every state but cancelled. If a run waits, that run is made due at
+    /// once instead.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
     async fn run_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// The runs of one, the newest first, as long as finished work is kept.
+    /// Lists the runs of a reminder, the newest first, for as long as finished work is kept.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), a cursor that is none, or the database fails.
+    /// [`Missing`](RecordsError::Missing), an invalid cursor, or the database fails.
     async fn runs(&self, id: ReminderId, page: &PageOf) -> Result<Page<Run>, RecordsError>;
 
-    /// Forgets reminders that ended before then, a bounded number. Answers how many. Their runs go with finished work.
+    /// Deletes reminders that ended before this time, a bounded number. Returns how many. Their runs are deleted with
+    /// finished work.
     ///
     /// # Errors
     /// If the database fails.
@@ -112,32 +113,32 @@ pub trait Reminders: Send + Sync + 'static {
 /// A reminder to create.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewReminder {
-    /// Whose.
+    /// The tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// What can be changed later.
+    /// The settings, which can be changed later.
     pub settings: ReminderSettings,
-    /// What is sent.
+    /// The body of its requests.
     pub payload: Bytes,
 }
 
-/// What to change of a reminder.
+/// A change of a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderChange {
-    /// All of its settings, the changed ones among them.
+    /// All settings, both changed and unchanged.
     pub settings: ReminderSettings,
-    /// What is sent from now on; none: as before.
+    /// The new payload. `None`: unchanged.
     pub payload: Option<Bytes>,
-    /// By the wall clock. If the schedule is another one, it counts from now on: nothing of before is made up for.
+    /// The wall-clock time. A new schedule counts from it on: earlier occurrences are not caught up.
     pub now: Timestamp,
 }
 
-/// Which reminders.
+/// A filter for reminders. A reminder must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReminderFilter {
-    /// Of this tenant.
+    /// Reminders of this tenant.
     pub tenant: Option<TenantId>,
-    /// In this state.
+    /// Reminders in this state.
     pub state: Option<ReminderStateName>,
-    /// With this reference. It is found at once among a tenant's, and by looking through them among all.
+    /// Reminders with this reference. Together with a tenant it uses an index; without one it is a scan.
     pub reference: Option<String>,
 }

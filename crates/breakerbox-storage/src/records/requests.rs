@@ -1,8 +1,8 @@
-//! Requests that are carried out once, however often a client repeats them.
+//! Idempotent requests: each is carried out once, however often a client repeats it.
 //!
-//! A request with an idempotency key is remembered in the transaction that carries it out, for 24 hours, within its tenant. A
-//! repetition creates nothing: it gets the stored response. A response that holds a secret is not stored; then the repetition is
-//! refused with the id of what was created.
+//! A request with an idempotency key is stored in the transaction that carries it out, for 24 hours, within its tenant.
+//! A repetition creates nothing: it gets the stored response. A response that holds a secret is not stored; then the
+//! repetition is refused with the id of the created object.
 
 use std::time::Duration;
 
@@ -17,41 +17,41 @@ use super::{NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, RecordsEr
 
 /// A request that creates a `T`.
 pub struct Request<T> {
-    /// How a repetition is recognised; none: every request is a new one.
+    /// The key by which a repetition is recognized. `None`: every request is a new one.
     pub key: Option<IdempotencyKey>,
-    /// The tenant within which the key is unique; none: the requests of the operator.
+    /// The tenant within which the key is unique. `None`: the requests of the operator.
     pub scope: Option<TenantId>,
-    /// Makes the response. With a key it runs in the transaction, so it must be quick.
+    /// Builds the response. With a key it runs in the transaction, so it must be quick.
     pub respond: Box<dyn FnOnce(&T) -> RequestResponse + Send>,
 }
 
-/// What a request is answered.
+/// The response to a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RequestResponse {
-    /// The id of what was created.
+    /// The id of the created object.
     pub created: String,
     /// The HTTP status.
     pub status: u16,
-    /// The revision, for the `etag`.
+    /// The revision, for the `etag` header.
     pub revision: Option<Revision>,
-    /// JSON.
+    /// The body, as JSON.
     pub body: Bytes,
-    /// The body holds a secret: it is not stored.
+    /// Whether the body holds a secret. If so, it is not stored.
     pub has_secret: bool,
 }
 
-/// The response to a request, and whether it is the one of an earlier request with the same key.
+/// The response to a request, and whether it is that of an earlier request with the same key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answered {
     /// The response.
     pub response: RequestResponse,
-    /// The request was carried out before, and nothing was created now.
+    /// Whether the request was carried out before. If so, nothing was created now.
     pub repeated: bool,
 }
 
-/// Everything that creates something for a client.
+/// All operations that create something for a client.
 ///
-/// Each method does what its namesake does that takes no request. Besides its errors it has
+/// Each method does the same as the method of the same name that takes no request. Besides its errors it has
 /// [`KeyReused`](RecordsError::KeyReused) and [`AlreadyCreated`](RecordsError::AlreadyCreated).
 #[async_trait]
 pub trait Requests: Send + Sync + 'static {

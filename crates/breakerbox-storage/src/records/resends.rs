@@ -1,4 +1,5 @@
-//! Resends by filter: jobs that go on after a restart, and in small steps, so that live traffic hardly notices.
+//! Resends by filter: background jobs that continue after a restart, in small steps, so that they hardly affect live
+//! traffic.
 
 use async_trait::async_trait;
 use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantId};
@@ -6,12 +7,12 @@ use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantI
 use super::{Page, PageOf, RecordsError};
 use crate::{Batch, QueueError};
 
-/// A resend that is created.
+/// A resend to create.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewResend {
-    /// Which deliveries. Without a state: those that failed. Only finished ones can be resent.
+    /// The deliveries to resend. Without a state: those that failed. Only finished ones can be resent.
     pub filter: DeliveryFilter,
-    /// Who asks for it.
+    /// The API key that creates the job.
     pub by: Option<ApiKeyId>,
 }
 
@@ -24,28 +25,28 @@ pub trait Resends: Send + Sync + 'static {
     /// [`Missing`](RecordsError::Missing) tenant, endpoint or event, or the database fails.
     async fn create_resend(&self, new: NewResend) -> Result<Resend, RecordsError>;
 
-    /// A job.
+    /// Returns a job.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn resend(&self, id: JobId) -> Result<Resend, RecordsError>;
 
-    /// Jobs, the newest first: all, or those whose filter names this tenant.
+    /// Lists jobs, the newest first: all, or those whose filter names this tenant.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn resends(&self, tenant: Option<&TenantId>, page: &PageOf) -> Result<Page<Resend>, RecordsError>;
 
-    /// Stops a job. What it made wait by then waits. One that is finished stays as it is.
+    /// Cancels a job. Deliveries that it has made pending stay pending. A finished job is not changed.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn cancel_resend(&self, id: JobId) -> Result<Resend, RecordsError>;
 
-    /// Makes at most so many deliveries of the job whose turn it is wait again, at the lowest priority. The running jobs take
-    /// turns; one whose tenant's backlog is full lets the others pass. Deliveries and progress are one transaction, so a crash
-    /// resends nothing twice. For a paced loop; `more` says that some job may not be done. The lanes that it woke are in the
-    /// answer, and nobody else is told of them.
+    /// Makes deliveries of the next job pending again, at most `limit` and at the lowest priority. The running jobs
+    /// take turns; one whose tenant's backlog is full is skipped. Deliveries and progress are one transaction, so a
+    /// crash resends nothing twice. The caller repeats it at a paced rate; `more` is set if some job may not be done.
+    /// Only the result contains the lanes that it woke; no watcher is notified of them.
     ///
     /// # Errors
     /// If the database fails; nothing was resent.

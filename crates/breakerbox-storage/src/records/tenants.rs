@@ -1,4 +1,4 @@
-//! Tenants, as they are kept.
+//! Operations on tenants.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use breakerbox_model::objects::{Backlog, Revision, Secret, Tenant, TenantId, Ten
 
 use super::{Edit, Page, PageOf, RecordsError};
 
-/// A tenant that is created.
+/// A tenant to create.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewTenant {
-    /// Its name.
+    /// The name of the tenant.
     pub id: TenantId,
-    /// The rest.
+    /// The settings, which can be changed later.
     pub settings: TenantSettings,
-    /// With which deliveries to dynamic URLs are signed; none: a new one.
+    /// The secret with which deliveries to dynamic URLs are signed. `None`: a new random one.
     pub secret: Option<Secret>,
 }
 
-/// How much of a tenant's work waits.
+/// The backlog of a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantBacklog {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// What waits or is in flight.
+    /// Deliveries that wait or are in flight.
     pub waiting: Backlog,
 }
 
-/// Tenants, as they are kept.
+/// Operations on tenants.
 #[async_trait]
 pub trait Tenants: Send + Sync + 'static {
     /// Creates a tenant.
@@ -36,23 +36,23 @@ pub trait Tenants: Send + Sync + 'static {
     /// [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy), or the database fails.
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError>;
 
-    /// A tenant, with its secrets.
+    /// Returns a tenant, with its secrets.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn tenant(&self, id: &TenantId) -> Result<Tenant, RecordsError>;
 
-    /// Tenants by name.
+    /// Lists tenants by name.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn tenants(&self, page: &PageOf) -> Result<Page<Tenant>, RecordsError>;
 
-    /// Changes a tenant, if it is still as it was seen; without a revision, whatever it is.
+    /// Changes a tenant, if its revision is still the given one; without a revision, in any case.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Policy`](RecordsError::Policy) (also if an
-    /// endpoint's policy does not fit the new one), or the database fails.
+    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Policy`](RecordsError::Policy) (also
+    /// if an endpoint's policy does not fit the new one), or the database fails.
     async fn change_tenant(
         &self,
         id: &TenantId,
@@ -62,7 +62,7 @@ pub trait Tenants: Send + Sync + 'static {
         self.edit_tenant(id, Box::new(|_| Ok(settings)), seen).await
     }
 
-    /// The same with settings that are made from the stored ones.
+    /// Changes a tenant like [`change_tenant`](Self::change_tenant), with an edit of the stored settings.
     ///
     /// # Errors
     /// As [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused).
@@ -73,15 +73,16 @@ pub trait Tenants: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Tenant, RecordsError>;
 
-    /// Deletes a tenant that has no endpoints and no unfinished work, with its API keys. Its finished work stays until it was
-    /// kept long enough.
+    /// Deletes a tenant that has no endpoints and no unfinished work, with its API keys. Its finished work stays until
+    /// its retention ends.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`InUse`](RecordsError::InUse), or the
     /// database fails.
     async fn delete_tenant(&self, id: &TenantId, seen: Option<Revision>) -> Result<(), RecordsError>;
 
-    /// Signs with this secret from now on, and for the overlap with the one before too.
+    /// Rotates the signing secret: requests are signed with this one from now on, and for the overlap with the previous
+    /// one too.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
@@ -98,14 +99,14 @@ pub trait Tenants: Send + Sync + 'static {
     /// [`Missing`](RecordsError::Missing), or the database fails.
     async fn end_tenant_rotation(&self, id: &TenantId) -> Result<Tenant, RecordsError>;
 
-    /// How much of each tenant's work waits, by name; tenants without any are left out. Counted all along, so it costs as
-    /// much as the page is long.
+    /// Lists the backlogs of tenants, by name; tenants without any are left out. The counts are maintained, so the cost
+    /// grows with the length of the page only.
     ///
     /// # Errors
-    /// If the cursor is none, or the database fails.
+    /// If the cursor is invalid, or the database fails.
     async fn backlogs(&self, page: &PageOf) -> Result<Page<TenantBacklog>, RecordsError>;
 
-    /// How much of one tenant's work waits.
+    /// Returns the backlog of one tenant.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.

@@ -1,83 +1,83 @@
-//! What can go wrong with keys and what they sealed. Nothing secret is ever repeated.
+//! Errors of master keys and sealed values. They never repeat a secret.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::KeyId;
 
-/// Why a secret can't be had.
+/// Why a secret is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretsError {
-    /// A key is needed and was not given.
+    /// The value is sealed with a key that was not given.
     #[error(
         "the {what} {name} is sealed with the master key {key}, which was not given; add that key after the newest one, or \
          restore the key file that belongs to this database"
     )]
     KeyMissing {
-        /// What is sealed.
+        /// The kind of object that the value belongs to.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
-        /// Which key.
+        /// The id of the missing key.
         key: KeyId,
     },
-    /// What was sealed was changed, or belongs to something else.
+    /// The sealed value was changed, or belongs to another object.
     #[error(
         "what is kept of the {what} {name} was damaged, or moved here from another row; restore it from a backup"
     )]
     Damaged {
-        /// What was sealed.
+        /// The kind of object that the value belongs to.
         what: &'static str,
-        /// Its name.
+        /// The id or name of the object.
         name: String,
     },
     /// There is no key at all.
     #[error("{place}: holds no master key; put the base64 of 32 random bytes there")]
     NoKey {
-        /// Where one was looked for.
+        /// The source that was searched.
         place: String,
     },
-    /// Something that is no key.
+    /// A text in the source is not a key.
     #[error("{place}: key {number} is no master key; each must be the base64 of 32 random bytes")]
     Malformed {
-        /// Where it was found.
+        /// The source.
         place: String,
-        /// Which one, from 1 on.
+        /// The position of the text, from 1 on.
         number: usize,
     },
-    /// Others can read the file, or write to it.
+    /// Other users can read or write the file.
     #[error(
         "{} can be read or written by others (mode {mode:03o}); run `chmod 600` on it, and replace the key if somebody did",
         path.display()
     )]
     Exposed {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
-    /// Not a plain file.
+    /// The path is not a regular file.
     #[error("{} is not a plain file", path.display())]
     NotAFile {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
-    /// There are sealed secrets, and the file that should hold their key is not there.
+    /// The database holds sealed secrets, but the file with their key is missing.
     #[error(
         "{} is not there, but the database holds sealed secrets; restore the key file, or name it in the configuration",
         path.display()
     )]
     FileMissing {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file can't be read or made.
+    /// The file can't be read or created.
     #[error("can't use the key file {}", path.display())]
     File {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },

@@ -1,7 +1,7 @@
-//! Sealing and opening: XChaCha20-Poly1305, whose nonces are long enough to be random, with what the value belongs to as
+//! Sealing and opening: XChaCha20-Poly1305, whose nonces are long enough to be random, with the owner of the value as
 //! associated data.
 //!
-//! A sealed value is one byte for the version of this form, the key's id, the nonce, and the ciphertext with its tag.
+//! A sealed value is one byte for the format version, the key's id, the nonce, and the ciphertext with its tag.
 
 use std::fmt;
 
@@ -15,28 +15,28 @@ const VERSION: u8 = 1;
 const NONCE_LENGTH: usize = 24;
 const HEAD_LENGTH: usize = 1 + ID_LENGTH + NONCE_LENGTH;
 
-/// What a sealed value belongs to.
+/// The object that a sealed value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner<'o> {
-    /// What it is, in a word, such as `endpoint`.
+    /// The kind of object, in a word, such as `endpoint`.
     pub what: &'static str,
-    /// Its name.
+    /// The id or name of the object.
     pub name: &'o str,
 }
 
 impl Owner<'_> {
-    /// No word contains a zero byte, so no two owners are the same here.
+    /// A kind never contains a zero byte, so no two owners have the same bytes.
     fn associated(self) -> Vec<u8> {
         [self.what.as_bytes(), &[0], self.name.as_bytes()].concat()
     }
 }
 
-/// A sealed value, as a database keeps it.
+/// A sealed value, as the database stores it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sealed(pub Vec<u8>);
 
 impl Sealed {
-    /// With which key it was sealed; none if it is no sealed value.
+    /// Returns the id of the key that sealed it, or `None` if it is not a sealed value.
     #[must_use]
     pub fn key(&self) -> Option<KeyId> {
         let (version, rest) = self.0.split_first()?;
@@ -47,7 +47,7 @@ impl Sealed {
     }
 }
 
-/// The keys that there are, the newest first. `Debug` shows their ids.
+/// The available keys, the newest first. `Debug` shows their ids.
 pub struct Keyring {
     newest: Ring,
     older: Vec<Ring>,
@@ -65,26 +65,26 @@ impl Ring {
 }
 
 impl Keyring {
-    /// This key alone.
+    /// Returns a keyring with this key alone.
     #[must_use]
     pub fn new(key: &MasterKey) -> Self {
         Self { newest: Ring::of(key), older: Vec::new() }
     }
 
-    /// These keys, the newest first; none if there is none.
+    /// Returns a keyring with these keys, the newest first, or `None` if there are none.
     #[must_use]
     pub fn newest_first(keys: &[MasterKey]) -> Option<Self> {
         let (newest, older) = keys.split_first()?;
         Some(Self { newest: Ring::of(newest), older: older.iter().map(Ring::of).collect() })
     }
 
-    /// With which key is sealed now.
+    /// Returns the id of the key that seals now.
     #[must_use]
     pub const fn newest(&self) -> KeyId {
         self.newest.id
     }
 
-    /// Whether there are others, so that something may be sealed with one of them.
+    /// Returns whether there are older keys, so that values may be sealed with one of them.
     #[must_use]
     pub const fn has_older(&self) -> bool {
         !self.older.is_empty()
@@ -103,7 +103,7 @@ impl Keyring {
         Sealed([&[VERSION], &self.newest.id.0[..], &nonce, &sealed].concat())
     }
 
-    /// Opens what was sealed for this owner.
+    /// Opens a value that was sealed for this owner.
     ///
     /// # Errors
     /// [`KeyMissing`](SecretsError::KeyMissing), or [`Damaged`](SecretsError::Damaged).
@@ -119,7 +119,7 @@ impl Keyring {
         ring.ok_or_else(missing)?.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| damaged())
     }
 
-    /// The same value sealed with the newest key; none if it is already.
+    /// Returns the same value sealed with the newest key, or `None` if it already is.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -1,4 +1,4 @@
-//! Master keys: 32 random bytes that seal the rest.
+//! Master keys: 32 random bytes that seal all other secrets.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// How many bytes an id has.
+/// The length of a key id, in bytes.
 pub(super) const ID_LENGTH: usize = 8;
 
 /// A master key. `Debug` shows its id only.
@@ -14,26 +14,26 @@ pub(super) const ID_LENGTH: usize = 8;
 pub struct MasterKey([u8; 32]);
 
 impl MasterKey {
-    /// A new one.
+    /// Creates a random key.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// The key that is written so; none if that is no key.
+    /// Parses a key, or returns `None` if the text is not one.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok()?;
         bytes.try_into().ok().map(Self)
     }
 
-    /// As it is written into a key file. Show it to nobody.
+    /// Returns the key as it is written into a key file. Never show it.
     #[must_use]
     pub fn reveal(&self) -> String {
         STANDARD.encode(self.0)
     }
 
-    /// Its name, which follows from it and gives nothing away.
+    /// Returns the id of the key. It is derived from the key and does not reveal it.
     #[must_use]
     pub fn id(&self) -> KeyId {
         let digest = Sha256::new().chain_update(b"breakerbox master key").chain_update(self.0).finalize();
@@ -51,7 +51,7 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// Names a master key.
+/// The id of a master key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(pub [u8; ID_LENGTH]);
 

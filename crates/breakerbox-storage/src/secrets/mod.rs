@@ -1,19 +1,19 @@
-//! Secrets at rest: signing secrets and custom headers are sealed before they reach the database, with a master key that never
-//! does.
+//! Secrets at rest: signing secrets and custom headers are sealed before they reach the database. The master key never
+//! reaches it.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
-//! | [`MasterKey`] | 32 random bytes, written as base64; known by an id that gives nothing away |
+//! | [`MasterKey`] | 32 random bytes, written as base64; identified by an id that does not reveal it |
 //! | [`Keyring`] | the newest key seals, all of them open |
-//! | [`Owner`] | what a sealed value belongs to: one that was moved to another row does not open |
+//! | [`Owner`] | the object that a sealed value belongs to: a value that was moved to another row does not open |
 //! | [`KeySource`] | an environment variable's value, or a file that only its owner can read |
-//! | [`private_file`] | such files: read, and made |
+//! | [`private_file`] | reads and creates such files |
 //!
-//! A stolen database, or a backup of one, gives no secret away. Whoever can read the process's memory, or the key file, has
-//! them all; that is not guarded against.
+//! A stolen database, or a backup of one, reveals no secret. An attacker who can read the process's memory, or the key
+//! file, has them all; that is not guarded against.
 //!
-//! **Rotation.** Put a new key before the others, restart, seal everything again in the background
-//! (`reseal` of the database), then take the old one away. A start with a key missing that is still needed is refused.
+//! **Rotation.** Put a new key before the others, restart, reseal everything in the background (`reseal` of the
+//! database), then remove the old one. A start without a key that is still needed is refused.
 //!
 //! Nothing here is logged, and `Debug` shows ids only.
 

@@ -1,4 +1,4 @@
-//! Files that only their owner can read, for keys.
+//! Key files that only their owner can read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::SecretsError;
 
-/// Larger than any file of keys that makes sense.
+/// The maximum size of a key file, in bytes.
 const LARGEST_FILE: u64 = 64 * 1024;
 
 /// Reads an opened file. Its mode is that of the opened file, so that no other file can be put in its place in between.
@@ -29,8 +29,8 @@ pub fn read(file: File, path: &Path) -> Result<String, SecretsError> {
     Ok(text)
 }
 
-/// Makes a file that is not there yet, and makes it durable. It is written beside its place and then linked there: a start that
-/// is cut off leaves no half of a key.
+/// Creates a file that does not exist yet, and makes it durable. It is written beside its final path and then linked
+/// there, so an interrupted start leaves no partial key.
 ///
 /// # Errors
 /// If the file exists, or writing fails.
@@ -40,7 +40,7 @@ pub fn make(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    // A link fails if the file is there by now, where a rename would replace it.
+    // A link fails if the file exists by now; a rename would replace it.
     let placed = written.and_then(|()| fs::hard_link(&beside, path));
     fs::remove_file(&beside)?;
     placed?;

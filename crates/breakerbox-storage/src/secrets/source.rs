@@ -1,8 +1,8 @@
-//! Where master keys come from: an environment variable, or a file that only its owner can read. Both hold one key or more,
-//! the newest first, parted by white space; in a file, what follows a `#` is a remark.
+//! The source of master keys: an environment variable, or a file that only its owner can read. Both hold one or more
+//! keys, the newest first, separated by white space; in a file, a `#` begins a comment.
 //!
-//! At the very first start a file is made, with one new key. Later a file that is gone is not made anew: what the lost key
-//! sealed would be lost with it, and nobody would notice before the next delivery.
+//! At the very first start a file is created, with one new key. Later a missing file is not created again: the secrets
+//! that the lost key sealed would be lost with it, unnoticed until the next delivery.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -13,26 +13,26 @@ use super::{Keyring, MasterKey, SecretsError, private_file};
 /// The environment variable that may hold the keys.
 pub const KEY_VARIABLE: &str = "BREAKERBOX_MASTER_KEY";
 
-/// Where the keys are.
+/// The source of the keys.
 #[derive(Clone)]
 pub enum KeySource {
-    /// In the value of [`KEY_VARIABLE`], as whoever reads the configuration found it.
+    /// The value of [`KEY_VARIABLE`], as the configuration reader found it.
     Variable(String),
-    /// In this file.
+    /// A file.
     File(PathBuf),
 }
 
 impl KeySource {
-    /// The file of a data folder: `keys/master.key` in it.
+    /// Returns the key file of a data folder: `keys/master.key` in it.
     #[must_use]
     pub fn in_folder(data: &Path) -> Self {
         Self::File(data.join("keys").join("master.key"))
     }
 
-    /// The keys. A file that is not there is made, unless the database already holds something that is sealed.
+    /// Reads the keys. A missing file is created, unless the database already holds sealed values.
     ///
     /// # Errors
-    /// If there is no usable key, or others can read the file.
+    /// If there is no usable key, or other users can read the file.
     pub fn keyring(&self, anything_sealed: bool) -> Result<Keyring, SecretsError> {
         let (place, text) = match self {
             Self::Variable(value) => (KEY_VARIABLE.to_owned(), value.clone()),

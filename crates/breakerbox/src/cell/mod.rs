@@ -1,21 +1,21 @@
 //! One circuit in this process, shared by all its threads.
 //!
-//! The core decides, under a lock. Most calls never get there: while the circuit is [at
-//! ease](breakerbox_core::Circuit::is_at_ease), an ask is one load and a success one compare-and-swap of a tally, handed to the
-//! core when its bucket of the window ends, or before anything else happens.
+//! The core decides, under a lock. Most calls never reach it: while the circuit is [at
+//! ease](breakerbox_core::Circuit::is_at_ease), an acquire is one load and a success one compare-and-swap of a tally,
+//! which is added to the core when its bucket of the window ends, or before anything else happens.
 //!
-//! | field | says |
+//! | field | holds |
 //! | --- | --- |
-//! | `gate` | the epoch, and what an ask may do without the lock |
-//! | `until` | at ease: until when successes may be counted aside; open: the time to come back |
-//! | `tally` | successes counted aside, their latencies, and a mark of the epoch they belong to |
+//! | `gate` | the epoch, and the fast path that an acquire may take without the lock |
+//! | `until` | at ease: until when successes may be tallied; open: when to acquire again |
+//! | `tally` | tallied successes, their latencies, and a mark of the epoch they belong to |
 //! | `cold` | the circuit itself, and its policy |
 //!
-//! What is guaranteed: a success is counted in the epoch of its permit or not at all, since the tally's mark changes with
-//! the epoch and a swap on an old mark fails. Nobody waits for anything but the lock, and no code of the caller runs
-//! under it.
+//! Guaranteed: a success is counted in the epoch of its permit or not at all, since the tally's mark changes with the
+//! epoch and a swap on an old mark fails. Callers wait for nothing but the lock, and no code of the caller runs under
+//! it.
 //!
-//! The quick way is inlined wherever it is used. Without that a permit goes through memory, and a call costs 16 ns
+//! The fast path is inlined wherever it is used. Without that a permit goes through memory, and a call costs 16 ns
 //! instead of 6 (`cargo xtask bench circuit`).
 
 #[cfg(all(test, breakerbox_loom))]
@@ -39,34 +39,35 @@ use crate::clock::{Clock, Times};
 use crate::registry::Kept;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// How many tries at the shared tally mean that threads are in each other's way.
+/// How many tries at the shared tally indicate contention between threads.
 const CONTENDED: u32 = 3;
 
-/// One circuit in this process. What every call touches comes first, and together: among a million circuits it is in no
-/// cache, and each line costs.
+/// One circuit in this process. The fields that every call touches come first, and together: among a million circuits
+/// the cell is in no cache, and each cache line costs.
 #[repr(C)]
 pub(crate) struct Cell {
     tally: AtomicU64,
     gate: AtomicU64,
     until: AtomicU64,
-    /// From which latency on, in microseconds, a success is not harmless.
+    /// The latency, in microseconds, from which on a success needs the core.
     harmless: AtomicU64,
     key: Box<str>,
-    /// More tallies, once threads are in each other's way.
+    /// More tallies, once threads contend for the shared one.
     spread: OnceLock<Box<Spread>>,
     cold: Mutex<Cold>,
 }
 
-/// What is behind the lock.
+/// The fields behind the lock.
 struct Cold {
-    /// None until something happens, and again after a quiet time. It knows no tenant: the key tells, when asked.
+    /// None until the first step, and again after a quiet time. It does not hold the tenant, which is derived from the
+    /// key.
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
 }
 
 impl Cold {
-    /// The circuit, new if nothing has happened to it.
+    /// Returns the circuit, and creates it if it has no history.
     fn member(&mut self, times: &Times) -> (&mut Member, &Policy) {
         let Self { circuit, policy, born_at } = self;
         let make = || {
@@ -82,22 +83,22 @@ impl Cold {
     }
 }
 
-/// What a step needs to know.
+/// The inputs of a step.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'p> {
     pub(crate) policy: &'p Policy,
-    /// The time by our own clock.
+    /// The local time.
     pub(crate) here: Timestamp,
-    /// The time by the clock that records go by.
+    /// The time of the clock that records use.
     pub(crate) there: Timestamp,
 }
 
-/// What a permit holds of its circuit. Small, because every call has one.
+/// The part of a permit that belongs to its circuit. Small, because every call has one.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// Given out without the lock.
+    /// Given without the lock.
     AtEase { gate: u64, started_at: Timestamp },
-    /// Given out by the core: a probe, a call on the ramp, or one that may complete the evidence.
+    /// Given by the core: a probe, a call on the ramp, or one that may complete the evidence for a trip.
     Decided(Box<core::Permit>),
 }
 
@@ -109,7 +110,7 @@ impl Held {
         }
     }
 
-    /// A probe's deadline.
+    /// Returns the deadline of a probe.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match self {
             Self::AtEase { .. } => None,
@@ -117,7 +118,7 @@ impl Held {
         }
     }
 
-    /// Its place in the fleet's ramp, and the epoch of that.
+    /// Returns the slot in the fleet's ramp, and its epoch.
     pub(crate) fn place(&self) -> Option<(Epoch, core::Nonce)> {
         match self {
             Self::AtEase { .. } => None,
@@ -149,7 +150,7 @@ impl Cell {
         cell
     }
 
-    /// Answers an ask without the lock. None: it takes the core to decide.
+    /// Acquires without the lock. None: the core must decide.
     #[inline(always)]
     pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
@@ -161,7 +162,7 @@ impl Cell {
             Way::Open => {
                 let until = Timestamp::from_micros(self.until.load(Ordering::Acquire));
                 let now = times.recent();
-                // Looked at again, because the time may have been a later one's.
+                // Check the gate again, because the time may belong to a later state.
                 let refused = now < until && self.gate.load(Ordering::Relaxed) == gate.0;
                 let refusal = || Refusal::Open { retry_at: times.there(until), retry_in: until.since(now) };
                 refused.then(|| Err(refusal()))
@@ -170,7 +171,7 @@ impl Cell {
         }
     }
 
-    /// Asks the core. Whoever can't wait for a store takes a circuit that nobody has heard of for closed.
+    /// Acquires from the core. A caller that can't wait for a store treats a circuit that is not known yet as closed.
     #[cold]
     pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, here) = self.step(times, |member, at| {
@@ -190,7 +191,7 @@ impl Cell {
         }
     }
 
-    /// Counts a success without the lock. False: it takes the core to hear of it.
+    /// Counts a success without the lock. False: the core must count it.
     #[inline(always)]
     pub(crate) fn count_aside(&self, held: &Held, times: &Times) -> bool {
         let Held::AtEase { gate, started_at } = *held else { return false };
@@ -219,7 +220,7 @@ impl Cell {
         false
     }
 
-    /// Settles a permit by the core.
+    /// Settles a permit in the core.
     #[cold]
     pub(crate) fn settle(
         &self,
@@ -233,7 +234,7 @@ impl Cell {
         })
     }
 
-    /// Settles a permit whose holder went away.
+    /// Settles a permit that was dropped.
     #[cold]
     pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> Reported {
         self.step(times, |member, at| {
@@ -243,19 +244,19 @@ impl Cell {
         })
     }
 
-    /// Does what an operator says to a circuit that is not shared.
+    /// Applies an operator's command to a circuit that is not shared.
     pub(crate) fn try_override(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
         self.step(times, |member, at| {
             member.apply_override_alone(command, by, at.policy, times.draw(), at.there)
         })
     }
 
-    /// Whether the store was asked about it, if there is one.
+    /// Returns whether the record was read from the store, if there is one.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
     }
 
-    /// Whether there is something to report of a circuit whose record was not read.
+    /// Returns whether a circuit whose record was not read yet has counts to report.
     pub(crate) fn is_unread(&self, times: &Times) -> bool {
         let now = times.there(times.now());
         let cold = self.lock();
@@ -267,12 +268,12 @@ impl Cell {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
 
-    /// Whether only this process refuses.
+    /// Returns whether only this process refuses.
     pub(crate) fn is_open_locally(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
-    /// Whether it is closed, nobody overrides it, and the store has it so, as far as is known.
+    /// Returns whether it is closed, not overridden, and closed in the store too, as far as is known.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
     }
@@ -299,7 +300,7 @@ impl Cell {
         self.publish(&mut cold, here, times);
     }
 
-    /// What there is to report to the store as things are; and if nothing, when there may be.
+    /// Returns the counts to report to the store now; and if there are none, when to visit again.
     pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, Tell) {
         self.step(times, |member, at| {
             let delta = member.take_delta(store_key, at.policy, at.there);
@@ -307,12 +308,12 @@ impl Cell {
         })
     }
 
-    /// What is left to do until the store has heard everything that was counted so far.
+    /// Returns what is left to do until all counts so far are reported to the store.
     pub(crate) fn pending(&self, times: &Times) -> Pending {
         self.step(times, |member, at| member.pending(at.there))
     }
 
-    /// One step of the circuit, under the lock: what was counted aside first, then the step, then the gate.
+    /// Performs one step of the circuit under the lock: adds the tallies, runs the step, then updates the gate.
     pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
         let mut cold = self.lock();
         let here = times.now();
@@ -323,23 +324,23 @@ impl Cell {
         result
     }
 
-    /// The store's clock says `after` where it said `before`. What was counted by it moves along.
+    /// Applies a step of the store's clock from `before` to `after`. Counts and times by that clock move along.
     pub(crate) fn clock_moved(&self, times: &Times, before: Timestamp, after: Timestamp) {
         let mut cold = self.lock();
         if let Cold { circuit: Some(member), policy, .. } = &mut *cold {
             let epoch = member.circuit().epoch();
             member.clock_moved(policy, before, after);
             if member.circuit().epoch() != epoch {
-                // What was counted aside belongs to the epoch before, and is not handed in for this one.
+                // The tallies belong to the previous epoch, and are not added to this one.
                 self.publish(&mut cold, times.now(), times);
             }
         }
         drop(cold);
-        // What is published at the gate goes by the clock as it was.
+        // The values at the gate still use the previous clock.
         self.step(times, |_, _| ());
     }
 
-    /// Gives the core what was counted aside.
+    /// Adds the tallies to the core.
     fn hand_in(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
         let gate = Gate(self.gate.load(Ordering::Relaxed));
         let empty = Tally::empty(gate.epoch());
@@ -362,14 +363,14 @@ impl Cell {
         member.count_aside(successes, Duration::from_micros(micros), policy, times.there(at));
     }
 
-    /// Says at the gate what may now be done without the lock.
+    /// Updates the gate: what may now be done without the lock.
     fn publish(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
         let Cold { circuit, policy, born_at } = cold;
         let now = times.there(here);
         let (epoch, way, until) = match circuit.as_deref() {
             None => {
                 let fresh = core::Circuit::new(policy, *born_at);
-                // Of a shared one the store must be asked.
+                // A shared circuit must be read from the store first.
                 let way = if times.shared.is_some() { Way::Locked } else { Way::AtEase };
                 (fresh.epoch(), way, times.here(fresh.bucket_ends_at(now)))
             }
@@ -391,12 +392,12 @@ impl Cell {
         let timed = policy.looks_at_latency();
         let gate = Gate::new(epoch, timed, way);
         if gate != before {
-            // Shut while the fields change, so that nobody takes one of before for one of after. Not otherwise: threads
-            // that find it shut take the lock, and would keep shutting it for each other.
+            // Lock the gate while the fields change, so that no thread mixes old and new ones. Not otherwise: threads
+            // that find it locked take the lock, and would keep locking it for each other.
             self.gate.store(Gate::new(epoch, timed, Way::Locked).0, Ordering::Release);
         }
         if epoch != before.epoch() {
-            // From here on, whoever still counts for the old epoch fails.
+            // From here on, a count for the old epoch fails.
             let empty = Tally::empty(epoch);
             for tally in self.tallies() {
                 tally.swap(empty.0, Ordering::AcqRel);
@@ -411,22 +412,22 @@ impl Cell {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cold> {
-        // Nothing under the lock panics; if it did, the circuit would still be whole.
+        // Nothing under the lock panics; if it did, the circuit would still be consistent.
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This thread's tally.
+    /// Returns the tally of this thread.
     #[inline(always)]
     fn tally(&self) -> &AtomicU64 {
         self.spread.get().map_or(&self.tally, |spread| spread.of_this_thread())
     }
 
-    /// All tallies.
+    /// Iterates over all tallies.
     fn tallies(&self) -> impl Iterator<Item = &AtomicU64> {
         std::iter::once(&self.tally).chain(self.spread.get().into_iter().flat_map(|spread| spread.all()))
     }
 
-    /// Gives threads tallies of their own. Under the lock, so that the new ones bear the right mark.
+    /// Gives threads tallies of their own. Under the lock, so that the new ones have the right mark.
     #[cold]
     fn spread_out(&self, epoch: Epoch) {
         let _cold = self.lock();
@@ -443,7 +444,7 @@ impl Kept for Cell {
         &self.key
     }
 
-    /// Lets go of what an idle circuit does not need, too.
+    /// Returns whether it can be evicted. Also releases the memory that an idle circuit does not need.
     fn may_go(&self, times: &Times) -> bool {
         let mut cold = self.lock();
         let here = times.now();
@@ -451,7 +452,7 @@ impl Kept for Cell {
         let Cold { circuit, policy, born_at } = &mut *cold;
         let idle = circuit.as_deref().is_none_or(|member| member.is_forgettable(policy, times.there(here)));
         if let Some(forgotten) = circuit.take_if(|_| idle) {
-            // Epochs only grow, also over a time that nobody remembers.
+            // Epochs only grow, also across a time without history.
             *born_at = (*born_at).max(Timestamp::from_micros(forgotten.circuit().epoch().0));
         }
         self.publish(&mut cold, here, times);
@@ -459,7 +460,7 @@ impl Kept for Cell {
     }
 }
 
-/// The tenant that a key begins with, as [`core::Key::of`] writes it: its first word, which may be all of it.
+/// Returns the tenant that a key begins with, as [`core::Key::of`] builds it: its first word, which may be all of it.
 pub(crate) fn tenant_of(key: &str) -> &str {
     key.split(' ').next().unwrap_or(key)
 }

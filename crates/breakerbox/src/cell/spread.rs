@@ -1,4 +1,4 @@
-//! Tallies for threads that are in each other's way: each of a few, on a cache line of its own.
+//! Tallies for threads that contend: a few, each on a cache line of its own.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -17,7 +17,7 @@ impl Spread {
         Self(std::array::from_fn(|_| Line(AtomicU64::new(word))))
     }
 
-    /// The tally that this thread uses, in every circuit.
+    /// Returns the tally that this thread uses, in every circuit.
     #[inline]
     pub(crate) fn of_this_thread(&self) -> &AtomicU64 {
         &self.0[PLACE.with(|place| *place)].0

@@ -1,4 +1,4 @@
-//! Permits that leave the process, as one circuit sees them. All of it is under the lock, and beside the quick way.
+//! Tickets of one circuit: permits that leave the process. All of it runs under the lock, off the fast path.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Cell, Held};
 use crate::clock::Times;
 
 impl Cell {
-    /// What is held, as data. It is still held.
+    /// Returns the permit as data. The permit stays valid.
     #[cold]
     pub(crate) fn hand_out(&self, held: &Held, times: &Times) -> Ticket {
         let started_at = times.there(held.started_at());
@@ -24,7 +24,7 @@ impl Cell {
         })
     }
 
-    /// Whether a ticket is of the epoch that is known here.
+    /// Returns whether a ticket belongs to the epoch that is known here.
     pub(crate) fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_in_epoch_of(ticket))
     }
@@ -37,7 +37,7 @@ impl Cell {
         })
     }
 
-    /// Gives back what is held, because its ticket was settled.
+    /// Releases a permit whose ticket was settled.
     #[cold]
     pub(crate) fn let_go(&self, held: Held, kind: OutcomeKind, times: &Times) {
         self.step(times, |member, at| {

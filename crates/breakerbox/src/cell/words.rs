@@ -1,20 +1,20 @@
-//! The two words that threads share: the gate, which says what may be done without the lock, and the tally, which counts
-//! what was done.
+//! The two words that threads share: the gate, which states what may be done without the lock, and the tally, which
+//! counts successes.
 
 use breakerbox_core::Epoch;
 
-/// What an ask may do without the lock.
+/// The path that an acquire may take without the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// Go ahead.
+    /// Admit the call.
     AtEase,
-    /// Turn back, if it is not yet time.
+    /// Refuse the call, if the cool-off is not over.
     Open,
     /// Take the lock.
     Locked,
 }
 
-/// The gate's word: the epoch, whether latencies matter, and the way.
+/// The gate's word: the epoch, whether latencies matter, and the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(pub(super) u64);
 
@@ -44,7 +44,7 @@ impl Gate {
     }
 }
 
-/// The tally's word: a mark of the epoch, how many successes, and how long they took together in microseconds.
+/// The tally's word: a mark of the epoch, the number of successes, and the sum of their latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tally(pub(super) u64);
 
@@ -66,7 +66,7 @@ impl Tally {
         self.0 & Self::LONGEST
     }
 
-    /// With one more success; none if it belongs to another epoch, or there is no room.
+    /// Returns the tally with one more success; none if it belongs to another epoch or would overflow.
     pub(super) const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
         let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
         let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();

@@ -1,8 +1,9 @@
-//! Reports everything that the store has not heard, and follows through: if a report completes the evidence for a trip, the
-//! trip is confirmed and swapped in before the flush is over.
+//! Reports all unreported outcomes to the store, and follows through: if a report completes the evidence for a trip,
+//! the trip is confirmed and swapped in before the flush ends.
 //!
 //! A flush runs in the background, so a caller that stops waiting loses nothing. It never takes longer than
-//! [`Fleet::flush_limit`], never reports an outcome twice, and does not wait for outcomes that are settled after it began.
+//! [`Fleet::flush_limit`], never reports an outcome twice, and does not wait for outcomes that are settled after it
+//! began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +20,22 @@ use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 
-/// Why a flush did not report everything.
+/// The reason why a flush did not report everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The store did not answer or did not accept the report, or its record can't be read.
+    /// The store did not respond or did not accept the report, or its record can't be read.
     #[error(
         "the store did not accept the outcomes of {circuits} circuits; see store_health() for the reason"
     )]
     NotReported {
-        /// How many circuits have outcomes that the store has not heard, as far as is known.
+        /// The number of circuits with outcomes that were not reported, as far as is known.
         circuits: usize,
     },
-    /// It took too long.
+    /// The flush exceeded its time limit.
     #[error("not everything was reported within {limit:?}")]
     TimedOut {
-        /// The limit: the time in which others may contradict a trip, and four times `store_timeout`.
+        /// The limit: the time in which other processes may contradict a trip, plus four times `store_timeout`.
         limit: Duration,
     },
     /// The registry was closed before these outcomes were settled.
@@ -45,32 +46,32 @@ pub enum FlushError {
     RuntimeGone,
 }
 
-/// How often is looked whether a report of another task was answered.
+/// The interval at which the flush checks whether a report of another task was answered.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How many circuits are looked at before others have the thread.
+/// How many circuits are examined before other tasks run.
 const AT_A_STRETCH: usize = 1_024;
 
-/// How many store timeouts a flush may take, besides the wait for a confirmation: reading the record, a report, a swap, and
-/// one to spare.
+/// How many store timeouts a flush may take, besides the wait for a confirmation: reading the record, a report, a swap,
+/// and one to spare.
 const STORE_TIMEOUTS: u32 = 4;
 
-/// A circuit that the store has not heard everything of.
+/// A circuit with unreported outcomes.
 struct Unreported {
     cell: Arc<Cell>,
-    /// Reported by this flush: what is there now was settled later.
+    /// Whether this flush has reported it: remaining outcomes were settled later.
     reported: bool,
 }
 
 impl Fleet {
-    /// How long a flush may take.
+    /// Returns the time limit of a flush.
     pub(super) fn flush_limit(&self) -> Duration {
         self.waits().confirm + self.settings.store_timeout * STORE_TIMEOUTS
     }
 }
 
 impl Shared {
-    /// Reports everything that was settled before this was called.
+    /// Reports everything that was settled before this call.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), FlushError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         if fleet.is_closed() {
@@ -81,7 +82,7 @@ impl Shared {
         let task = self.for_task();
         fleet.runtime.spawn(async move {
             let done = task.report_everything(&task, true).await;
-            // Whoever does not wait any more need not hear it.
+            // The caller may have stopped waiting.
             let _ = tell.send(done);
         });
         match told.await {
@@ -95,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// The same within the limit, for a task. `heeds_others`: whether to wait for what other tasks have under way.
+    /// Does the same within the limit, for a task. `heeds_others`: whether to wait for requests of other tasks.
     pub(super) async fn report_everything(
         self: &Arc<Self>,
         task: &TaskRef,
@@ -106,7 +107,7 @@ impl Shared {
         let reporting = async {
             let done = self.report_until_done(fleet, task, heeds_others).await;
             if heeds_others && done.is_ok() {
-                // Outcomes that are on their way one by one, results of probes, records that are published again.
+                // Single outcomes in flight, results of probes, records that are published again.
                 fleet.under_way.ended(0, task.id()).await;
             }
             done
@@ -147,14 +148,14 @@ impl Shared {
             let mut wait: Option<Duration> = None;
             for places in places(|pending| matches!(pending, Pending::Report { .. })).chunks(BATCH) {
                 let cells: Vec<_> = places.iter().map(|&place| Arc::clone(&left[place].cell)).collect();
-                // Also what would not have to be reported.
+                // Also outcomes that would not need a report.
                 for cell in &cells {
                     cell.step(&self.times, |member, at| member.request_report(at.there));
                 }
                 let replies = self.tell_store(fleet, &cells).await;
                 let unheard = replies.iter().filter(|reply| **reply == Reply::Unheard).count();
                 if unheard > 0 {
-                    // The next batch would have to wait as long, and for nothing.
+                    // The next batch would wait as long, and in vain.
                     return Err(FlushError::NotReported { circuits: unheard + lost });
                 }
                 for (&place, reply) in places.iter().zip(replies) {
@@ -171,7 +172,7 @@ impl Shared {
                     }
                 }
             }
-            // Trips that follow from it, and what was decided alone.
+            // The resulting trips, and decisions that were made without the store.
             fleet.under_way.ended(task.id(), task.id()).await;
             if left.iter().any(|unreported| unreported.next(self, heeds_others).is_some()) {
                 sleep(wait.unwrap_or(LOOK_AGAIN)).await;
@@ -188,7 +189,7 @@ impl Shared {
         true
     }
 
-    /// All circuits that the store has not heard everything of.
+    /// Returns all circuits with unreported outcomes.
     async fn unreported(&self) -> Vec<Unreported> {
         let mut unreported = Vec::new();
         for cells in self.registry.by_parts() {
@@ -202,13 +203,13 @@ impl Shared {
         unreported
     }
 
-    /// Whether a flush would have anything to do.
+    /// Returns whether a flush would have anything to do.
     pub(super) fn has_unreported(&self, fleet: &Fleet) -> bool {
         let is_pending = |cell: Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
         !fleet.under_way.is_empty() || self.registry.by_parts().flatten().any(is_pending)
     }
 
-    /// Flushes, then stops all that goes on in the background. From then on circuits are this process's own.
+    /// Flushes, then stops all background tasks. From then on circuits are not shared.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), FlushError> {
         let done = self.flush().await;
         if let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) {
@@ -223,14 +224,14 @@ impl Shared {
 }
 
 impl Unreported {
-    /// What this flush has left to do for it; none: nothing.
+    /// Returns what this flush still has to do for the circuit; none: nothing.
     fn next(&self, shared: &Shared, heeds_others: bool) -> Option<Pending> {
         let pending = self.cell.pending(&shared.times);
         let is_left = match pending {
             Pending::Nothing => false,
             Pending::Report { judging } => judging || !self.reported,
-            // A trip that waits for a confirmation is followed through, whichever task asks the store. A report of a task that
-            // can't go on is not waited for.
+            // A trip that waits for a confirmation is followed through, whichever task sent the request. A report of a
+            // task that can't continue is not waited for.
             Pending::Answer { judging } => judging || (heeds_others && !self.reported),
             Pending::Rejoin => !self.reported,
         };

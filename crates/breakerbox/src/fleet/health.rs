@@ -1,10 +1,11 @@
-//! Whether the store can be used, and what is done while it can't.
+//! Whether the store can be used, and the behaviour while it can't.
 //!
-//! A small breaker stands before the store. Twice a second a check writes to it ([`Store::check_write`]), whether or not there is
-//! traffic, because only a write can tell whether writes are accepted. A request that fails is confirmed by further checks soon
-//! after. Three failures in a row lose the store (`standing` counts them); then no request is made but the check, and the
-//! process goes on as `on_store_loss` says. When the store is back, every circuit joins the fleet again, at once; until all have,
-//! what `on_store_loss` says to everybody still holds, or each process would probe for itself meanwhile.
+//! A small breaker stands before the store. Twice a second a check writes to it ([`Store::check_write`]), with or
+//! without traffic, because only a write shows whether writes are accepted. A request that fails is confirmed by
+//! further checks soon after. Three failures in a row lose the store (`standing` counts them); then only the check is
+//! sent, and the process behaves as `on_store_loss` specifies. When the store is back, every circuit rejoins the fleet
+//! at once. Until all have, `on_store_loss` still applies to all calls, or each process would probe for itself
+//! meanwhile.
 
 use std::error::Error;
 use std::fmt;
@@ -23,11 +24,11 @@ use crate::breakerbox::Shared;
 use crate::clock::Clock;
 use crate::store::{Answer, Store, StoreError};
 
-/// What a process does while the store is away.
+/// The behaviour of a process while the store is unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum OnStoreLoss {
-    /// Each process goes on with circuits of its own, from what it knows.
+    /// Each process decides alone, with its own circuits, starting from what it knows.
     #[default]
     Local,
     /// Every call is admitted.
@@ -36,13 +37,13 @@ pub enum OnStoreLoss {
     Refuse,
 }
 
-/// How the store is doing.
+/// The health of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreHealth {
-    /// It answers reads and accepts writes.
+    /// The store answers reads and accepts writes.
     Connected,
-    /// It does not answer, or it refuses writes. Circuits are not shared meanwhile.
+    /// The store does not respond, or refuses writes. Circuits are not shared meanwhile.
     Degraded {
         /// The latest error, with its causes.
         error: String,
@@ -61,21 +62,21 @@ impl fmt::Display for StoreHealth {
 #[derive(Default)]
 pub(super) struct Health {
     standing: Mutex<Standing>,
-    /// Some circuits went their own way, though the store was not lost.
+    /// Some circuits left the fleet, though the store was not lost.
     absentees: AtomicBool,
-    /// A request failed: it is checked soon whether the store is lost.
+    /// Notified when a request failed: a check follows soon.
     doubt: Arc<Notify>,
 }
 
-/// How often the store is checked: while it is there, so that a loss is noticed without traffic, and while it is lost.
+/// The interval of the checks, also while the store is lost. So a loss is detected without traffic.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long after a failure the store is checked again. Three failures take about a third of a second, so a store that refuses
-/// writes is reported within a second, and a connection that is lost has time to be made again.
+/// The pause between a failure and the check that confirms it. Three failures take about a third of a second, so a
+/// store that refuses writes is reported within a second, and a lost connection has time to reconnect.
 const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
-    /// Whether the store may be asked.
+    /// Returns whether a request may be sent to the store.
     pub(super) fn try_acquire(&self, access: Access) -> Result<Sent, StoreError> {
         let standing = self.lock();
         if standing.is_lost() {
@@ -84,7 +85,7 @@ impl Health {
         Ok(standing.send(access))
     }
 
-    /// Takes note of an answer, or of none. Returns what is new.
+    /// Records the result of a request. Returns the health if it changed.
     pub(super) fn settle(&self, sent: Sent, error: Option<&StoreError>) -> Option<StoreHealth> {
         self.note(|standing| standing.note(sent, failure(error)))
     }
@@ -124,18 +125,19 @@ impl Health {
     }
 }
 
-/// The text of an error that says something about the store. What can't be read is an answer all the same.
+/// Returns the text of an error that concerns the store's health. A record that can't be read is a response
+/// nevertheless.
 fn failure(error: Option<&StoreError>) -> Option<String> {
     error.filter(|error| !matches!(error, StoreError::Unreadable(_))).map(with_its_causes)
 }
 
-/// What an error says, and what its causes say.
+/// Returns the message of an error with those of its causes.
 fn with_its_causes(error: &StoreError) -> String {
     let chain = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Checks the store, and brings back whoever went its own way.
+/// Checks the store, and lets circuits that left the fleet rejoin.
 pub(super) async fn keep_watching(shared: Weak<Shared>) {
     loop {
         let Some(held) = TaskRef::of(&shared) else { return };
@@ -145,7 +147,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         let sent = fleet.health.lock().send_check();
         let began = Instant::now();
         let asked_at = held.times.now();
-        // Nobody is kept alive by this.
+        // Do not keep the registry alive during the wait.
         drop(held);
         let answer = check(&*store, limit, sent.reads).await;
 
@@ -163,7 +165,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         let is_in_doubt = fleet.health.is_in_doubt();
         drop(held);
         if is_in_doubt {
-            // A check that waited for its whole limit has waited long enough.
+            // A check that waited for its whole timeout has waited long enough.
             tokio::time::sleep(CONFIRM_AFTER.saturating_sub(began.elapsed())).await;
         } else if timeout(CHECK_EVERY, doubt.notified()).await.is_ok() {
             tokio::time::sleep(CONFIRM_AFTER).await;
@@ -171,7 +173,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
     }
 }
 
-/// Whether the store accepts writes, and answers reads if that is in doubt.
+/// Checks that the store accepts writes, and that it answers reads if that is in doubt.
 async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer<()>, StoreError> {
     let answer = timeout(limit, store.check_write()).await.unwrap_or(Err(StoreError::TimedOut { limit }))?;
     if reads {
@@ -181,11 +183,11 @@ async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer
 }
 
 impl Shared {
-    /// The store went away, or came back.
+    /// Handles the loss or the return of the store.
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
         if news == StoreHealth::Connected {
-            // All of them join again, in the background.
+            // All circuits rejoin, in the background.
             fleet.health.note_absentee();
         } else {
             self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
@@ -197,7 +199,7 @@ impl Shared {
         self.observers.tell_store(&news);
     }
 
-    /// What is said to everybody while the store is away, if that is not each process's own affair.
+    /// Returns the result that applies to all calls while the store is unavailable; none if each process decides alone.
     pub(crate) fn without_store(&self) -> Option<Result<(), Refusal>> {
         let fleet = self.fleet.as_ref().filter(|_| self.times.is_shut())?;
         match fleet.settings.on_loss {
@@ -218,7 +220,7 @@ impl Shared {
         }
         self.times.shut(false);
         if fleet.health.is_lost() && fleet.settings.on_loss != OnStoreLoss::Local {
-            // It was lost again meanwhile, and whoever noticed may have said so too early.
+            // It was lost again meanwhile, and the task that noticed may have shut the gates too early.
             self.times.shut(true);
         }
         cells.iter().for_each(|cell| self.waiters.wake_one(cell));

@@ -1,8 +1,8 @@
-//! Takes the lease of a probe in the store. There is one request for each circuit at a time; whoever else asks is told that
-//! somebody is probing. A first reading that nobody waits for takes its turn here too.
+//! Takes the lease of a probe in the store. There is one request for each circuit at a time; other callers are refused,
+//! because a probe is in flight. A first read of a record that no caller waits for uses the same slot.
 //!
-//! Requests go on in the background, also when whoever made one has waited long enough or is gone. A lease that is granted
-//! then is left for whoever asks next.
+//! Requests continue in the background, also when their caller has reached its timeout or is gone. A lease that is
+//! granted then is kept for the next caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::StoreError;
 
-/// The circuits that a request is under way for, by address. Whoever asks holds its circuit, so nobody else can get the
+/// The circuits with a request in flight, by address. The request holds its circuit, so no other circuit can get the
 /// address meanwhile.
 #[derive(Default)]
 pub(super) struct Requests(Mutex<HashMap<usize, Asking>>);
@@ -29,20 +29,20 @@ pub(super) struct Requests(Mutex<HashMap<usize, Asking>>);
 /// A request for a circuit's record or lease.
 enum Asking {
     UnderWay,
-    /// The lease was granted, and waits for a caller who could not wait for it.
+    /// The lease was granted, and is kept for a caller, because the one that requested it could not wait.
     Granted(core::Permit),
 }
 
-/// A request that ends when this is dropped.
+/// A request for one circuit. It ends when this is dropped.
 pub(super) struct Turn {
     shared: TaskRef,
     cell: Arc<Cell>,
-    /// The place is somebody else's by now.
+    /// The slot belongs to another request by now.
     is_over: bool,
 }
 
 impl Requests {
-    /// A lease that was granted to somebody who could not wait, if it is still of use.
+    /// Returns a lease that was granted to a caller which could not wait, if it is still valid.
     fn granted(&self, cell: &Arc<Cell>, now: Timestamp) -> Option<core::Permit> {
         let mut asking = self.lock();
         match asking.remove(&address(cell))? {
@@ -60,7 +60,7 @@ impl Requests {
 }
 
 impl Turn {
-    /// Leaves the lease for whoever asks next.
+    /// Keeps the lease for the next caller.
     fn leave(mut self, permit: core::Permit) {
         if let Some(fleet) = &self.shared.fleet {
             self.is_over = true;
@@ -81,35 +81,35 @@ fn address(cell: &Arc<Cell>) -> usize {
     Arc::as_ptr(cell).addr()
 }
 
-/// A lease that could be swapped in.
+/// A lease to swap in.
 pub(super) struct LeaseDue {
     proposal: Box<Proposal>,
-    /// The store's time when its record was read.
+    /// The store's time when the record was read.
     read_at: Timestamp,
 }
 
-/// What the store's own record says to an ask.
+/// The result of an acquire by the store's own record.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub(super) enum Consulted {
     Decided(Asked),
     Lease(LeaseDue),
-    /// The circuit ramps in this epoch, and a place is to be taken.
+    /// The circuit ramps in this epoch, and a slot has to be taken.
     Place(Epoch),
 }
 
-/// What came of wanting to probe, or of wanting a place on a ramp.
+/// The result of a request for a probe, or for a slot on a ramp.
 pub(crate) enum Lease {
-    /// The probe, or a call that needs no lease.
+    /// A permit for the probe, or for a call that needs no lease.
     Permit(core::Permit),
-    /// A call that counts nowhere: the store did not answer, and then every call is admitted.
+    /// A call that is not counted: the store did not respond, and `on_store_loss` admits every call.
     Uncounted,
     Refused(Refusal),
-    /// Things have changed: ask again.
+    /// The circuit has changed: acquire again.
     AskAgain,
 }
 
 impl Lease {
-    /// What was decided without a swap, for somebody who asked then.
+    /// Converts a decision that needs no swap, for an acquire at that time.
     pub(super) fn of(asked: Asked, started_at: Timestamp) -> Self {
         match asked.decision {
             Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
@@ -119,7 +119,7 @@ impl Lease {
 }
 
 impl Shared {
-    /// The right to ask the store about this circuit; none while somebody else does.
+    /// Returns the right to send a request about this circuit; none while another request is in flight.
     pub(super) fn turn(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<Turn> {
         let mut asking = self.fleet.as_ref()?.requests.lock();
         if asking.contains_key(&address(cell)) {
@@ -129,8 +129,8 @@ impl Shared {
         Some(Turn { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Takes the lease, and waits for it as long as one request may take, less what was waited already: the request may be
-    /// two, or more if an answer is lost. A lease that was taken is [granted](Self::granted) to whoever asks again.
+    /// Takes the lease, and waits for it as long as one request may take, less the time already waited: the request may
+    /// be two, or more if an answer is lost. A lease that arrives later is [granted](Self::granted) to the next caller.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::AskAgain };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
@@ -148,22 +148,24 @@ impl Shared {
         }
     }
 
-    /// A lease that was asked for in the background, and granted. The record calls it somebody's, so the core can't tell.
+    /// Returns a lease that was requested in the background and granted. The record shows only that the lease is taken,
+    /// so the core can't tell that this process holds it.
     pub(crate) fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
         self.fleet.as_ref()?.requests.granted(cell, self.times.now())
     }
 
-    /// For whoever can't wait: a lease is asked for in the background, and [granted](Self::granted) to whoever asks next.
+    /// For callers that can't wait: requests a lease in the background, which is [granted](Self::granted) to the next
+    /// caller.
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
         let Some(fleet) = &self.fleet else { return Refusal::TripPending };
         if let Some(turn) = self.turn(cell) {
-            // Nobody waits for what it says.
+            // No caller waits for the result.
             drop(self.acquire_fast(turn, fleet.settings.store_timeout));
         }
         self.probing()
     }
 
-    /// Asks for a lease in the background. Says what came of it, within the limit.
+    /// Requests a lease in the background. The receiver gets the result within the limit.
     fn acquire_fast(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
         let (tell, told) = oneshot::channel();
         let shared = self.for_task();
@@ -176,7 +178,7 @@ impl Shared {
                 Ok(lease) => lease,
                 Err(_) => {
                     if let Some(tell) = tell.take() {
-                        // Whoever does not wait any more need not hear it.
+                        // The caller may have stopped waiting.
                         let _ = tell.send(Lease::Refused(shared.probing()));
                     }
                     asked.await
@@ -193,7 +195,7 @@ impl Shared {
                 }
             };
             if tell.is_none_or(|tell| tell.send(said).is_err()) {
-                // Whoever asked is gone; somebody else may want to know.
+                // The caller is gone; a waiter may want the lease.
                 shared.waiters.wake_one(&cell);
             }
         };
@@ -204,20 +206,20 @@ impl Shared {
     }
 
     async fn request_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
-        // Before the request: the probe's own deadline must be earlier than the lease's end.
+        // Before the request: the probe's own deadline must be earlier than the end of the lease.
         let started_at = self.times.now();
         match self.consult(fleet, cell).await {
             Ok(Consulted::Decided(decided)) => Lease::of(decided, started_at),
             Ok(Consulted::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
-            // It closed meanwhile: whoever asks again takes a place.
+            // It closed meanwhile: the next acquire takes a slot.
             Ok(Consulted::Place(_)) => Lease::AskAgain,
-            // It decides alone from now on.
+            // The circuit is not shared from now on.
             Err(StoreError::Unreadable(_)) => Lease::AskAgain,
             Err(_) => self.unanswered(fleet, cell),
         }
     }
 
-    /// What the store's own record and time say to an ask: an answer, or a lease to be swapped in.
+    /// Decides an acquire by the store's own record and time: a result, or a lease to swap in.
     pub(super) async fn consult(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -241,7 +243,7 @@ impl Shared {
         })
     }
 
-    /// Swaps a lease in. The probe is the caller's if that wins.
+    /// Swaps a lease in. If that wins, the caller has the probe.
     pub(super) async fn swap_lease(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -266,7 +268,8 @@ impl Shared {
         }
     }
 
-    /// One request failed. If the store is away by now, this process decides for itself; else somebody asks again later.
+    /// Handles a failed request. If the store is lost by now, this process decides alone; else a later acquire tries
+    /// again.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.converse(cell, None, |member, _| member.leave());
@@ -275,7 +278,7 @@ impl Shared {
         Lease::Refused(self.probing())
     }
 
-    /// Somebody else is probing, or is asking whether it may.
+    /// Returns the refusal while another caller probes, or requests the lease.
     pub(crate) fn probing(&self) -> Refusal {
         let retry_in = self.fleet.as_ref().map_or(Duration::ZERO, |fleet| fleet.settings.store_timeout);
         Refusal::Probing { retry_at: self.times.there(self.times.now()) + retry_in, retry_in }

@@ -1,15 +1,17 @@
-//! The last reports of a process that does not close its registry: it drops the last handle, or shuts down the runtime of the
-//! background tasks. Both are told here, and report what the store has not heard, within the limit of a flush.
+//! The last reports of a process that does not close its registry: it drops the last handle, or shuts down the runtime
+//! of the background tasks. This module detects both, and reports the unreported outcomes within the time limit of a
+//! flush.
 //!
-//! Neither can wait as tasks do: a runtime with a single thread stops while a drop blocks it, and one that is shut down takes
-//! the store's connections with it. So the last flush has a thread and a runtime of its own, and
-//! [connections of its own](crate::store::Store::reopen) where the store has any. The dropping thread waits for it, at most for
-//! the limit; without anything to report it waits for nothing.
+//! Neither can wait as tasks do: a runtime with a single thread stops while a drop blocks it, and one that is shut down
+//! closes the store's connections. So the last flush has a thread and a runtime of its own, and [connections of its
+//! own](crate::store::Store::reopen) if the store has any. The dropping thread waits for it, at most for the limit; if
+//! there is nothing to report, it does not wait.
 //!
-//! What it can't do: report for a registry in a `static`, which is never dropped, in a program without a runtime; or report what
-//! a task of a blocked runtime has under way. Outcomes that are lost that way are counted as
-//! [unheard](crate::Counts::unheard), if anybody is left to look. With a [spawner](crate::Builder::spawner) a dropped handle
-//! starts the flush there and does not wait, and tasks that are dropped are taken for killed.
+//! It can't report for a registry in a `static`, which is never dropped, in a program without a runtime; nor can it
+//! report what a task of a blocked runtime has in flight. Outcomes that are lost this way are counted as
+//! [unheard](crate::Counts::unheard), if a handle is left to read the counters. With a
+//! [spawner](crate::Builder::spawner) a dropped handle starts the flush there and does not wait, and tasks that are
+//! dropped count as killed.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
@@ -24,7 +26,7 @@ use crate::breakerbox::Shared;
 /// How long a thread may take to start and to end, beyond the limit of its flush.
 const TO_SPARE: Duration = Duration::from_millis(100);
 
-/// Perhaps the last handle is dropped: then everything is reported.
+/// Reports everything if this handle is the last one.
 #[cold]
 pub(crate) fn last_handle(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
@@ -34,10 +36,10 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     }
     if fleet.runtime.is_custom() {
         let task = shared.for_task();
-        // Somebody else's code, and a drop must not panic.
+        // The spawner is code of the user, and a drop must not panic.
         return shared.observers.guard(|| {
             fleet.runtime.spawn(async move {
-                // Nobody is left to hear what came of it.
+                // There is no caller left to receive the result.
                 let _ = task.report_everything(&task, true).await;
             });
         });
@@ -45,7 +47,7 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     flush_and_wait(shared, fleet, !fleet.runtime.stops_with_this_thread());
 }
 
-/// Notices when the runtime of the background tasks is shut down: then it is dropped without having been disarmed.
+/// Detects the shutdown of the runtime of the background tasks: then it is dropped without having been disarmed.
 pub(super) struct ShutdownGuard {
     shared: Weak<Shared>,
     is_armed: bool,
@@ -57,7 +59,7 @@ impl ShutdownGuard {
         Self { shared: Arc::downgrade(shared), is_armed: !is_custom }
     }
 
-    /// The task ends by itself.
+    /// Disarms the guard, because the task ends by itself.
     pub(super) fn disarm(mut self) {
         self.is_armed = false;
     }
@@ -77,11 +79,11 @@ fn flush_and_wait(shared: &Arc<Shared>, fleet: &Fleet, heeds_others: bool) {
     let (tell, told) = sync_channel(1);
     let limit = fleet.flush_limit() + TO_SPARE;
     flush_on_a_thread(shared, heeds_others, move |done| _ = tell.send(done));
-    // Nothing more can be done about an error: what was not heard is counted.
+    // An error can't be handled here: unreported outcomes are counted.
     let _ = told.recv_timeout(limit);
 }
 
-/// Flushes on a thread of its own, with connections of its own. `tell` is dropped if there can be no such thread.
+/// Flushes on a thread of its own, with connections of its own. `tell` is dropped if no thread can be started.
 pub(super) fn flush_on_a_thread(
     shared: &Arc<Shared>,
     heeds_others: bool,
@@ -102,6 +104,6 @@ pub(super) fn flush_on_a_thread(
         drop(task);
         tell(done);
     };
-    // Without a thread, whoever waits hears that nobody tells.
+    // Without a thread, the dropped sender notifies the waiting caller.
     drop(thread::Builder::new().name("breakerbox-flush".into()).spawn(flush));
 }

@@ -1,7 +1,7 @@
-//! Learns what others swapped in, and when they call for reports: as it happens, and by reading again, now and then, what is not
-//! closed, and in turn [some](CLOSED_AT_ONCE) of what is. So what was missed is known after `reread_every` and one request at
-//! the latest where the circuit is not closed here; where it is, after as many times `reread_every` as there are thousands of
-//! circuits.
+//! Learns what other processes swapped in, and when they call for reports: by listening, and by periodically rereading
+//! the circuits that are not closed, and in turn [some](CLOSED_AT_ONCE) of the closed ones. So a missed change is known
+//! after `reread_every` and one request at the latest if the circuit is not closed here; if it is closed, after as many
+//! times `reread_every` as there are thousands of circuits.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::store::{Changes, Heard};
 
-/// How many closed circuits are read again each time: what that costs the store is the same however many there are.
+/// How many closed circuits are reread each time: this bounds the cost for the store, however many circuits there are.
 const CLOSED_AT_ONCE: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
@@ -41,7 +41,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
                 }
                 Ok(Some(_)) => break true,
                 Ok(None) => {
-                    // Nobody tells any more; reading is left.
+                    // No more messages will come; rereading remains.
                     tokio::time::sleep_until(deadline).await;
                     break false;
                 }
@@ -55,9 +55,10 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 }
 
 impl Shared {
-    /// Reads what is not closed or overridden, and some of the others, or everything, and learns it.
+    /// Rereads the circuits that are not closed or are overridden, and some of the others, or everything, and learns
+    /// them.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
-        // Strictly, every ask reads; and an exclusive store is changed by this process alone.
+        // With strict consistency every acquire reads; and an exclusive store is changed by this process alone.
         let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_exclusive;
         let from = fleet.reread_from.load(Ordering::Relaxed);
         let turn = if rereads { from..from + CLOSED_AT_ONCE } else { 0..0 };
@@ -70,7 +71,7 @@ impl Shared {
             closed += usize::from(is_closed);
         });
         fleet.reread_from.store(if turn.end < closed { turn.end } else { 0 }, Ordering::Relaxed);
-        // Those that could not be read, in whatever state.
+        // Circuits whose record could not be read, in any state.
         cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.is_closed()));
         for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
@@ -79,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Reads the records of these circuits, and learns them; or, after an outage, joins the fleet again.
+    /// Reads the records of these circuits and learns them, or rejoins the fleet after an outage.
     pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
         let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
         let Ok(answer) = self.read_store(fleet, fleet.store.read(&keys)).await else { return false };
@@ -97,19 +98,19 @@ impl Shared {
         true
     }
 
-    /// Reads one circuit's record for the first time. False: the store does not answer.
+    /// Reads the record of one circuit for the first time. Returns false if the store does not respond.
     pub(crate) async fn read_one(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
         let Some(fleet) = &self.fleet else { return false };
         if self.read_and_learn(fleet, std::slice::from_ref(cell)).await {
             return true;
         }
-        // Better to go on from nothing than to wait for a store that is not there.
+        // Starting from nothing is better than waiting for a store that is unavailable.
         self.converse(cell, None, |member, _| member.leave());
         fleet.health.note_absentee();
         false
     }
 
-    /// Reads one circuit's record again. False: the store does not answer.
+    /// Rereads the record of one circuit. Returns false if the store does not respond.
     pub(crate) async fn catch_up(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
         let Some(fleet) = &self.fleet else { return true };
         if cell.is_known() {
@@ -118,7 +119,7 @@ impl Shared {
         self.read_one(cell).await
     }
 
-    /// The first reading for whoever can't wait.
+    /// Reads a record for the first time, for a caller that can't wait.
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
         let Some(turn) = self.turn(cell) else { return };

@@ -1,27 +1,27 @@
-//! Circuits that a fleet shares through a store. Local-first, calls are answered from what this process knows, and what it
-//! counts is told to the store in the background; strictly, every call goes to the store twice.
+//! Circuits that a fleet shares through a store. Local-first, calls are decided by what this process knows, and its
+//! counts are reported to the store in the background; with strict consistency, every call accesses the store twice.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `queue` | which circuits are to be reported, and when |
-//! | `tell` | reports what was counted, where that is due, calls for reports, and does what comes of it |
+//! | `queue` | the circuits to report, and when |
+//! | `tell` | reports counts that are due, calls for reports, and applies the results |
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
-//! | `ramp`, `ramp_entry` | takes and gives back places on the ramp of a circuit that has just closed |
-//! | `names` | what the store calls circuits |
-//! | `listen` | learns what others swapped in, and reads again what may have been missed |
-//! | `strict` | asks and tells the store at every call, for those who want that |
-//! | `runtime` | where all of this runs |
-//! | `under_way` | which background tasks are under way |
-//! | `flush` | reports everything, and waits for what follows from it |
+//! | `ramp`, `ramp_entry` | takes and releases slots on the ramp of a circuit that has just closed |
+//! | `names` | the names of circuits in the store |
+//! | `listen` | learns what other processes swapped in, and rereads what may have been missed |
+//! | `strict` | strict consistency: accesses the store at every call |
+//! | `runtime` | the runtime of the background tasks |
+//! | `under_way` | the background tasks that are running |
+//! | `flush` | reports everything, and waits for the resulting transitions |
 //! | `leaving` | the last reports of a process that drops its handles or its runtime |
-//! | `slot` | the store, or the same one opened again for the last reports |
-//! | `unreadable` | circuits whose record can't be read: each goes on alone |
-//! | `standing` | judges by the store's answers whether it can be used |
-//! | `health` | checks the store; what is done while it is away |
+//! | `slot` | the store, or the same one reopened for the last reports |
+//! | `unreadable` | circuits whose record can't be read: this process does not share them |
+//! | `standing` | decides by the store's responses whether it can be used |
+//! | `health` | checks the store; the behaviour while it is unavailable |
 //!
-//! The core decides ([`breakerbox_core::fleet`]); here data is moved. Every request to the store has a time limit, and a
-//! small circuit of its own stands before it, so that an outage costs no waiting.
+//! The core decides ([`breakerbox_core::fleet`]); this module moves data. Every request to the store has a timeout, and
+//! a small circuit of its own stands before the store, so that an outage costs no waiting.
 
 mod flush;
 mod health;
@@ -76,22 +76,21 @@ use crate::clock::Clock;
 use crate::registry::Kept;
 use crate::store::{Answer, Store, StoreError};
 
-/// How long a store may take to answer if nothing is said. A store's own limit is a little shorter: it knows what it waits
-/// for, and says so.
+/// The default timeout of the store. A store's own timeout is a little shorter: its error states the operation.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a process shares its circuits.
+/// The settings of a process that shares its circuits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How often reports that are due go out, all together.
+    /// The interval at which pending reports are sent, in one batch.
     pub(crate) flush_every: Duration,
-    /// How long the store may take to answer.
+    /// The timeout of a request to the store.
     pub(crate) store_timeout: Duration,
-    /// How often what is not closed is read again, and some of what is.
+    /// The interval at which circuits that are not closed are read again, and some of the closed ones.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
-    /// Nobody else uses the store.
+    /// No other process uses the store.
     pub(crate) is_exclusive: bool,
     pub(crate) stored_keys: StoredKeys,
 }
@@ -110,7 +109,7 @@ impl Default for Settings {
     }
 }
 
-/// What a process needs to share its circuits.
+/// The state of a process that shares its circuits.
 pub(crate) struct Fleet {
     pub(crate) store: StoreSlot,
     settings: Settings,
@@ -120,16 +119,16 @@ pub(crate) struct Fleet {
     ramps: Ramps,
     unread: Unread,
     names: Names,
-    /// From which of the closed circuits on to read again next.
+    /// The position among the closed circuits from which to read again next.
     reread_from: AtomicUsize,
-    /// How many records may be on their way into the store in the background.
+    /// Limits the records that are being swapped in the background.
     swaps: Semaphore,
-    /// Held while a step of the store's clock is passed on to the circuits, so that no answer is taken in by one that goes by
-    /// the clock before.
+    /// Locked while a step of the store's clock is applied to the circuits, so that no circuit that still uses the
+    /// previous clock takes in an answer.
     clock_steps: Mutex<()>,
     pub(crate) under_way: UnderWay,
     is_closed: AtomicBool,
-    /// Ends the loops, also when it is dropped.
+    /// Ends the loops; dropping it does too.
     stop: watch::Sender<bool>,
     pub(crate) runtime: Runtime,
 }
@@ -157,11 +156,12 @@ impl Fleet {
 
     fn waits(&self) -> Waits {
         let confirm = match self.settings.consistency {
-            // Whatever anybody counted is in the store.
+            // All counts of all processes are already in the store.
             Consistency::Strict => Duration::ZERO,
-            // There is nobody else.
+            // There are no other processes.
             _ if self.settings.is_exclusive => Duration::ZERO,
-            // Due with the next batch, and then on its way. What is called for does not wait for a batch that is far off.
+            // Due with the next batch, then in flight. A report that is called for does not wait for a batch that is
+            // far off.
             _ => self.settings.flush_every.min(LATER) + self.settings.store_timeout,
         };
         Waits { swap: self.settings.store_timeout, confirm }
@@ -175,14 +175,14 @@ impl Fleet {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Ends the loops, and asks the store nothing more.
+    /// Ends the loops, and sends the store no more requests.
     fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.stop.send_replace(true);
     }
 }
 
-/// Starts what goes on in the background, until the registry is closed or nobody holds it any more.
+/// Starts the background tasks, which run until the registry is closed or its last handle is gone.
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
@@ -193,13 +193,13 @@ pub(crate) fn start(shared: &Arc<Shared>) {
         telling.await;
         guard.disarm();
     });
-    // From now on, not from when the task first runs.
+    // Subscribe now, not when the task first runs.
     let changes = fleet.store.changes();
     fleet.runtime.spawn(until_stopped(Box::pin(listen::keep_listening(listening, changes))));
     fleet.runtime.spawn(until_stopped(Box::pin(health::keep_watching(watching))));
 }
 
-/// Does this until it is told to stop, or nobody is left to tell.
+/// Runs `work` until a stop is requested, or the registry is gone.
 async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask) {
     let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.map(drop) });
     poll_fn(|context| match work.as_mut().poll(context) {
@@ -210,7 +210,7 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask
 }
 
 impl Shared {
-    /// One step of a shared circuit, at the store's time if it was just told.
+    /// Performs one step of a shared circuit, at the store's time if it was just received.
     pub(crate) fn converse<R>(
         &self,
         cell: &Arc<Cell>,
@@ -227,7 +227,7 @@ impl Shared {
         result
     }
 
-    /// Reads from the store: in time, and only while it can be used.
+    /// Reads from the store, with the timeout, and only while the store can be used.
     pub(crate) async fn read_store<T>(
         &self,
         fleet: &Fleet,
@@ -236,7 +236,7 @@ impl Shared {
         self.request(fleet, Access::Read, request).await
     }
 
-    /// Writes to the store: in time, and only while it can be used.
+    /// Writes to the store, with the timeout, and only while the store can be used.
     pub(crate) async fn write_store<T>(
         &self,
         fleet: &Fleet,
@@ -270,7 +270,7 @@ impl Shared {
         answer
     }
 
-    /// Takes note of the store's time, which it said in answer to a request that was sent at `asked_at`.
+    /// Records the store's time from the response to a request that was sent at `asked_at`.
     fn hear_time(&self, fleet: &Fleet, now: Timestamp, asked_at: Timestamp) {
         let _steps = fleet.clock_steps.lock().unwrap_or_else(PoisonError::into_inner);
         let here = self.times.now();
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Does what follows from a record that was learnt.
+    /// Performs what follows from a record that was learned.
     pub(crate) fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.tell(cell.key(), change);
@@ -298,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// Sees to it that the store hears what it should.
+    /// Reports to the store what is due, now or through the queue.
     pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
         match tell {
             Tell::Swap(proposal) => self.swap_later(cell, *proposal),
@@ -306,14 +306,14 @@ impl Shared {
         }
     }
 
-    /// Puts a circuit into the queue of those to report. Nothing is put there for a circuit that is well.
+    /// Adds a circuit to the queue of reports. A healthy circuit is not added.
     fn report_when(&self, cell: &Arc<Cell>, tell: &Tell) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) else { return };
         let now = self.times.now();
         let together = |at: Timestamp| fleet.settings.with_others_at(at);
         let (news, at) = match tell {
             Tell::Nothing | Tell::Swap(_) => return,
-            // Of a single outcome, which nobody waits for: it was counted here while the store was away.
+            // A single outcome that no caller waits for: it was counted here while the store was unavailable.
             Tell::Now | Tell::One { .. } => (News::Bad, now),
             Tell::In(wait) => (News::Bad, now + *wait),
             Tell::Soon => (News::Bad, together(now)),
@@ -325,8 +325,8 @@ impl Shared {
 }
 
 impl Settings {
-    /// When the batch goes out that something due at this time belongs to. All reports of a process that are due within
-    /// `flush_every` make one request: a store's work for a request is more than for one more key in it.
+    /// Returns when the batch is sent that a report due at this time belongs to. All reports of a process that are due
+    /// within `flush_every` make one request: a request costs a store more than one more key in it.
     fn with_others_at(&self, at: Timestamp) -> Timestamp {
         let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
         Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))
@@ -336,13 +336,13 @@ impl Settings {
 /// How long successes of a circuit under suspicion may wait.
 const LATER: Duration = Duration::from_secs(1);
 
-/// How many records are swapped in at once in the background.
+/// The maximum number of concurrent swaps in the background.
 const SWAPS: usize = 64;
 
-/// About how many circuits the store is asked or told at once.
+/// About how many circuits one request to the store contains.
 const BATCH: usize = 1_000;
 
-/// By how many microseconds a clock must be elsewhere for it to be called a step.
+/// The minimum deviation of a clock that counts as a step, in microseconds.
 const A_STEP: u64 = 1_000_000;
 
 const NO_WAITS: Waits = Waits { swap: Duration::ZERO, confirm: Duration::ZERO };

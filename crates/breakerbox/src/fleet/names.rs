@@ -1,5 +1,5 @@
-//! The names by which a store knows circuits: the text of their keys, or a hash of it. A fleet that only watches has names of its
-//! own, so that it changes nothing for those that do not.
+//! The names of circuits in a store: the text of their keys, or a hash of it. A fleet in dry-run uses separate names,
+//! so that it changes nothing for a fleet that is not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -12,33 +12,34 @@ use crate::registry::Kept;
 
 const DRY_RUN: &str = "dry-run ";
 
-/// How many names of circuits that are gone may be kept besides those of circuits that are there.
+/// How many names of evicted circuits may be kept besides those of present ones.
 const SLACK: usize = 1_024;
 
-/// What a shared store holds of a circuit's key. All processes of a fleet must say the same, or they share no circuits.
+/// The form in which a shared store holds keys. Set the same value in all processes of a fleet, or they share no
+/// circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum StoredKeys {
-    /// The text. The store can be listed by it, and by tenant.
+    /// The text of the key. The store can be listed by key and by tenant.
     #[default]
     Text,
-    /// `#` and the first 128 bits of the text's SHA-256 in hex, and no tenant: for keys that hold secrets, such as capability
-    /// URLs. Whoever can read the store sees how many circuits there are and what state they are in, and not whose. A listing of
-    /// the store shows hashes; only a process that has a circuit knows its key.
+    /// `#` and the first 128 bits of the text's SHA-256 in hex, and no tenant: for keys that contain secrets, such as
+    /// capability URLs. A reader of the store sees how many circuits there are and their states, but not their keys. A
+    /// listing of the store shows hashes; only a process that has a circuit knows its key.
     Hashed,
 }
 
-/// In a fleet that hashes keys: which circuits of this process the hashes stand for.
+/// In a fleet with hashed keys: the circuits of this process by their hashes.
 #[derive(Default)]
 pub(super) struct Names(RwLock<HashMap<Arc<str>, Weak<Cell>>>);
 
 impl Names {
-    /// The circuit with this name, which may have been evicted.
+    /// Returns the circuit with this name, which may have been evicted.
     fn find(&self, name: &str) -> Option<Arc<Cell>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
     }
 
-    /// Remembers a circuit's name.
+    /// Stores the name of a circuit.
     fn note(&self, name: Arc<str>, cell: &Arc<Cell>, circuits: usize) {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= 2 * circuits + SLACK {
@@ -49,12 +50,12 @@ impl Names {
 }
 
 impl Shared {
-    /// What the names of all circuits of this fleet begin with.
+    /// Returns the prefix of the names of all circuits of this fleet.
     pub(crate) const fn name_prefix(&self) -> &'static str {
         if self.dry_run { DRY_RUN } else { "" }
     }
 
-    /// The name by which the store knows the circuit of a key.
+    /// Returns the name in the store of the circuit with this key.
     pub(crate) fn name_of(&self, key: &str) -> Arc<str> {
         match (self.stored_keys(), self.dry_run) {
             (StoredKeys::Text, false) => key.into(),
@@ -63,7 +64,8 @@ impl Shared {
         }
     }
 
-    /// The key of the circuit that the store knows by this name; none if it is another fleet's. Only where names are texts.
+    /// Returns the key of a circuit by its name in the store; none if it belongs to another fleet. Only for names that
+    /// are texts.
     pub(crate) fn key_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         match (self.dry_run, name.strip_prefix(DRY_RUN)) {
             (true, key) => key,
@@ -72,11 +74,11 @@ impl Shared {
         }
     }
 
-    /// The circuit that the store knows by this name, if this process has it.
+    /// Returns the circuit with this name in the store, if this process has it.
     pub(super) fn cell_of(&self, name: &str) -> Option<Arc<Cell>> {
         match self.stored_keys() {
             StoredKeys::Text => self.registry.find(self.key_of(name)?),
-            // The circuit may have been evicted and made again since.
+            // The circuit may have been evicted and created again since.
             StoredKeys::Hashed => self.registry.find(self.fleet.as_ref()?.names.find(name)?.key()),
         }
     }
@@ -85,7 +87,7 @@ impl Shared {
         self.name_of(cell.key())
     }
 
-    /// A circuit is in the registry. From now on, what others swap in for it is recognised.
+    /// Registers the name of a new circuit. From now on, changes by other processes are matched to it.
     pub(crate) fn joined(&self, cell: &Arc<Cell>) {
         if let Some(fleet) = &self.fleet
             && self.stored_keys() == StoredKeys::Hashed
@@ -94,11 +96,11 @@ impl Shared {
         }
     }
 
-    /// The tenant that the store is told of a circuit.
+    /// Returns the tenant to store with a circuit.
     pub(super) fn stored_tenant(&self, cell: &Cell) -> Option<Arc<str>> {
         match self.stored_keys() {
             StoredKeys::Text => Some(tenant_of(cell.key()).into()),
-            // A key without a tenant would be taken for one.
+            // A key without a tenant would be taken for a tenant.
             StoredKeys::Hashed => None,
         }
     }

@@ -1,8 +1,8 @@
-//! Which circuits are to be told about, and when. Each is in it once, at the earliest time that anybody asked for, so it is
-//! never longer than the registry.
+//! The queue of circuits to report, by time. Each circuit is in it once, at the earliest time that was requested, so it
+//! is never longer than the registry.
 //!
-//! Bad news go first: when many circuits with nothing but successes are due, those that fail do not wait behind them. A part
-//! of every batch is kept for the others, so that they don't wait for ever.
+//! Failures go first: when many circuits with only successes are due, those that fail do not wait behind them. A part
+//! of every batch is reserved for the others, so that they do not starve.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// One in so many of a batch is for circuits without bad news, if there are any.
+/// One in this many entries of a batch is reserved for circuits without failures, if there are any.
 const KEPT: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Queue {
     due: Mutex<Due>,
-    /// Somebody is due earlier than anybody before.
+    /// Notified when a circuit is due earlier than all others.
     earlier: Arc<Notify>,
 }
 
-/// How urgent it is.
+/// The urgency of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
     Bad,
@@ -37,7 +37,7 @@ struct Due {
     count: u64,
 }
 
-/// By time, and then by the order in which they came.
+/// The position in a queue: by time, then by order of arrival.
 type Place = (Timestamp, u64);
 type Line = BTreeMap<Place, Arc<Cell>>;
 
@@ -49,7 +49,7 @@ impl Due {
         }
     }
 
-    /// Takes those of one line that are due.
+    /// Takes the circuits of one urgency that are due.
     fn take(&mut self, news: News, now: Timestamp, at_most: usize, taken: &mut Vec<Arc<Cell>>) {
         while taken.len() < at_most
             && let Some(first) = self.line(news).first_entry().filter(|first| first.key().0 <= now)
@@ -76,7 +76,7 @@ impl Queue {
                 return;
             }
             due.line(before).remove(&place);
-            // Bad news stay so, and nobody is put off.
+            // The urgency never decreases, and no report is postponed.
             news = if before == News::Bad { before } else { news };
             at = at.min(place.0);
         }
@@ -91,23 +91,23 @@ impl Queue {
         }
     }
 
-    /// Those that are due, at most so many.
+    /// Takes the circuits that are due, at most `at_most`.
     pub(super) fn take(&self, now: Timestamp, at_most: usize) -> Vec<Arc<Cell>> {
         let mut due = self.lock();
         let mut taken = Vec::new();
         due.take(News::Bad, now, at_most - at_most / KEPT, &mut taken);
         due.take(News::Good, now, at_most, &mut taken);
-        // Of what was kept for the others, they may not need all.
+        // The others may not need all of their reserved part.
         due.take(News::Bad, now, at_most, &mut taken);
         taken
     }
 
-    /// When the next one is due.
+    /// Returns when the next circuit is due.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.lock().next()
     }
 
-    /// Notified when somebody is due earlier than was known.
+    /// Returns the notification for a circuit that is due earlier than was known.
     pub(super) fn earlier(&self) -> Arc<Notify> {
         Arc::clone(&self.earlier)
     }

@@ -1,12 +1,12 @@
-//! Places on the ramp of a circuit that has just closed, taken and given back through the store.
+//! Slots on the ramp of a circuit that has just closed, taken and released through the store.
 //!
-//! Each circuit of this process has at most one request under way. What is wanted meanwhile goes with the next one: places
-//! given back, a new limit, places for all that ask. Requests go on in the background, also when whoever asked is gone; a
-//! place that nobody waits for any more is given back. Whoever can't wait is refused, and finds a place held for it when it
-//! asks again.
+//! Each circuit of this process has at most one request in flight. Needs that arise meanwhile go with the next one:
+//! slots to release, a new limit, slots for all callers. Requests continue in the background, also when the caller is
+//! gone; a slot that no caller waits for any more is released. A caller that can't wait is refused, and finds a slot
+//! reserved when it acquires again.
 //!
-//! After a refusal the store is left alone for a short pause, which grows, because many processes may be asking. Which limit
-//! comes next is decided by the core; what one circuit wants is in `ramp_entry`.
+//! After a refusal no request is sent for a short, growing pause, because many processes may be acquiring. The core
+//! decides the next limit; the needs of one circuit are in `ramp_entry`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,8 +25,8 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::store::Answer;
 
-/// The ramps of this process, by the address of their circuit. There is an entry only while a task serves it, and the task
-/// holds the circuit, so nobody else can get the address meanwhile.
+/// The ramps of this process, by the address of their circuit. There is an entry only while a task serves it, and the
+/// task holds the circuit, so no other circuit can get the address meanwhile.
 #[derive(Default)]
 pub(super) struct Ramps(Mutex<HashMap<usize, Entry>>);
 
@@ -46,7 +46,7 @@ fn address(cell: &Arc<Cell>) -> usize {
 }
 
 impl Shared {
-    /// Takes a place for a caller that waits, as long as one request may take, less what was waited already.
+    /// Takes a slot for a caller that waits as long as one request may take, less the time already waited.
     pub(crate) async fn take_place(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -57,7 +57,7 @@ impl Shared {
         self.place_within(fleet, cell, epoch, fleet.settings.store_timeout.saturating_sub(waited)).await
     }
 
-    /// The same, at most so long.
+    /// Does the same, and waits at most for `limit`.
     pub(super) async fn place_within(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -76,13 +76,14 @@ impl Shared {
             Some(Some(lease)) => lease,
             Some(None) => match timeout(limit, told).await {
                 Ok(Ok(lease)) => lease,
-                // The request goes on; its place is given back, or goes to somebody else.
+                // The request continues; its slot is released, or goes to another caller.
                 _ => Lease::Refused(self.ramping(fleet, cell, epoch)),
             },
         }
     }
 
-    /// A place for a caller that can't wait: one that is held, or else one is asked for, and held for whoever asks next.
+    /// Takes a slot for a caller that can't wait: a reserved one; else requests one, and reserves it for the next
+    /// caller.
     pub(crate) fn place_at_once(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -97,7 +98,7 @@ impl Shared {
         said.unwrap_or(Err(Refusal::TripPending))
     }
 
-    /// Where no other process uses the store, the ramp is this process's own.
+    /// Takes a slot on the ramp of this process alone, if no other process uses the store.
     pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
         self.fleet.as_ref().filter(|fleet| fleet.settings.is_exclusive)?;
         let started_at = self.times.now();
@@ -105,7 +106,7 @@ impl Shared {
         Some(Lease::of(asked, started_at))
     }
 
-    /// Gives back the place of a call that ended like this, in the background.
+    /// Releases the slot of a call with this outcome, in the background.
     pub(crate) fn give_place(self: &Arc<Self>, cell: &Arc<Cell>, place: (Epoch, Nonce), kind: OutcomeKind) {
         let Some(fleet) = &self.fleet else { return };
         let (epoch, place) = place;
@@ -119,7 +120,7 @@ impl Shared {
         });
     }
 
-    /// Changes the entry of a circuit, new if need be. None: the entry is of a later epoch.
+    /// Changes the entry of a circuit, and creates it if necessary. None: the entry belongs to a later epoch.
     fn with_entry<R>(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -146,13 +147,13 @@ impl Shared {
         result
     }
 
-    /// The refusal of a caller that waited long enough.
+    /// Returns the refusal for a caller whose timeout has passed.
     fn ramping(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch) -> Refusal {
         let known = fleet.ramps.change(cell, epoch, |entry| entry.refusal());
         known.unwrap_or_else(|| Entry::new(epoch).refusal())
     }
 
-    /// Makes one request, and does what comes of it.
+    /// Sends one request, and applies the result.
     async fn ask_ramp(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
         let Work { wish, waiting, failures } = work;
         let (epoch, key) = (wish.epoch, self.store_key(cell));
@@ -208,7 +209,7 @@ impl Shared {
             entry.keep(left, hold_until, self.times.now());
             entry.set_step(step, refused && step.is_none(), std::mem::take(&mut waiting))
         });
-        // Of another epoch by now: whoever waits asks again.
+        // The entry belongs to another epoch by now: waiting callers acquire again.
         let Some((unserved, refusal)) = refused else {
             return waiting.into_iter().for_each(Waiting::ask_again);
         };
@@ -218,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// What a task does next. If nothing is left to do, its entry is gone.
+    /// Returns the next step of a task. If nothing is left to do, it removes the entry.
     fn next_of(&self, server: &mut Server) -> Option<Next> {
         let mut entries = self.fleet.as_ref()?.ramps.lock();
         let draw = || Nonce(self.times.draw().0);
@@ -231,7 +232,7 @@ impl Shared {
         next
     }
 
-    /// No call needs a place any more, or not of this epoch.
+    /// Ends a ramp: calls need no slot any more, or not one of this epoch.
     fn end_ramp(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch, waiting: VecDeque<Waiting>) {
         let more = fleet.ramps.change(cell, epoch, |entry| entry.begin(epoch)).unwrap_or_default();
         waiting.into_iter().chain(more).for_each(Waiting::ask_again);
@@ -239,7 +240,7 @@ impl Shared {
     }
 }
 
-/// The task of an entry. If it is dropped half-way, because its runtime ends, the entry goes with it.
+/// The task of an entry. If it is dropped halfway, because its runtime ends, it removes the entry.
 struct Server {
     shared: Weak<Shared>,
     cell: Arc<Cell>,
@@ -256,7 +257,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves one circuit's ramp until nothing is left to do. A flush waits for what is under way, and not for pauses.
+/// Serves one circuit's ramp until nothing is left to do. A flush waits for requests in flight, but not for pauses.
 async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
     let mut server = Server { shared: Arc::downgrade(&task), cell, has_ended: false };
     loop {
@@ -265,11 +266,11 @@ async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
             Next::Ask(work) => {
                 let Some(fleet) = &task.fleet else { return };
                 task.ask_ramp(fleet, &server.cell, work).await;
-                // A store in memory answers at once, and others want the thread too.
+                // A store in memory answers at once, and other tasks need the thread too.
                 tokio::task::yield_now().await;
             }
             Next::Wait { until, ends_pause, changed } => {
-                // Nobody is kept alive by this.
+                // Do not keep the registry alive during the wait.
                 drop(task);
                 let is_over = timeout_at(until, changed.notified()).await.is_err();
                 let Some(again) = TaskRef::of(&server.shared) else { return };

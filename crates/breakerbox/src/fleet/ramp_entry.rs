@@ -1,5 +1,5 @@
-//! What one circuit of this process wants of its ramp: who waits for a place, what is to be given back, and when the store is
-//! asked next. A plain value under a lock: nothing here waits, and nobody's waker runs here.
+//! The needs of one circuit's ramp in this process: the callers that wait for a slot, the slots to release, and the
+//! time of the next request. A plain value under a lock: nothing here waits, and no waker runs here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,55 +12,55 @@ use tokio::time::Instant;
 
 use super::Lease;
 
-/// The first pause after a refusal, and the longest. Of many processes somebody asks often enough all the same.
+/// The first pause after a refusal, and the longest. With many processes, requests are frequent enough nevertheless.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
-/// For how long an entry stays after its latest reply, so that pauses go on to grow.
+/// How long an entry stays after its latest reply, so that pauses continue to grow.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How many callers wait for one circuit's places at the most. More are refused at once.
+/// The maximum number of callers that wait for slots of one circuit. Further callers are refused at once.
 const MOST_WAITING: usize = 256;
 
-/// How many places one request wants at the most.
+/// The maximum number of slots in one request.
 const MOST_WANTED: usize = 64;
 
-/// How often places are given back to a store that does not answer, and a limit is replaced where others are quicker.
+/// How often a release is retried with a store that does not respond, and a new limit where other processes are faster.
 const TRIED: u32 = 4;
 
 /// One circuit's ramp in this process.
 pub(super) struct Entry {
     epoch: Epoch,
-    /// The latest reply: the ramp, and how many places are taken.
+    /// The latest reply: the ramp, and the number of slots taken.
     seen: Option<(RampState, u32)>,
     give: Vec<GivenPlace>,
-    /// Failures that the limit does not know of.
+    /// Failures that the limit does not take into account yet.
     failures: u32,
     step: Option<RampStep>,
     waiting: VecDeque<Waiting>,
-    /// A caller that can't wait wants a place.
+    /// Whether a caller that can't wait needs a slot.
     is_wanted: bool,
-    /// A place for such a caller, and until when it is held.
+    /// A slot for such a caller, and the time until which it is reserved.
     held: Option<(core::Permit, Timestamp)>,
-    /// Until then asks are refused without a request.
+    /// Until then, acquires are refused without a request.
     paused_until: Option<Instant>,
     pause: Duration,
     stays_until: Option<Instant>,
-    /// How many requests, or replacements of the limit, were in vain in a row.
+    /// The number of requests, or replacements of the limit, that failed in a row.
     tries: u32,
     changed: Arc<Notify>,
 }
 
-/// A caller that waits for a place.
+/// A caller that waits for a slot.
 pub(super) struct Waiting {
     pub(super) asked_at: Timestamp,
     pub(super) tell: oneshot::Sender<Lease>,
 }
 
-/// What the task does next.
+/// The next step of the task.
 pub(super) enum Next {
     Ask(Work),
-    /// Waits until then, or until something changes.
+    /// Wait until this time, or until something changes.
     Wait {
         until: Instant,
         ends_pause: bool,
@@ -68,7 +68,7 @@ pub(super) enum Next {
     },
 }
 
-/// One request, and who it is for.
+/// One request, and the callers it is for.
 pub(super) struct Work {
     pub(super) wish: RampWish,
     pub(super) waiting: VecDeque<Waiting>,
@@ -77,13 +77,13 @@ pub(super) struct Work {
 }
 
 impl Waiting {
-    /// False: the caller is gone.
+    /// Admits the caller. Returns false if it is gone.
     pub(super) fn admit(self, epoch: Epoch, place: Nonce) -> bool {
         self.tell.send(Lease::Permit(core::Permit::on_ramp(epoch, place, self.asked_at))).is_ok()
     }
 
     pub(super) fn refuse(self, refusal: Refusal) {
-        // Whoever is gone need not hear it.
+        // The caller may be gone.
         let _ = self.tell.send(Lease::Refused(refusal));
     }
 
@@ -115,14 +115,14 @@ impl Entry {
         self.epoch
     }
 
-    /// Begins anew, in this epoch. Returns who waited.
+    /// Restarts the entry in this epoch. Returns the callers that waited.
     pub(super) fn begin(&mut self, epoch: Epoch) -> VecDeque<Waiting> {
         let changed = Arc::clone(&self.changed);
         changed.notify_one();
         std::mem::replace(self, Self { changed, ..Self::new(epoch) }).waiting
     }
 
-    /// The refusal of a call for which there is no place.
+    /// Returns the refusal of a call for which there is no slot.
     pub(super) fn refusal(&self) -> Refusal {
         let known = self.seen.and_then(|(state, in_flight)| Some((in_flight, state.limit?)));
         let (in_flight, limit) = known.unwrap_or((0, 1));
@@ -133,7 +133,7 @@ impl Entry {
         self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Lets somebody wait for a place, or says why not.
+    /// Adds a waiting caller, or returns the refusal.
     pub(super) fn wait(&mut self, waiting: Waiting) -> Result<(), Refusal> {
         if self.is_paused() || self.waiting.len() >= MOST_WAITING {
             return Err(self.refusal());
@@ -143,7 +143,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Somebody who can't wait wants a place.
+    /// Requests a slot for a caller that can't wait, and returns its refusal.
     pub(super) fn want(&mut self) -> Refusal {
         if !self.is_paused() && !self.is_wanted {
             self.is_wanted = true;
@@ -152,7 +152,7 @@ impl Entry {
         self.refusal()
     }
 
-    /// A place that is held for whoever asks next.
+    /// Takes the slot that is reserved for the next caller.
     pub(super) fn take_held(&mut self, now: Timestamp) -> Option<core::Permit> {
         let (permit, _) = self.held.take_if(|(_, until)| now < *until)?;
         Some(permit.by_own_clock(now))
@@ -166,14 +166,14 @@ impl Entry {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// A place came free here: whoever asks next goes to the store.
+    /// Ends the pause, because this process released a slot: the next acquire sends a request.
     pub(super) fn stir(&mut self) {
         self.paused_until = None;
         self.pause = PAUSE;
         self.changed.notify_one();
     }
 
-    /// What to do next; none: nothing is left to do.
+    /// Returns the next step; none: nothing is left to do.
     pub(super) fn next(
         &mut self,
         now: Timestamp,
@@ -188,7 +188,7 @@ impl Entry {
         self.paused_until.take_if(|until| instant >= *until);
         let may_ask = self.paused_until.is_none();
         let wants_place = may_ask && (!self.waiting.is_empty() || self.is_wanted);
-        // What a store did not answer is repeated after the pause.
+        // A request without a response is repeated after the pause.
         let may_change = may_ask || self.tries == 0;
         let replace = if may_change { self.next_step() } else { None };
         if wants_place || replace.is_some() || may_change && !self.give.is_empty() {
@@ -216,13 +216,14 @@ impl Entry {
         self.step = None;
         let step = state.halved(self.failures);
         if step.is_none() {
-            // The limit is as low as it can be.
+            // The limit is already at its minimum.
             self.failures = 0;
         }
         step
     }
 
-    /// The store replied to a request whose new limit took so many failures into account. Returns how many it does not know of.
+    /// Applies a reply to a request whose new limit took `failures` into account. Returns the number not yet taken into
+    /// account.
     pub(super) fn replied(
         &mut self,
         request: &RampRequest,
@@ -238,13 +239,13 @@ impl Entry {
         if view.replaced {
             self.failures = self.failures.saturating_sub(failures);
         } else if self.tries >= TRIED {
-            // Others change the limit all the time: it has heard enough.
+            // Other processes change the limit all the time: these failures are dropped.
             (self.failures, self.tries) = (0, 0);
         }
         self.failures
     }
 
-    /// Keeps a place for a caller that can't wait, and gives back what nobody wants.
+    /// Reserves a slot for a caller that can't wait, and releases those that are not needed.
     pub(super) fn keep(&mut self, mut places: Vec<Nonce>, until: Timestamp, now: Timestamp) {
         if self.is_wanted
             && self.held.is_none()
@@ -257,8 +258,8 @@ impl Entry {
         self.give.extend(given);
     }
 
-    /// Takes note of the step that is due, and of a refusal. Returns who is refused, and how: if the limit is about to change,
-    /// whoever waits goes on waiting.
+    /// Records the step that is due, and a refusal. Returns the callers to refuse, and the refusal: if the limit is
+    /// about to change, callers keep waiting.
     pub(super) fn set_step(
         &mut self,
         step: Option<RampStep>,
@@ -282,7 +283,8 @@ impl Entry {
         (waiting, self.refusal())
     }
 
-    /// The store did not answer. What was given back is given back again, and what was wanted too: it may have been taken.
+    /// Handles a missing response. Releases are repeated, and requested slots are released too: they may have been
+    /// taken.
     pub(super) fn unanswered(&mut self, request: RampRequest, failures: u32) {
         self.tries += 1;
         self.is_wanted = false;
@@ -292,7 +294,7 @@ impl Entry {
             self.give.extend(request.give);
             self.give.extend(request.take.into_iter().map(|place| GivenPlace { place, succeeded: false }));
         } else {
-            // They expire.
+            // The slots expire.
             self.failures = self.failures.saturating_sub(failures);
             self.tries = 0;
         }

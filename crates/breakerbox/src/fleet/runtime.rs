@@ -1,18 +1,18 @@
-//! Where background tasks run: on the caller's runtime, on a thread of the library's own, or wherever the caller says.
+//! The place where background tasks run: the caller's runtime, a thread of the library, or a spawner of the caller.
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Something that goes on in the background, until it ends by itself.
+/// A task that runs in the background until it ends by itself.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 type Spawner = Arc<dyn Fn(BackgroundTask) + Send + Sync>;
 
 pub(crate) struct Runtime {
     place: Place,
-    /// The runtime of the last flush, which takes the place of one that is shut down or blocked.
+    /// The runtime of the last flush. It replaces one that is shut down or blocked.
     last: OnceLock<Handle>,
 }
 
@@ -22,7 +22,7 @@ enum Place {
 }
 
 impl Runtime {
-    /// The runtime that this is called in, or else a thread that is started for it.
+    /// Returns the current runtime, or else starts a thread with one.
     pub(crate) fn current() -> Self {
         static OWN: LazyLock<Handle> = LazyLock::new(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -57,14 +57,15 @@ impl Runtime {
         matches!(self.place, Place::Custom(_))
     }
 
-    /// Whether tasks can't run while the caller blocks this thread. Only a runtime with a single thread has that problem.
+    /// Returns whether tasks can't run while the caller blocks this thread. True only for a runtime with a single
+    /// thread.
     pub(super) fn stops_with_this_thread(&self) -> bool {
         let Place::Tokio(handle) = &self.place else { return true };
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread
             && Handle::try_current().is_ok_and(|current| current.id() == handle.id())
     }
 
-    /// From now on tasks run here. False: that was said before.
+    /// Runs tasks on this runtime from now on. Returns false if one was already set.
     pub(super) fn move_to(&self, last: Handle) -> bool {
         self.last.set(last).is_ok()
     }

@@ -1,4 +1,4 @@
-//! The store that a process uses: the one that it was given, or the same one opened again for its last reports.
+//! The store that a process uses: the one that it was given, or the same one reopened for its last reports.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -15,17 +15,17 @@ impl StoreSlot {
         Self { given, reopened: OnceLock::new() }
     }
 
-    /// From now on the store is used with connections of the runtime that this is called in, if it has any.
+    /// Reopens the store with connections of the current runtime, if it supports that.
     pub(super) fn reopen(&self) {
         if let Some(store) = self.given.reopen() {
-            // Once opened again it stays so.
+            // The first reopened store stays.
             let _ = self.reopened.set(store);
         }
     }
 }
 
 impl StoreSlot {
-    /// The store that is used now.
+    /// Returns the store to use now.
     pub(super) fn current(&self) -> Arc<dyn Store> {
         Arc::clone(self.reopened.get().unwrap_or(&self.given))
     }

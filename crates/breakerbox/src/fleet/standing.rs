@@ -1,9 +1,10 @@
-//! Whether the store can be used, judged by its answers. Reads and writes are judged separately: a store that answers reads and
-//! refuses writes (memory full, read-only, rights revoked) is lost for deciding, however many reads succeed.
+//! Whether the store can be used, according to its responses. Reads and writes are counted separately: a store that
+//! answers reads and refuses writes (memory full, read-only, privileges revoked) is lost for deciding, however many
+//! reads succeed.
 //!
-//! Three failures in a row of one kind lose the store, so that a single lost answer does not. While it is lost, only the
-//! periodic check counts; the store returns when a check succeeds, which includes a write. This is plain arithmetic: no IO,
-//! no clock.
+//! Three failures in a row of one kind lose the store, so that a single lost answer does not. While it is lost, only
+//! the periodic check counts; the store returns when a check succeeds, which includes a write. This is plain
+//! arithmetic: no IO, no clock.
 
 use super::health::StoreHealth;
 
@@ -17,14 +18,14 @@ pub(crate) enum Access {
     Write,
 }
 
-/// A request that is under way. What it says counts only if the store was neither lost nor found since it was sent.
+/// A request in flight. Its result counts only if the store was neither lost nor found since it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     access: Access,
     era: u64,
 }
 
-/// A check that is under way.
+/// A check in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     sent: Sent,
@@ -34,13 +35,13 @@ pub(super) struct Check {
     pub(super) reads: bool,
 }
 
-/// What is known of the store.
+/// The state of the store, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     failed_reads: u32,
     failed_writes: u32,
     is_lost: bool,
-    /// Grows with every loss and every return.
+    /// Increases with every loss and every return.
     era: u64,
     /// The latest error, while the store is lost.
     error: String,
@@ -51,7 +52,7 @@ impl Standing {
         self.is_lost
     }
 
-    /// Whether the latest request of some kind failed, and the store is not lost yet.
+    /// Returns whether the latest request of some kind failed, and the store is not lost yet.
     pub(super) fn is_in_doubt(&self) -> bool {
         !self.is_lost && (self.failed_reads > 0 || self.failed_writes > 0)
     }
@@ -61,7 +62,7 @@ impl Standing {
         Sent { access, era: self.era }
     }
 
-    /// Takes a request's result into account: none, or the error. Returns the store's health if that is new.
+    /// Applies the result of a request: none, or the error. Returns the store's health if it changed.
     pub(super) fn note(&mut self, sent: Sent, error: Option<String>) -> Option<StoreHealth> {
         if self.is_lost || sent.era != self.era {
             return None;
@@ -84,14 +85,14 @@ impl Standing {
         Some(self.health())
     }
 
-    /// Notes that a check is about to be made. It writes, and also reads if something is wrong.
+    /// Notes that a check is about to be sent. It writes, and also reads if something is wrong.
     pub(super) fn send_check(&self) -> Check {
         let reads = self.is_lost || self.is_in_doubt();
         Check { sent: self.send(Access::Write), failed_writes: self.failed_writes, reads }
     }
 
-    /// Takes the result of a check into account. A check that fails confirms failures that were known when it was sent. One that
-    /// was under way when another write failed says nothing new: both may have met the same short silence.
+    /// Applies the result of a check. A check that fails confirms failures that were known when it was sent. One that
+    /// was in flight when another write failed confirms nothing: both may have met the same short interruption.
     pub(super) fn note_check(&mut self, check: Check, error: Option<String>) -> Option<StoreHealth> {
         if check.sent.era != self.era {
             return None;

@@ -1,7 +1,7 @@
-//! Strict consistency: every ask reads the store, and every outcome is counted there before the caller goes on.
+//! Strict consistency: every acquire reads the store, and every outcome is counted there before the caller continues.
 //!
-//! What is told here goes on in the background, so that a caller who goes away takes no outcome with it. Whoever waits does
-//! so for the store's time limit at the most.
+//! Reports continue in the background, so that no outcome is lost with its caller. A caller waits for the store timeout
+//! at the most.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,10 +21,10 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::store::StoreError;
 
-/// How an outcome was taken, as soon as that is known.
+/// The result of settling, as soon as it is known.
 pub(crate) enum Settling {
     Known(Settlement),
-    /// The store is being asked.
+    /// A request to the store is in flight.
     Asked(oneshot::Receiver<Settlement>),
 }
 
@@ -32,12 +32,12 @@ impl Settling {
     pub(crate) async fn settled(self) -> Settlement {
         match self {
             Self::Known(settlement) => settlement,
-            // A runtime that ends takes the question with it.
+            // A runtime that ends drops the request.
             Self::Asked(answer) => answer.await.unwrap_or(Settlement::Unconfirmed),
         }
     }
 
-    /// For whoever does not wait: it counted, as far as is known by now.
+    /// Returns the result for a caller that does not wait: counted, as far as is known by now.
     pub(crate) fn so_far(&self) -> Settlement {
         match self {
             Self::Known(settlement) => *settlement,
@@ -51,8 +51,8 @@ impl Shared {
         self.times.shared == Some(Consistency::Strict)
     }
 
-    /// Sees to it that the store hears what it should, and says when it has. Local-first there is one thing to wait for: what
-    /// a probe turned out to be, after which the next one may begin.
+    /// Reports to the store what is due, and returns when that is done. Local-first there is one thing to wait for: the
+    /// outcome of a probe, after which the next one may begin.
     pub(crate) fn tell_and_hear(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Goes on whether or not anybody waits, and lets nobody wait too long.
+    /// Runs a report whether or not the caller waits, and limits how long the caller waits.
     fn in_background(&self, telling: impl Future<Output = Settlement> + Send + 'static) -> Settling {
         let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
@@ -83,7 +83,7 @@ impl Shared {
         fleet.runtime.spawn(async move {
             let mut telling = pin!(telling);
             let in_time = tokio::time::timeout(limit, telling.as_mut()).await.ok();
-            // Nobody may be listening any more.
+            // The caller may have stopped waiting.
             let _ = answer.send(in_time.unwrap_or(Settlement::Unconfirmed));
             if in_time.is_none() {
                 telling.await;
@@ -92,7 +92,7 @@ impl Shared {
         Settling::Asked(asked)
     }
 
-    /// Counts one outcome in the store, and opens the circuit if that is what follows.
+    /// Counts one outcome in the store, and opens the circuit if that follows.
     async fn tell_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
@@ -124,7 +124,7 @@ impl Shared {
         Settlement::Counted
     }
 
-    /// Swaps in what a probe turned out to be.
+    /// Swaps in the result of a probe.
     async fn swap_result(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -142,7 +142,7 @@ impl Shared {
         settlement
     }
 
-    /// An ask, by the store's own record and time. Any number may be under way; a lease is asked for once at a time.
+    /// Acquires by the store's own record and time. Any number may be in flight; a lease is requested one at a time.
     pub(super) async fn acquire_strictly(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -159,10 +159,10 @@ impl Shared {
                 Some(lease) => lease,
                 None => self.place_within(fleet, cell, epoch, limit.saturating_sub(asked_at.elapsed())).await,
             },
-            // It decides alone from now on.
+            // The circuit is not shared from now on.
             Ok(Err(StoreError::Unreadable(_))) => Lease::AskAgain,
             _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
-            // One answer is missing, and the store is not given up yet.
+            // One response is missing, and the store is not lost yet.
             _ => match fleet.settings.on_loss {
                 OnStoreLoss::Local => {
                     let retry_at = self.times.there(started_at) + fleet.settings.store_timeout;

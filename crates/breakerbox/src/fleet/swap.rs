@@ -1,4 +1,5 @@
-//! Swaps records in. A lost answer is resolved by reading the version, which is random and can't be somebody else's.
+//! Swaps records in. A lost answer is resolved by reading the version, which is random and can't be that of another
+//! process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,37 +18,37 @@ use crate::store::{StoreError, Swap, Swapped};
 /// How often a lost answer is looked up.
 const LOOKED_UP: u32 = 3;
 
-/// How long a lost answer waits for a store that is lost, before it is looked up. A lease that was taken unnoticed is nobody's
-/// until it ends.
+/// How long the lookup of a lost answer waits for a lost store to return. A lease that was taken without the answer is
+/// used by no process until it ends.
 const RETURNS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often an operator's order is tried while others change the circuit.
+/// How often an operator's override is tried while other processes change the circuit.
 const TRIED: u32 = 5;
 
-/// How a swap ended.
+/// The result of a swap.
 pub(super) enum Ended {
     Won,
-    /// This is what is there instead.
+    /// The swap lost. Holds the present record, if there is one.
     Lost(Box<Option<Record>>),
-    /// Nobody knows.
+    /// The result is not known.
     Unknown,
 }
 
 impl Shared {
-    /// Swaps a record in, in the background, and lets everybody know.
+    /// Swaps a record in, in the background, and applies the result.
     pub(super) fn swap_later(self: &Arc<Self>, cell: &Arc<Cell>, proposal: Proposal) {
         let Some(fleet) = &self.fleet else { return };
         let (shared, cell) = (self.for_task(), Arc::clone(cell));
         fleet.runtime.spawn(async move {
             let Some(fleet) = &shared.fleet else { return };
-            // After a flush there may be one for every circuit. Nobody closes this.
+            // After a flush there may be a swap for every circuit. The semaphore is never closed.
             let Ok(_place) = fleet.swaps.acquire().await else { return };
             let ended = shared.swap(fleet, &cell, &proposal).await;
             shared.take_in(&cell, &proposal, ended);
         });
     }
 
-    /// Does what follows from how a swap ended.
+    /// Applies the result of a swap.
     pub(super) fn take_in(self: &Arc<Self>, cell: &Arc<Cell>, proposal: &Proposal, ended: Ended) {
         match ended {
             Ended::Won => self.won(cell, proposal),
@@ -61,7 +62,7 @@ impl Shared {
                 self.lost(cell, *record);
             }
             Ended::Unknown => {
-                // If it was decided alone, nobody else will bring it in.
+                // If this process decided it without the store, no other process will write it.
                 if let Some(fleet) = &self.fleet {
                     fleet.health.note_absentee();
                 }
@@ -70,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// A proposal was swapped in: it is known here, and everybody hears.
+    /// Applies a proposal that was swapped in to this process, and reports it to observers.
     fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
         let change = self.converse(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);
@@ -79,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// It was not: what is there instead is learnt.
+    /// Learns the present record after a swap was lost.
     pub(super) fn lost(self: &Arc<Self>, cell: &Arc<Cell>, record: Option<Record>) {
         let learnt = self.converse(cell, None, |member, at| member.learn(record, at));
         self.waiters.wake_one(cell);
@@ -97,7 +98,7 @@ impl Shared {
             keep_for: proposal.keep_for,
         };
         if fleet.health.is_lost() {
-            // Nothing is sent, so there is nothing to look up.
+            // Nothing was sent, so there is nothing to look up.
             return Ended::Unknown;
         }
         match self.write_store(fleet, fleet.store.swap_if(&swap)).await {
@@ -113,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Finds out whether a swap took place whose answer was lost.
+    /// Determines whether a swap took place whose answer was lost.
     async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> Ended {
         let waits_until = tokio::time::Instant::now() + RETURNS_WITHIN;
         for _ in 0..LOOKED_UP {
@@ -125,7 +126,7 @@ impl Shared {
                 tokio::time::sleep(fleet.settings.flush_every).await;
                 continue;
             };
-            // What can't be read is not what was to be swapped in.
+            // A record that can't be read is not the one that was to be swapped in.
             let Ok(there) = answer.value.into_iter().next().transpose() else { return Ended::Unknown };
             let there = there.flatten();
             if there.as_ref().map(|record| record.version) == Some(swap.record.version) {
@@ -134,13 +135,13 @@ impl Shared {
             if answer.now > swap.not_after {
                 return Ended::Lost(Box::new(there));
             }
-            // It may still be on its way: nothing is certain before its deadline.
+            // It may still be in flight: the result is not certain before its deadline.
             tokio::time::sleep(swap.not_after.since(answer.now)).await;
         }
         Ended::Unknown
     }
 
-    /// Does what an operator says.
+    /// Applies an operator's command through the store.
     pub(crate) async fn try_override(
         self: &Arc<Self>,
         fleet: &Fleet,

@@ -1,5 +1,5 @@
-//! Reports to the store what was counted, in batches, and does what comes of it. Only circuits whose report is due are here:
-//! one that is well is never looked at.
+//! Reports counts to the store, in batches, and applies the results. Only circuits whose report is due are visited: a
+//! healthy circuit never is.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
 
-/// How long the teller sleeps when there is nothing to tell, so that it notices when nobody needs it any more.
+/// How long the reporter sleeps when there is nothing to report, so that it notices when the registry is gone.
 const NOTHING_TO_DO: Duration = Duration::from_secs(1);
 
-/// How many answers are taken in before others have the thread.
+/// How many answers are applied before other tasks run.
 const AT_A_STRETCH: usize = 64;
 
 pub(super) async fn keep_telling(shared: Weak<Shared>) {
@@ -27,39 +27,39 @@ pub(super) async fn keep_telling(shared: Weak<Shared>) {
         let cells = fleet.queue.take(now, BATCH);
         if !cells.is_empty() {
             held.tell_store(fleet, &cells).await;
-            // A store in memory answers at once, and others want the thread too.
+            // A store in memory answers at once, and other tasks need the thread too.
             yield_now().await;
             continue;
         }
         let wait = fleet.queue.next().map_or(NOTHING_TO_DO, |due| due.since(now)).min(NOTHING_TO_DO);
         let earlier = fleet.queue.earlier();
-        // Nobody is kept alive by this.
+        // Do not keep the registry alive during the wait.
         drop(held);
         let _ = tokio::time::timeout(wait, earlier.notified()).await;
     }
 }
 
-/// What came of reporting a circuit.
+/// The result of reporting a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// There was nothing to report, or a report was under way.
+    /// There was nothing to report, or a report was in flight.
     Nothing,
-    /// The store has heard it.
+    /// The store received the report.
     Heard {
-        /// After how long to report again, because a trip waits for a confirmation.
+        /// The time after which to report again, because a trip waits for a confirmation; none: no need.
         again_in: Option<Duration>,
     },
-    /// The store did not answer. The outcomes may be lost.
+    /// The store did not respond. The outcomes may be lost.
     Unheard,
     /// The store's record can't be read.
     Unreadable,
 }
 
 impl Shared {
-    /// Tells the store about some circuits. Returns what came of each, in their order.
+    /// Reports some circuits to the store. Returns the results in their order.
     pub(super) async fn tell_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> Vec<Reply> {
         let mut replies = vec![Reply::Nothing; cells.len()];
-        // Forgotten while a call was under way: what it brought has no epoch before the record is read.
+        // Forgotten while a call was in flight: its outcome has no epoch before the record is read.
         let unread: Vec<_> = cells.iter().filter(|cell| cell.is_unread(&self.times)).cloned().collect();
         if !unread.is_empty() && !self.read_and_learn(fleet, &unread).await {
             for (cell, reply) in cells.iter().zip(&mut replies) {
@@ -102,22 +102,22 @@ impl Shared {
             if told.call_for_reports {
                 called.push(Arc::clone(&delta.key));
             }
-            // Whether the judging went on or ended, somebody may want to know.
+            // Whether the confirmation continues or ended, a waiter may want to know.
             self.waiters.wake_one(cell);
             let again_in = if let Tell::In(wait) = told.tell { Some(wait) } else { None };
             replies[place] = Reply::Heard { again_in };
             self.tell(cell, told.tell);
         }
         if !called.is_empty() && !fleet.health.is_lost() {
-            // If nobody hears it, whoever judges calls again: an error changes nothing.
+            // If the message is lost, the process that judges calls again: an error changes nothing.
             let call = fleet.store.call_for_reports(&called);
             let _ = tokio::time::timeout(fleet.settings.store_timeout, call).await;
         }
         replies
     }
 
-    /// What there is to report, and the places of the circuits that it is about. What need not be reported any more is left
-    /// out; what is due later comes again.
+    /// Returns the deltas to report, and the indices of their circuits. Circuits that need no report any more are left
+    /// out; those that are due later are queued again.
     fn deltas_of(&self, cells: &[Arc<Cell>]) -> (Vec<usize>, Vec<Delta>) {
         let report = |(place, cell): (usize, &Arc<Cell>)| {
             let (delta, due) = cell.visit(&self.store_key(cell), &self.times);
@@ -127,7 +127,7 @@ impl Shared {
         cells.iter().enumerate().filter_map(report).unzip()
     }
 
-    /// Another process called for reports of these circuits.
+    /// Handles a call for reports of these circuits by another process.
     pub(super) fn report_called(&self, keys: &[Arc<str>]) {
         for cell in keys.iter().filter_map(|key| self.cell_of(key)) {
             self.converse(&cell, None, |member, at| member.hear_call(at.policy, at.now));
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// A report that nobody has answered, because the store did not or because whoever reported was dropped.
+/// A report without a response, because the store did not respond or the reporting task was dropped.
 struct Unanswered<'t> {
     shared: &'t Arc<Shared>,
     cells: &'t [Arc<Cell>],

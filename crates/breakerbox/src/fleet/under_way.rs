@@ -1,7 +1,7 @@
-//! Background tasks that are under way: who waits for them, and how many references to the registry are theirs.
+//! The background tasks that are running: which to wait for, and how many references to the registry they hold.
 //!
-//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle). So the last user is known, though
-//! tasks are still under way, and a flush can wait for what was begun before it.
+//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle). So the last user is known
+//! while tasks are still running, and a flush can wait for what was begun before it.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::breakerbox::Shared;
 #[derive(Default)]
 pub(crate) struct UnderWay {
     tasks: Mutex<Tasks>,
-    /// How many there are; a little late, for those who do not want the lock.
+    /// The number of tasks, readable without the lock; it may lag a little.
     count: AtomicUsize,
     ended: Notify,
 }
@@ -33,13 +33,13 @@ pub(crate) struct TaskRef {
 }
 
 impl UnderWay {
-    /// How many tasks there are, at most.
+    /// Returns an upper bound of the number of running tasks.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether all references to the registry but one are those of tasks. A reference that is just being made or dropped counts
-    /// as a user's, so this may be false though it is true; never the other way round.
+    /// Returns whether all references to the registry but one belong to tasks. A reference that is just being created
+    /// or dropped counts as a user's, so this may return false although it is true, but never the other way round.
     pub(crate) fn only_one_other(&self, shared: &Arc<Shared>) -> bool {
         let tasks = self.lock();
         Arc::strong_count(shared) <= 1 + tasks.running.len()
@@ -49,7 +49,7 @@ impl UnderWay {
         self.lock().running.is_empty()
     }
 
-    /// Waits until the tasks have ended that are under way now, except those that began before `since`, and this one.
+    /// Waits until all tasks have ended that are running now, except those that began before `since`, and this one.
     pub(super) async fn ended(&self, since: u64, except: u64) {
         let until = self.lock().next;
         loop {
@@ -67,9 +67,9 @@ impl UnderWay {
 }
 
 impl Shared {
-    /// A reference for a background task.
+    /// Creates a reference for a background task.
     pub(crate) fn for_task(self: &Arc<Self>) -> TaskRef {
-        // The reference first: a task that is not yet counted looks like a user, and the reverse would look like none.
+        // The reference first: a task that is not yet counted looks like a user; the reverse would hide a user.
         let shared = Arc::clone(self);
         let mut id = 0;
         if let Some(fleet) = &self.fleet {
@@ -84,7 +84,7 @@ impl Shared {
 }
 
 impl TaskRef {
-    /// As long as the registry is there.
+    /// Returns a reference if the registry still exists.
     pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
         shared.upgrade().map(|shared| shared.for_task())
     }

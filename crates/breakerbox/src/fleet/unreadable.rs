@@ -1,6 +1,6 @@
-//! Circuits whose record in the store can't be read: another version wrote it, or somebody else. Each of them goes on alone,
-//! from what this process knows, and is read again now and then; when it can be read, it joins the fleet. The others are not
-//! concerned, and neither is the store's health.
+//! Circuits whose record in the store can't be read: another version or another program wrote it. This process decides
+//! alone for each of them, from what it knows, and rereads it periodically; when the record can be read, the circuit
+//! rejoins the fleet. Neither other circuits nor the store's health are affected.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::store::Unreadable;
 
-/// By the name under which the store knows them: what is wrong with their records.
+/// The reasons, by the name of the circuit in the store.
 #[derive(Default)]
 pub(super) struct Unread(Mutex<BTreeMap<Arc<str>, String>>);
 
 impl Unread {
-    /// These were read.
+    /// Removes circuits whose records were read.
     pub(super) fn were_read<'k>(&self, keys: impl Iterator<Item = &'k Arc<str>>) {
         let mut unread = self.lock();
         if !unread.is_empty() {
@@ -33,7 +33,7 @@ impl Unread {
 }
 
 impl Fleet {
-    /// What can't be read at the moment.
+    /// Returns the circuits that can't be read at present.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         let unread = self.unread.lock();
         let said =
@@ -43,14 +43,14 @@ impl Fleet {
 }
 
 impl Shared {
-    /// A circuit's record can't be read: it goes on alone.
+    /// Handles a record that can't be read: the circuit is not shared any more.
     pub(super) fn can_not_read(&self, fleet: &Fleet, cell: &Arc<Cell>, unreadable: &Unreadable) {
         fleet.unread.lock().insert(self.store_key(cell), unreadable.reason.clone());
         self.converse(cell, None, |member, _| member.leave());
         self.waiters.wake_one(cell);
     }
 
-    /// Circuits that are to be read again because they could not be. Those that are gone are forgotten.
+    /// Returns the circuits to reread because their record could not be read. Evicted circuits are removed.
     pub(super) fn unread(&self, fleet: &Fleet) -> Vec<Arc<Cell>> {
         let found = |key: Arc<str>| {
             let cell = self.cell_of(&key);

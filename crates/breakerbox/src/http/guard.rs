@@ -1,6 +1,6 @@
-//! Before a classifier is asked: what was never sent counts nowhere, whatever the classifier would say.
+//! Runs before a classifier: calls that were never sent are not counted, whatever the classifier would return.
 //!
-//! Layers and middleware ask here, so that the classifiers of users need not know about it.
+//! Layers and middleware call it, so that the classifiers of users need not handle this case.
 
 use std::error::Error;
 
@@ -11,7 +11,7 @@ use crate::call::Classification;
 use crate::questions::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 
-/// What a result means for a circuit.
+/// Classifies a result for a circuit.
 pub(crate) fn judge<T, E: Held>(
     classify: &impl ClassifyResponse<T, E>,
     result: &Result<T, E>,
@@ -19,7 +19,7 @@ pub(crate) fn judge<T, E: Held>(
     if is_never_sent(result) { Classification::IGNORED } else { classify.judge(result) }
 }
 
-/// What a result means for a throttle.
+/// Classifies a result for a throttle.
 pub(crate) fn verdict<T, E: Held>(classify: &impl Classify<T, E>, result: &Result<T, E>) -> LoadSignal {
     if is_never_sent(result) { LoadSignal::Neither } else { classify.verdict(result) }
 }
@@ -28,7 +28,7 @@ fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {
     result.as_ref().is_err_and(|error| was_never_sent(error.held()))
 }
 
-/// An error as a middleware holds it. A boxed one is no [`Error`] itself.
+/// An error in the form in which a middleware holds it. A boxed error is no [`Error`] itself.
 pub(crate) trait Held {
     fn held(&self) -> &(dyn Error + 'static);
 }

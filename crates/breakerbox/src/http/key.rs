@@ -1,4 +1,4 @@
-//! Whose circuit a request is for, by its URL and its tenant.
+//! Extracts the key of a request from its URL and its tenant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::questions::ExtractKey;
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
-    /// A tenant with this name. A key is made of it later, which says whether the name is fit for one.
+    /// Creates a tenant with this name. The name is validated later, when a key is made of it.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0
@@ -39,14 +39,14 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// Keys by URL: one for each endpoint, each host or each tenant, as [`Key::of`] makes them.
+/// Extracts keys from URLs: one key for each endpoint, each host or each tenant, as [`Key::of`] builds them.
 ///
-/// The request's [`Tenant`] is part of the key. Where a service has only one, [`or_tenant`](Self::or_tenant) names it;
-/// without that, a request that carries no tenant is not sent, since it would share circuits with whoever else carries
-/// none.
+/// The request's [`Tenant`] is part of the key. If a service has only one tenant, name it with
+/// [`or_tenant`](Self::or_tenant); without that, a request without a tenant is not sent, since it would share circuits
+/// with all other requests without one.
 ///
-/// The URL must be absolute, as in the requests of clients. If paths hold ids (`/orders/17`), an endpoint is not what has
-/// a circuit of its own: use [`CircuitBy::Host`], or a function that knows your paths.
+/// The URL must be absolute, as in the requests of clients. If paths contain ids (`/orders/17`), a circuit per endpoint
+/// is too fine: use [`CircuitBy::Host`], or a function that knows your paths.
 ///
 /// ```
 /// use breakerbox::http::{KeyFromUrl, Tenant};
@@ -69,13 +69,13 @@ pub struct KeyFromUrl {
 }
 
 impl KeyFromUrl {
-    /// A key for each of these.
+    /// Creates an extractor with one key for each endpoint, host or tenant.
     #[must_use]
     pub const fn by(by: CircuitBy) -> Self {
         Self { by, or_tenant: None }
     }
 
-    /// The tenant of requests that carry none.
+    /// Sets the tenant of requests that carry none.
     #[must_use]
     pub fn or_tenant(self, name: &str) -> Self {
         Self { or_tenant: Some(Tenant::new(name)), ..self }

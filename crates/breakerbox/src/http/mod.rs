@@ -1,16 +1,16 @@
-//! What HTTP requests, responses and errors say to circuits and throttles. With the feature `http`, which `tower` and
-//! `reqwest-middleware` bring along.
+//! Keys, outcomes and load signals of HTTP requests, responses and errors. With the feature `http`, which `tower` and
+//! `reqwest-middleware` enable.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`KeyFromUrl`], [`Tenant`] | whose circuit a request is for |
-//! | [`PriorityFromExtension`] | how important a request is |
-//! | [`HttpOutcomes`] | what a response, or an error, means for a circuit |
-//! | [`HttpOverload`] | what it means for a throttle |
-//! | [`retry_after`] | when the destination wants to be asked again |
-//! | [`NotSent`] | an error of a call that was never sent, and the response to give for it |
+//! | [`KeyFromUrl`], [`Tenant`] | the key of a request |
+//! | [`PriorityFromExtension`] | the priority of a request |
+//! | [`HttpOutcomes`] | classifies a response or an error for a circuit |
+//! | [`HttpOverload`] | classifies a response or an error for a throttle |
+//! | [`retry_after`] | when the destination accepts requests again |
+//! | [`NotSent`] | the error of a call that was never sent, and the response to return for it |
 //!
-//! Nothing here sends anything, and nothing looks at a body.
+//! This module sends nothing, and reads no bodies.
 
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 mod guard;

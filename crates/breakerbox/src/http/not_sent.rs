@@ -1,4 +1,4 @@
-//! Calls that were never sent: how to tell them from calls that failed, and what to answer for them.
+//! Calls that were never sent: how to distinguish them from calls that failed, and how to respond to them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use http::{Response, StatusCode};
 
 use crate::throttle::chain;
 
-/// A call that a circuit refused, that a throttle shed, or of which no key can be made. The destination never saw it.
+/// A call that a circuit refused, that a throttle shed, or that has no valid key. The destination never received it.
 ///
-/// However deep in other errors it is, [`find`](Self::find) finds it. A server or proxy answers with
+/// [`find`](Self::find) finds it however deeply it is nested in other errors. A server or proxy responds with
 /// [`response`](Self::response).
 ///
 /// ```
@@ -38,16 +38,17 @@ use crate::throttle::chain;
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// A circuit refused it.
+    /// A circuit refused the call.
     Refused(Refusal),
-    /// A throttle shed it.
+    /// A throttle shed the call.
     Shed(Shed),
-    /// No key can be made of it, so there is no circuit or throttle to ask.
+    /// The call has no valid key, so it has no circuit or throttle.
     NoKey(KeyError),
 }
 
 impl NotSent {
-    /// Why the call behind this error was never sent; none if neither a circuit nor a throttle kept it back.
+    /// Returns the reason why the call behind this error was never sent; none if no circuit, throttle or key held it
+    /// back.
     #[must_use]
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         chain(error).find_map(|error| {
@@ -58,7 +59,7 @@ impl NotSent {
         })
     }
 
-    /// When to try again, where that is known.
+    /// Returns the time after which to try again, if it is known.
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
@@ -68,11 +69,11 @@ impl NotSent {
         }
     }
 
-    /// What a server or a proxy answers, with an empty body: 503, with a `Retry-After` in whole seconds where a time is
-    /// known.
+    /// Returns the response of a server or a proxy, with an empty body: 503, with a `Retry-After` in whole seconds if a
+    /// time is known.
     ///
-    /// Without a key it is 500. The URL and the tenant are this service's doing, not that of whoever asked it, so it is no
-    /// 4xx; and the same request will never be sent, so it is no 503, which asks to try again.
+    /// Without a valid key it is 500. The URL and the tenant are set by this service, not by its caller, so it is no
+    /// 4xx; and the same request will never be sent, so it is no 503, which asks the caller to try again.
     #[must_use]
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
@@ -81,7 +82,7 @@ impl NotSent {
             Self::NoKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if let Some(retry_in) = self.retry_in() {
-            // Rounded up: whoever waits for so long does not come too early.
+            // Rounded up, so that a caller that waits this long does not come too early.
             let seconds = retry_in.as_secs() + u64::from(retry_in.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

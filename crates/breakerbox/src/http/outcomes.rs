@@ -1,4 +1,4 @@
-//! What a response, or an error, means for a circuit.
+//! Classifies a response or an error for a circuit.
 
 use std::error::Error;
 use std::time::SystemTime;
@@ -13,16 +13,17 @@ use crate::call::Classification;
 use crate::questions::ClassifyResponse;
 use crate::throttle::was_never_sent;
 
-/// The ready classifier of a circuit for HTTP.
+/// The default classifier of circuits for HTTP.
 ///
-/// | answer | meaning |
+/// | result | classification |
 /// | --- | --- |
-/// | 408, 429, 500 and above | failure, with the time that its `Retry-After` gives |
-/// | any other status | success: the destination is there and does its part, even if it does not like the request |
+/// | 408, 429, 500 and above | failure, with the time in its `Retry-After` |
+/// | any other status | success: the destination works, even if it rejects the request |
 /// | an error of a call that was [never sent](super::NotSent) | ignored |
 /// | any other error | failure |
 ///
-/// With a throttle around the circuit, leave 429 to the throttle: it sends less, where the circuit would stop sending.
+/// With a throttle around the circuit, leave 429 to the throttle: it sends less, whereas the circuit would stop
+/// sending.
 ///
 /// ```
 /// use breakerbox::http::HttpOutcomes;
@@ -41,20 +42,20 @@ pub struct HttpOutcomes {
 }
 
 impl HttpOutcomes {
-    /// As the table says.
+    /// Creates the classifier with the rules of the table above.
     #[must_use]
     pub const fn new() -> Self {
         Self { statuses: Statuses::none() }
     }
 
-    /// Gives a status another meaning.
+    /// Overrides the classification of a status.
     #[must_use]
     pub fn status(mut self, status: StatusCode, means: OutcomeKind) -> Self {
         self.statuses.set(status, means);
         self
     }
 
-    /// What a response with this status and these headers means.
+    /// Classifies a response with this status and these headers.
     #[must_use]
     pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Classification {
         match self.statuses.of(status).unwrap_or_else(|| usual(status)) {
@@ -65,7 +66,7 @@ impl HttpOutcomes {
         }
     }
 
-    /// What an error means.
+    /// Classifies an error.
     #[must_use]
     pub fn of_error(&self, error: &(dyn Error + 'static)) -> Classification {
         if was_never_sent(error) { Classification::IGNORED } else { Classification::FAILURE }

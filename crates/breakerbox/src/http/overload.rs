@@ -1,4 +1,4 @@
-//! What a response, or an error, means for a throttle.
+//! Classifies a response or an error for a throttle.
 
 use std::error::Error;
 
@@ -10,14 +10,14 @@ use super::statuses::Statuses;
 use super::{BoxError, signs};
 use crate::throttle::{Classify, Overload, chain, was_never_sent};
 
-/// The ready classifier of a throttle for HTTP.
+/// The default classifier of throttles for HTTP.
 ///
-/// | answer | verdict |
+/// | result | verdict |
 /// | --- | --- |
-/// | 429, 504; 503 with a `Retry-After` | reject: the destination was out of capacity |
+/// | 429, 504; 503 with a `Retry-After` | reject: the destination was overloaded |
 /// | any other status | accept: it took the request, whatever it answered |
-/// | a time limit that ran out | reject |
-/// | a call that was [never sent](super::NotSent); any other error: a connection that was refused, reset or lost, a broken answer, a name that is not found, TLS | neither: sending less would not change it |
+/// | a timeout | reject |
+/// | a call that was [never sent](super::NotSent); any other error: a connection that was refused, reset or lost, a broken response, a name that is not found, TLS | neither: sending less would not change it |
 ///
 /// ```
 /// use breakerbox::http::HttpOverload;
@@ -36,20 +36,21 @@ pub struct HttpOverload {
 }
 
 impl HttpOverload {
-    /// As the table says.
+    /// Creates the classifier with the rules of the table above.
     #[must_use]
     pub fn new() -> Self {
         Self { statuses: Statuses::none(), errors: Overload::default() }
     }
 
-    /// Gives a status another meaning.
+    /// Overrides the classification of a status.
     #[must_use]
     pub fn status(mut self, status: StatusCode, verdict: LoadSignal) -> Self {
         self.statuses.set(status, verdict);
         self
     }
 
-    /// Looks for one more sign in errors, before those that it knows: `None` if the error is none of these.
+    /// Adds a check for errors, which runs before the built-in ones. It returns `None` for errors that it does not
+    /// know.
     #[must_use]
     pub fn or(
         mut self,
@@ -59,13 +60,13 @@ impl HttpOverload {
         self
     }
 
-    /// What a response with this status and these headers means.
+    /// Classifies a response with this status and these headers.
     #[must_use]
     pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> LoadSignal {
         self.statuses.of(status).unwrap_or_else(|| usual(status, headers))
     }
 
-    /// What an error means.
+    /// Classifies an error.
     #[must_use]
     pub fn of_error(&self, error: &(dyn Error + 'static)) -> LoadSignal {
         let never_sent = || was_never_sent(error).then_some(LoadSignal::Neither);

@@ -1,10 +1,10 @@
-//! How important a request is, by what it carries.
+//! Extracts the priority of a request.
 
 use breakerbox_core::throttle::Priority;
 
 use crate::questions::ExtractPriority;
 
-/// The [`Priority`] that is an extension of the request.
+/// Takes the [`Priority`] from the extensions of the request.
 ///
 /// ```
 /// use breakerbox::ExtractPriority;

@@ -1,14 +1,14 @@
-//! When the destination wants to be asked again: the header `Retry-After`.
+//! Parses the header `Retry-After`.
 
 use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// How long after `now` the destination wants to be asked again, if it says so in a way that can be read.
+/// Returns the time from `now` after which the destination accepts requests again; none without a valid `Retry-After`.
 ///
-/// It may give seconds or a date. A date is compared with the date of the response itself where there is one: clocks
-/// differ. One in the past is no time at all. A number too great to be counted is very long; how long a circuit stays
-/// open, its policy limits.
+/// The header has seconds or a date. A date is compared with the `Date` of the response itself if it has one, because
+/// clocks differ. A date in the past gives zero. A number that is too large becomes a very long time; the policy limits
+/// how long a circuit stays open.
 ///
 /// ```
 /// use breakerbox::http::retry_after;

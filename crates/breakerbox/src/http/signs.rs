@@ -1,19 +1,19 @@
-//! What the errors of HTTP clients tell a throttle, wherever in a chain of sources they are.
+//! Classifies the errors of HTTP clients for a throttle, wherever they are in a chain of sources.
 //!
-//! Errors of tower, hyper and reqwest are known here by their types; what any call can meet, the throttle's own table knows.
-//! Nothing is guessed from texts.
+//! The errors of tower, hyper and reqwest are recognised here by their types; errors that any call can have are in the
+//! throttle's own table. Texts of errors are never used.
 
 use std::error::Error;
 
 use breakerbox_core::throttle::LoadSignal;
 
-/// What an error of an HTTP client tells. `None`: nothing, but what is behind it may.
+/// Classifies an error of an HTTP client, without its sources. `None`: not known here, so the sources decide.
 pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     of_tower(error).or_else(|| of_reqwest(error)).or_else(|| of_hyper(error.downcast_ref()?))
 }
 
-/// Without a source of its own, hyper's error says what became of the connection. A canceled request is one whose
-/// connection closed before it was written: a canceled call shows as a dropped future, not as an error.
+/// Classifies an error of hyper. Without a source, it states what happened to the connection. A canceled request is one
+/// whose connection closed before it was written: a canceled call shows as a dropped future, not as an error.
 fn of_hyper(error: &hyper::Error) -> Option<LoadSignal> {
     if error.is_user() {
         return Some(LoadSignal::Neither);
@@ -35,7 +35,7 @@ fn of_tower(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
     None
 }
 
-/// Whether it came with a middleware's error or by itself.
+/// Classifies an error of reqwest, with or without the error of a middleware around it.
 #[cfg(feature = "reqwest-middleware")]
 fn of_reqwest(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     match error.downcast_ref::<reqwest::Error>()? {

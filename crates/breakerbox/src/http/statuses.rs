@@ -1,8 +1,8 @@
-//! What single statuses mean, where the owner says so.
+//! Overrides for single statuses.
 
 use http::StatusCode;
 
-/// Meanings that differ from the usual ones. There are few, so they are looked through.
+/// Classifications that differ from the defaults. There are few, so a linear search is enough.
 #[derive(Clone, Debug)]
 pub(super) struct Statuses<T>(Vec<(StatusCode, T)>);
 
@@ -11,7 +11,7 @@ impl<T: Copy> Statuses<T> {
         Self(Vec::new())
     }
 
-    /// The latest word on a status counts.
+    /// Sets the classification of a status. The last one wins.
     pub(super) fn set(&mut self, status: StatusCode, means: T) {
         self.0.retain(|(other, _)| *other != status);
         self.0.push((status, means));

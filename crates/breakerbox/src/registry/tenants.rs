@@ -1,4 +1,4 @@
-//! How many cells each tenant has, and how many it may have.
+//! The number of cells of each tenant, and its limit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,38 +6,38 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-/// About what one circuit takes in memory besides its key: its window, what is known of its store, its throttle.
+/// The approximate memory of one circuit besides its key: its window, its state in the fleet, its throttle.
 const BYTES_EACH: usize = 2_048;
 
-/// How often the text of a key is kept for one circuit.
+/// How many copies of the key's text a circuit holds.
 const COPIES_OF_KEY: usize = 4;
 
-/// For how long cells of a tenant are not searched again, if hardly any could go.
+/// How long cells of a tenant are not searched again if hardly any could be evicted.
 pub(super) const FRUITLESS: Duration = Duration::from_millis(20);
 
-/// What one tenant may have of a registry. A tenant is the first word of its keys, up to a slash, as
-/// [`Key::of`](breakerbox_core::Key::of) writes them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
+/// The limit of one tenant in a registry. A tenant is the first word of its keys, up to a slash, as
+/// [`Key::of`](breakerbox_core::Key::of) builds them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TenantLimit {
-    /// How many circuits.
+    /// The maximum number of circuits.
     pub circuits: usize,
-    /// How many bytes they may take, at about 2 KiB each and four times the length of its key.
+    /// The maximum memory in bytes, estimated as 2 KiB for each circuit plus four times the length of its key.
     pub bytes: usize,
 }
 
-/// The tenant of a key.
+/// Returns the tenant of a key.
 pub(super) fn of(key: &str) -> &str {
     key.split([' ', '/']).next().unwrap_or(key)
 }
 
-/// About how many bytes the cell of a key takes.
+/// Returns the approximate memory of a key's cell, in bytes.
 const fn cost(key: &str) -> usize {
     BYTES_EACH + COPIES_OF_KEY * key.len()
 }
 
 pub(super) struct Tenants {
     limit: TenantLimit,
-    /// Only tenants that have any. Looked at only when cells come and go.
+    /// Only tenants with cells. Locked only when cells are added or evicted.
     held: Mutex<HashMap<Box<str>, Held>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Tenants {
 struct Held {
     circuits: usize,
     bytes: usize,
-    /// Until then hardly any of them could go.
+    /// Until then cells of this tenant are not searched: hardly any could be evicted.
     searched_until: Timestamp,
 }
 
@@ -66,7 +66,7 @@ impl Tenants {
             .map_or_else(|| Held::default().has_room(key, self.limit), |held| held.has_room(key, self.limit))
     }
 
-    /// Takes a place for this key, if its tenant has one left.
+    /// Takes a slot for this key, if its tenant has one left.
     pub(super) fn try_take(&self, key: &str) -> bool {
         let mut all = self.lock();
         let Some(held) = all.get_mut(of(key)) else {
@@ -87,7 +87,7 @@ impl Tenants {
         has_room
     }
 
-    /// Gives the place of this key back.
+    /// Releases the slot of this key.
     pub(super) fn release(&self, key: &str) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(of(key)) else { return };
@@ -98,12 +98,12 @@ impl Tenants {
         }
     }
 
-    /// Whether it is worth a search for cells of this tenant that could go.
+    /// Returns whether to search for evictable cells of this tenant.
     pub(super) fn may_search(&self, key: &str, now: Timestamp) -> bool {
         self.lock().get(of(key)).is_some_and(|held| now >= held.searched_until)
     }
 
-    /// Hardly any could go.
+    /// Records that a search found hardly any evictable cell.
     pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
         if let Some(held) = self.lock().get_mut(of(key)) {
             held.searched_until = now + FRUITLESS;

@@ -1,4 +1,4 @@
-//! The circuit of a request's key.
+//! Middleware with the circuit of a request's key.
 
 use http::Extensions;
 use reqwest::{Request, Response};
@@ -19,15 +19,15 @@ pub struct CircuitMiddleware<K, C = HttpOutcomes> {
 }
 
 impl<K> CircuitMiddleware<K> {
-    /// Circuits from this registry, by the key that [`key`](crate::ExtractKey) finds for an [`Outgoing`] request. What a
-    /// response means is as [`HttpOutcomes`] says.
+    /// Creates middleware with circuits from this registry, by the key that [`key`](crate::ExtractKey) extracts from an
+    /// [`Outgoing`] request. [`HttpOutcomes`] classifies responses.
     pub const fn new(breakers: Breakerbox, key: K) -> Self {
         Self { breakers, key, classify: HttpOutcomes::new() }
     }
 }
 
 impl<K, C> CircuitMiddleware<K, C> {
-    /// Another [classifier](crate::ClassifyResponse).
+    /// Sets another [classifier](crate::ClassifyResponse). Default: [`HttpOutcomes`].
     pub fn classify_by<D>(self, classify: D) -> CircuitMiddleware<K, D> {
         CircuitMiddleware { breakers: self.breakers, key: self.key, classify }
     }

@@ -1,4 +1,4 @@
-//! Why a request was not sent, or was given up.
+//! The error of a request that was not sent, or was aborted.
 
 use breakerbox_core::throttle::Shed;
 use breakerbox_core::{Key, KeyError, Refusal};
@@ -6,39 +6,39 @@ use breakerbox_core::{Key, KeyError, Refusal};
 use crate::probe_timeout::ProbeTimeout;
 use crate::throttle::NotLetThrough;
 
-/// Why a request was not sent, or was given up. It comes inside of a
-/// [`reqwest_middleware::Error::Middleware`]; errors of requests that were sent are handed on as they are.
+/// The reason why a request was not sent, or was aborted. It is wrapped in a
+/// [`reqwest_middleware::Error::Middleware`]; errors of requests that were sent are passed on unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It was not sent: the circuit refused it.
+    /// The request was not sent: the circuit refused it.
     #[error("{key}: refused ({})", .refusal.name())]
     Refused {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: Key,
-        /// Why, and when to ask again.
+        /// The reason, and when to acquire again.
         #[source]
         refusal: Refusal,
     },
-    /// It was not sent: the throttle shed it. It should not be retried at once.
+    /// The request was not sent: the throttle shed it. Do not retry it at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
-    /// It was not sent: no key can be made of it.
+    /// The request was not sent: it has no valid key.
     #[error("no key for this request")]
     Key(#[source] KeyError),
-    /// It was a probe and was not answered in time. It was given up.
+    /// The request was a probe that exceeded its timeout. It was aborted.
     #[error("{key}: given up")]
     ProbeTimedOut {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: Key,
-        /// Why.
+        /// The timeout, as the source of this error.
         #[source]
         timeout: ProbeTimeout,
     },
 }
 
 impl Error {
-    /// The error of a circuit or a throttle that a client's error is made of, if it is one.
+    /// Returns the error of a circuit or a throttle that a client's error wraps, if it wraps one.
     ///
     /// ```
     /// use breakerbox::KeyError;

@@ -1,14 +1,14 @@
-//! Circuits and throttles for clients made with `reqwest-middleware`. With the feature of that name.
+//! Circuits and throttles for clients built with `reqwest-middleware`. With the feature of that name.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`CircuitMiddleware`] | asks the circuit of a request's key before it is sent, and tells it how the call went |
-//! | [`ThrottleMiddleware`] | asks a throttle, one for all requests or one for each key, and tells it whether the call found room |
-//! | [`Outgoing`] | what extractors see: the request and its extensions |
-//! | [`Error`] | why a request was not sent, or was given up |
+//! | [`CircuitMiddleware`] | acquires a permit from the circuit of the request's key before it is sent, and settles it |
+//! | [`ThrottleMiddleware`] | acquires a pass from a throttle, one for all requests or one for each key, and settles it |
+//! | [`Outgoing`] | the input of extractors: the request and its extensions |
+//! | [`Error`] | the reason why a request was not sent, or was aborted |
 //!
-//! The first middleware that a client gets is the outermost. With both, the throttle goes first, and middleware that
-//! retries before it, so that every try asks again:
+//! The first middleware of a client is the outermost. With both, the throttle goes first. Middleware that retries goes
+//! before it, so that every try acquires again:
 //!
 //! ```
 //! use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent};
@@ -45,8 +45,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A call ends with the response's head: what becomes of its body is not looked at. Redirects that the client follows
-//! belong to the call, and count for the key of the first URL. A request whose future is dropped drops its permit or pass.
+//! A call ends with the response's head; its body is not observed. Redirects that the client follows belong to the
+//! call, and count for the key of the first URL. A request whose future is dropped drops its permit or pass.
 
 mod circuit;
 mod error;
@@ -64,7 +64,7 @@ use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl, PriorityFromExtension}
 use crate::questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::throttle::Classify;
 
-/// A request that is about to be sent.
+/// A request that is about to be sent: the input of extractors.
 ///
 /// ```
 /// use breakerbox::reqwest::Outgoing;
@@ -83,12 +83,12 @@ use crate::throttle::Classify;
 pub struct Outgoing<'a> {
     /// The request.
     pub request: &'a reqwest::Request,
-    /// What came with it, such as its [`Tenant`](crate::http::Tenant).
+    /// The extensions of the request, such as its [`Tenant`](crate::http::Tenant).
     pub extensions: &'a http::Extensions,
 }
 
 impl<'a> Outgoing<'a> {
-    /// This request, with these extensions.
+    /// Combines a request and its extensions.
     #[must_use]
     pub const fn new(request: &'a reqwest::Request, extensions: &'a http::Extensions) -> Self {
         Self { request, extensions }

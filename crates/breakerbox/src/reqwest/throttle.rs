@@ -1,4 +1,4 @@
-//! A throttle, or one for each key.
+//! Middleware with a throttle, or one for each key.
 
 use breakerbox_core::throttle::Priority;
 use http::Extensions;
@@ -12,10 +12,11 @@ use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, T
 
 /// Puts a throttle, or one for each key, in front of a client. See the [module](super) for an example.
 ///
-/// How important a request is: the [`Priority`] that it carries as an extension; else the one that the task
-/// [carries](crate::throttle::with_priority); else the default.
+/// The priority of a request is the [`Priority`] that it carries as an extension; else that of the
+/// [task](crate::throttle::with_priority); else the default.
 ///
-/// The middleware has a classifier of its own. That of the throttle judges calls that are made with the throttle itself.
+/// The middleware has a classifier of its own. The throttle's classifier applies to calls made through the throttle
+/// itself.
 #[derive(Debug)]
 pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, P = PriorityFromExtension, C = Overload> {
     choice: Choice<K, C>,
@@ -25,7 +26,7 @@ pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, P = PriorityFromE
 }
 
 impl<C> ThrottleMiddleware<OneForAll, HttpOverload, PriorityFromExtension, C> {
-    /// One throttle for all requests.
+    /// Creates middleware with one throttle for all requests.
     #[must_use]
     pub fn new(throttle: Throttle<C>) -> Self {
         Self::with(Choice::One(throttle))
@@ -33,7 +34,8 @@ impl<C> ThrottleMiddleware<OneForAll, HttpOverload, PriorityFromExtension, C> {
 }
 
 impl<K, C> ThrottleMiddleware<K, HttpOverload, PriorityFromExtension, C> {
-    /// A throttle for each key that [`key`](crate::ExtractKey) finds for an [`Outgoing`] request.
+    /// Creates middleware with a throttle for each key that [`key`](crate::ExtractKey) extracts from an [`Outgoing`]
+    /// request.
     pub fn keyed(throttles: Throttles<C>, key: K) -> Self {
         Self::with(Choice::Keyed(throttles, key))
     }
@@ -49,20 +51,20 @@ impl<K, C> ThrottleMiddleware<K, HttpOverload, PriorityFromExtension, C> {
 }
 
 impl<K, D, P, C> ThrottleMiddleware<K, D, P, C> {
-    /// Another [classifier](crate::throttle::Classify). Without this: [`HttpOverload`].
+    /// Sets another [classifier](crate::throttle::Classify). Default: [`HttpOverload`].
     pub fn classify_by<E>(self, classify: E) -> ThrottleMiddleware<K, E, P, C> {
         let Self { choice, priority, default_priority, .. } = self;
         ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
-    /// Another way to find the [priority](crate::ExtractPriority) that an [`Outgoing`] request carries. Without this:
+    /// Sets another extractor for the [priority](crate::ExtractPriority) of an [`Outgoing`] request. Default:
     /// [`PriorityFromExtension`].
     pub fn priority_by<Q>(self, priority: Q) -> ThrottleMiddleware<K, D, Q, C> {
         let Self { choice, classify, default_priority, .. } = self;
         ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
-    /// The priority of requests that carry none, in tasks that carry none. Without this: [`Priority::MEDIUM`].
+    /// Sets the priority of requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }

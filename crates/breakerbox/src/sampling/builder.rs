@@ -1,4 +1,4 @@
-//! What a service says about its sampled circuits before there are any.
+//! The settings of sampled circuits, before they are built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::report::News;
 use super::sampler::Sampler;
 use crate::builder::Builder;
 
-/// How often the leader asks for totals, unless it is told otherwise.
+/// The default interval between two ticks of the leader.
 pub const DEFAULT_SAMPLE_EVERY: Duration = Duration::from_secs(15);
 
-/// How long the sampler may take to answer, unless it is told otherwise.
+/// The default timeout of a poll.
 pub const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds a [`Sampling`].
@@ -29,16 +29,16 @@ pub struct SamplingBuilder {
 
 pub(super) type Observer = Box<dyn Fn(&News) + Send + Sync>;
 
-/// How a process samples, if it leads.
+/// The settings of a process as a leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) sample_every: Duration,
     pub(super) poll_timeout: Duration,
-    /// How long a term lasts that is not prolonged.
+    /// The length of a term that is not extended.
     pub(super) term: Duration,
 }
 
-/// The shortest term: a store that is slow for a moment must not unseat a leader.
+/// The minimum length of a term: a store that is slow for a moment must not depose a leader.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
 impl SamplingBuilder {
@@ -51,41 +51,42 @@ impl SamplingBuilder {
         Self { builder, policy, settings, sampler: None, observers: Vec::new() }
     }
 
-    /// Where the totals come from. Every process that has one may become the leader; one that has none only checks.
+    /// Sets the source of the totals. Every process with a sampler may become the leader; a process without one only
+    /// checks.
     pub fn sampler(mut self, sampler: impl Sampler) -> Self {
         self.sampler = Some(Arc::new(sampler));
         self
     }
 
-    /// How often the leader asks for totals; every [`DEFAULT_SAMPLE_EVERY`] if nothing is said. A term lasts three times as
-    /// long, and at least 5 s: that is how long a fleet may be without a leader if it dies.
+    /// Sets the interval at which the leader polls the sampler. Default: [`DEFAULT_SAMPLE_EVERY`]. A term lasts three
+    /// times as long, and at least 5 s: if a leader dies, the fleet may be without a leader for that long.
     pub fn sample_every(mut self, every: Duration) -> Self {
         self.settings.sample_every = every;
         self
     }
 
-    /// How long the sampler may take to answer; [`DEFAULT_POLL_TIMEOUT`] if nothing is said. It may be longer than
+    /// Sets the timeout of a poll. Default: [`DEFAULT_POLL_TIMEOUT`]. It may be longer than
     /// [`sample_every`](Self::sample_every): ticks never overlap.
     pub fn poll_timeout(mut self, limit: Duration) -> Self {
         self.settings.poll_timeout = limit;
         self
     }
 
-    /// Somebody who hears who leads, how ticks went, and why polls failed. It should be quick.
+    /// Adds a function that receives elections, the results of ticks and the errors of polls. It should return quickly.
     pub fn news(mut self, observer: impl Fn(&News) + Send + Sync + 'static) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
 
-    /// The circuits. If there is a sampler, this process stands for leader from now on.
+    /// Builds the circuits. If there is a sampler, this process is a candidate for leader from now on.
     ///
     /// # Errors
-    /// If the policy or a setting can't be, or there is no store.
+    /// If the policy or a setting is not valid, or there is no store.
     ///
     /// # Panics
     /// As [`Builder::build`].
     pub fn build(self) -> Result<Sampling, SamplingError> {
-        // A process without a sampler judges nothing, so it may have any policy that the leader has.
+        // A process without a sampler decides nothing, so it may have any policy that the leader has.
         let has_runs = self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs);
         let policy = build(&self.policy, has_runs)?;
         let mut settings = self.settings;
@@ -115,25 +116,25 @@ impl SamplingBuilder {
     }
 }
 
-/// Why circuits can't be sampled like this.
+/// The reason why circuits can't be sampled with these settings.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplingError {
-    /// The policy can't be.
+    /// The policy is not valid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// There can be no such key or tenant.
+    /// The key or the tenant name is not valid.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A setting is missing or out of range.
     #[error("{field}: {reason}")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason why it is not valid.
         reason: &'static str,
     },
-    /// One query samples all keys, so they share this number.
+    /// The value differs from that of the other keys. One query samples all keys, so they share it.
     #[error(
         "{field}: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
     )]
@@ -147,14 +148,14 @@ pub enum SamplingError {
     },
 }
 
-/// A policy for circuits that this process samples.
+/// Builds a policy for circuits that this process samples.
 pub(super) fn policy_for(builder: &PolicyBuilder, office: &Office) -> Result<Policy, SamplingError> {
     let policy = build(builder, office.has_runs())?;
     if policy.window() != office.window {
         let (expected, found) = (format_duration(office.window), format_duration(policy.window()));
         return Err(SamplingError::OneForAll { field: "window", expected, found });
     }
-    // A key may ignore the recent part. It can't have another one.
+    // A key may ignore the recent part of the window, but can't have a different one.
     if let Some(found) = policy.sample_recent().filter(|_| policy.sample_recent() != office.recent_ticks) {
         let expected = office.recent_ticks.map_or_else(|| "off".to_owned(), |ticks| ticks.to_string());
         return Err(SamplingError::OneForAll { field: "sample_recent", expected, found: found.to_string() });

@@ -1,5 +1,5 @@
-//! Checks: whether a call may be made now. What comes of it is nobody's business here, because the sampler will tell; so a
-//! check that is dropped counts nowhere, and one that is settled only gives its lease back.
+//! Checks: whether a call may be made now. The outcome of the call is not reported here, because the sampler finds it;
+//! so a check that is dropped is not counted, and one that is settled only releases its lease.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::circuit::{ASKED_AGAIN, Circuit};
 use crate::clock::Clock;
 use crate::fleet::Lease;
 
-/// A call may be made. Most of these hold nothing and can be forgotten.
+/// The right to make one call. Most of these hold nothing and can be dropped.
 ///
-/// While its circuit is half-open it holds the lease that keeps others from calling at the same time. [Settle](Self::settle)
-/// it when the call is over, and the next one gets its turn; if that never happens, when the lease ends, which is
+/// While its circuit is half-open it holds the lease that keeps other callers from calling at the same time.
+/// [Settle](Self::settle) it when the call is over, and the next call may probe; else the lease ends by itself,
 /// `probe_timeout` and two seconds after the check. Dropping it does nothing.
 #[derive(Debug)]
 pub struct Checked {
@@ -24,26 +24,28 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether this call is the one that a half-open circuit lets through.
+    /// Returns whether this call is the one that a half-open circuit admits.
     #[must_use]
     pub const fn is_probe(&self) -> bool {
         self.lease.is_some()
     }
 
-    /// How long a probe may take, so that it is over before the next one gets its turn. Zero: it is too late to start it.
+    /// Returns how long a probe may take, so that it ends before the next one may begin. Zero: it is too late to start
+    /// it.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let deadline: Timestamp = self.lease.as_ref()?.deadline()?;
         Some(deadline.since(self.circuit.clock().now()))
     }
 
-    /// The call is over, and what came of it is where the sampler finds it: the next one may have its turn.
+    /// Releases the lease. Call it when the call is over and the sampler can find its outcome: the next call may probe
+    /// then.
     pub fn settle(self) {
         let Some(lease) = self.lease else { return };
         let (shared, cell) = (&self.circuit.shared, &self.circuit.cell);
         let reported = cell.settle(Held::Decided(lease), self.circuit.clock(), |_| Outcome::ignored());
         let tell = match reported.tell {
-            // It is no result, so that it can't be a late one: the leader may have decided meanwhile.
+            // This is no result, so it can't be a late one: the leader may have decided meanwhile.
             Tell::Swap(proposal) => {
                 Tell::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
             }
@@ -57,8 +59,8 @@ impl Checked {
 }
 
 impl Circuit {
-    /// Whether a call may be made now. Waits for the store where it must be asked: about a circuit that this process has never
-    /// heard of, and for the lease of a half-open one.
+    /// Checks whether a call may be made now. Waits for the store where it is needed: for a circuit that this process
+    /// does not know yet, and for the lease of a half-open one.
     pub(super) async fn check(&self) -> Result<Checked, Refusal> {
         let checked = |lease| Checked { circuit: self.clone(), lease };
         let lease_of = |permit: Option<Box<core::Permit>>| checked(permit.filter(|permit| permit.is_probe()));
@@ -82,14 +84,14 @@ impl Circuit {
                         self.shared.read_one(cell).await;
                         continue;
                     }
-                    // Sampled circuits have no ramp: nobody tells how calls ended.
+                    // Sampled circuits have no ramp: the outcomes of calls are not reported to them.
                     MemberAnswer::PlaceDue(_) => Ok(None),
                     MemberAnswer::LeaseDue => {
                         match self.shared.take_lease(cell, asked_at.elapsed()).await {
                             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
                             Lease::Uncounted => Ok(None),
                             Lease::Refused(refusal) => self.refuse(refusal),
-                            // A lease that was taken is found when asking again.
+                            // A lease that was taken in the background is found by acquiring again.
                             Lease::AskAgain => continue,
                         }
                     }
@@ -97,7 +99,7 @@ impl Circuit {
             };
             return said.map(lease_of).map_err(|refusal| *refusal);
         }
-        // Others keep getting the lease.
+        // Other processes keep winning the lease.
         self.refuse(self.shared.probing()).map(lease_of).map_err(|refusal| *refusal)
     }
 }

@@ -1,4 +1,4 @@
-//! What a service holds: all its sampled circuits, and a handle to one of them.
+//! The registry of sampled circuits, and a handle to one of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::breakerbox::{Breakerbox, Counts};
 use crate::circuit::{Circuit, OverrideError};
 use crate::fleet::StoreHealth;
 
-/// Sampled circuits by key. Build one for a service, clone it freely, and keep it for as long as the service runs. Once the
-/// last clone is gone, a leader gives its term back.
+/// Sampled circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs. When
+/// the last clone is dropped, a leader gives its term back.
 #[derive(Clone)]
 pub struct Sampling(Arc<Inner>);
 
@@ -30,8 +30,8 @@ impl Sampling {
         Self(Arc::new(Inner { breakers, office }))
     }
 
-    /// Whether a call to this key may be made now. It costs a look-up while the circuit is closed, and a request to the store
-    /// where it is half-open. A refusal is not an error: it says why, and when to ask again.
+    /// Checks whether a call to this key may be made now. It costs a lookup while the circuit is closed, and a request
+    /// to the store while it is half-open. A refusal is not an error: it states the reason, and when to check again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -39,7 +39,7 @@ impl Sampling {
         Ok(self.circuit(key)?.check().await)
     }
 
-    /// The circuit of this key. Keep the handle where the same key is asked for often.
+    /// Returns the circuit of this key. Keep the handle if you need the same key often.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -47,25 +47,26 @@ impl Sampling {
         self.0.breakers.circuit(key).map(SampledCircuit)
     }
 
-    /// The circuit of a tenant's endpoint, host, or whole tenant.
+    /// Returns the circuit of an endpoint, a host or a whole tenant.
     #[must_use]
     pub fn circuit_of(&self, key: &Key) -> SampledCircuit {
         SampledCircuit(self.0.breakers.circuit_of(key))
     }
 
-    /// Changes the policy of all keys that have none of their own. What the leader's process says counts.
+    /// Changes the policy of all keys that have no policy of their own. Only the policies of the leader's process take
+    /// effect.
     ///
     /// # Errors
-    /// If the policy can't be, or has another window than sampling began with.
+    /// If the policy is not valid, or has another window than sampling began with.
     pub fn set_policy(&self, policy: &PolicyBuilder) -> Result<(), SamplingError> {
         self.0.breakers.set_policy(policy_for(policy, &self.0.office)?);
         Ok(())
     }
 
-    /// Changes the policy of a tenant's keys; none: the default's again.
+    /// Changes the policy of a tenant's keys. None restores the default policy.
     ///
     /// # Errors
-    /// As [`set_policy`](Self::set_policy), and if there can be no such tenant.
+    /// As [`set_policy`](Self::set_policy), and if the tenant name is not valid.
     pub fn set_tenant_policy(
         &self,
         tenant: &str,
@@ -75,34 +76,34 @@ impl Sampling {
         Ok(self.0.breakers.set_tenant_policy(tenant, policy)?)
     }
 
-    /// Changes the policy of one key; none: its tenant's or the default's again.
+    /// Changes the policy of one key. None restores the policy of its tenant or the default.
     ///
     /// # Errors
-    /// As [`set_policy`](Self::set_policy), and if there can be no such key.
+    /// As [`set_policy`](Self::set_policy), and if the key is not valid.
     pub fn set_key_policy(&self, key: &str, policy: Option<&PolicyBuilder>) -> Result<(), SamplingError> {
         let policy = policy.map(|policy| policy_for(policy, &self.0.office)).transpose()?;
         Ok(self.0.breakers.set_key_policy(key, policy)?)
     }
 
-    /// Whether this process leads, and how its ticks go.
+    /// Returns whether this process leads, and the results of its ticks.
     #[must_use]
     pub fn report(&self) -> Report {
         self.0.office.report()
     }
 
-    /// How the store is doing.
+    /// Returns the health of the store.
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.breakers.store_health()
     }
 
-    /// What happened that nobody was told of.
+    /// Returns the counters of occurrences that are reported nowhere else.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.breakers.counts()
     }
 
-    /// Shows every circuit that this process knows, one after the other.
+    /// Calls `visit` with each circuit that this process knows.
     pub fn for_each(&self, mut visit: impl FnMut(&SampledCircuit)) {
         self.0.breakers.for_each(|circuit| visit(&SampledCircuit(circuit.clone())));
     }
@@ -128,36 +129,36 @@ impl fmt::Debug for Sampling {
 pub struct SampledCircuit(Circuit);
 
 impl SampledCircuit {
-    /// Whether a call may be made now; as [`Sampling::check`].
+    /// Checks whether a call may be made now, as [`Sampling::check`] does.
     ///
     /// # Errors
-    /// A refusal is not an error of the caller: it says why, and when to ask again.
+    /// A refusal is not an error of the caller: it states the reason, and when to check again.
     pub async fn check(&self) -> Result<Checked, Refusal> {
         self.0.check().await
     }
 
-    /// The key.
+    /// Returns the key of the circuit.
     #[must_use]
     pub fn key(&self) -> &str {
         self.0.key()
     }
 
-    /// The state, as this process knows it.
+    /// Returns the state, as far as this process knows it.
     #[must_use]
     pub fn status(&self) -> Status {
         self.0.status()
     }
 
-    /// All that is remembered of the circuit.
+    /// Returns the record: the stored state of the circuit.
     #[must_use]
     pub fn record(&self) -> Record {
         self.0.record()
     }
 
-    /// Does what an operator says; as [`Circuit::apply_override`].
+    /// Applies an operator's command, as [`Circuit::apply_override`] does.
     ///
     /// # Errors
-    /// If it can't be done, such as while the store is away.
+    /// If the command can't be applied, for example while the store is unavailable.
     pub async fn try_override(
         &self,
         command: Command,

@@ -1,8 +1,8 @@
-//! What a leader knows of the store's records, so that it need not read all of them at every tick.
+//! The leader's copy of the store's records, so that it need not read all of them at every tick.
 //!
-//! All are read when a leader takes office, and again whenever changes were missed. In between it hears of changes, and at
-//! every tick reads again what is not closed. If it is wrong about a record all the same, nothing comes of it: what it
-//! decides is swapped in by the version that it knew, or not at all, and then it knows better.
+//! A leader reads all records when it is elected, and again whenever changes were missed. In between it listens to
+//! changes, and at every tick reads the circuits that are not closed. A wrong copy does no harm: a decision is swapped
+//! in only by the version of the copy; otherwise the swap is lost, and the leader learns the present record.
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
@@ -17,19 +17,19 @@ use crate::breakerbox::{Breakerbox, Shared};
 use crate::clock::Clock;
 use crate::store::{Answer, Changes, Heard, ListQuery};
 
-/// How many records are read before others have their turn.
+/// How many records are read before other tasks run.
 const AT_ONCE: usize = 1_000;
 
 pub(super) struct Known {
-    /// In the order of their keys, so that the same happens again where draws are seeded.
+    /// Sorted by key, so that runs with seeded random bits are reproducible.
     records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
-    /// Whether every record there is has been read or heard of.
+    /// Whether every record of the store has been read or received.
     is_whole: bool,
 }
 
 impl Known {
-    /// Nothing yet, but whatever happens from now on is heard.
+    /// Creates an empty copy that listens to all changes from now on.
     pub(super) fn new(leader: &Leader<'_>) -> Self {
         Self { records: BTreeMap::new(), changes: leader.fleet.store.changes(), is_whole: false }
     }
@@ -46,7 +46,7 @@ impl Known {
         self.records.iter()
     }
 
-    /// This is what the store has.
+    /// Stores the present record of a key; none if the store has none.
     pub(super) fn put(&mut self, key: &Arc<str>, record: Option<Record>) {
         match record {
             Some(record) => self.records.insert(Arc::clone(key), record),
@@ -54,7 +54,7 @@ impl Known {
         };
     }
 
-    /// Takes note of what was announced. Often enough, nothing is missed: the store keeps a thousand.
+    /// Applies the published changes. If it is called often enough, none is missed: the store queues a thousand.
     pub(super) fn hear(&mut self, shared: &Shared) {
         loop {
             let heard = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
@@ -65,7 +65,7 @@ impl Known {
                         self.records.insert(key, (*record).clone());
                     }
                 }
-                // A sampled circuit's outcomes are counted elsewhere: there is nothing to report.
+                // Outcomes of sampled circuits are not counted here: there is nothing to report.
                 Poll::Ready(Some(Heard::ReportsWanted { .. })) => {}
                 Poll::Ready(Some(_)) => self.is_whole = false,
                 Poll::Ready(None) => {
@@ -77,7 +77,7 @@ impl Known {
         }
     }
 
-    /// Brings it up to date, at the beginning of a tick.
+    /// Updates the copy at the beginning of a tick.
     pub(super) async fn refresh(&mut self, leader: &Leader<'_>) -> Result<(), Undone> {
         self.hear(leader.shared);
         if !self.is_whole {
@@ -87,7 +87,7 @@ impl Known {
         }
         let mut there = self.list(leader, Some(Status::Open)).await?;
         there.extend(self.list(leader, Some(Status::HalfOpen)).await?);
-        // What was not closed and is not found so any more has changed, and nobody said so.
+        // A record that was not closed and is not found in that state has changed, without a message about it.
         let gone = |(key, record): (&Arc<str>, &Record)| {
             let was_there = matches!(record.status(), Status::Open | Status::HalfOpen);
             (was_there && !there.contains(key)).then(|| Arc::clone(key))
@@ -100,7 +100,8 @@ impl Known {
         Ok(())
     }
 
-    /// Lets go of closed circuits without memory, which the store lets go of too. If it has not, it says so in time.
+    /// Drops closed circuits without history, which the store drops too. If the store still has one, the leader learns
+    /// it from the swap that it loses.
     fn forget(&mut self, leader: &Leader<'_>) {
         let now = leader.shared.times.there(leader.shared.times.now());
         self.records.retain(|key, record| {
@@ -108,7 +109,7 @@ impl Known {
         });
     }
 
-    /// Reads every record in this state, and lets this process know what it had not heard. Returns whose they are.
+    /// Reads every record in this state, applies new ones to this process, and returns their keys.
     async fn list(
         &mut self,
         leader: &Leader<'_>,
@@ -119,7 +120,7 @@ impl Known {
         let mut query = ListQuery { prefix, status, limit: AT_ONCE, ..ListQuery::default() };
         let mut keys = HashSet::new();
         loop {
-            // A page tells no time; ours will do.
+            // A page has no time of the store; the local time is good enough.
             let page = async {
                 let now = shared.times.there(shared.times.now());
                 fleet.store.list(&query).await.map(|value| Answer { now, value })
@@ -139,7 +140,7 @@ impl Known {
             if query.after.is_none() {
                 return Ok(keys);
             }
-            // What happens meanwhile must not be more than the store keeps.
+            // Changes that arrive meanwhile must not exceed the queue of the store.
             self.hear(shared);
             tokio::task::yield_now().await;
         }
@@ -150,22 +151,22 @@ impl Known {
         let store_keys: Vec<_> = keys.iter().map(|key| shared.name_of(key)).collect();
         let answer = shared.read_store(fleet, fleet.store.read(&store_keys)).await;
         for (key, record) in keys.iter().zip(answer.map_err(|_| Undone::Interrupted)?.value) {
-            // What can't be read is as good as not there: nothing can be swapped in for it by mistake.
+            // A record that can't be read is treated as missing: a swap can't replace it by mistake.
             self.put(key, record.unwrap_or_default());
         }
         Ok(())
     }
 }
 
-/// What was read is known in this process too. So whatever others changed, and nobody lived to tell, the leader's observers
-/// hear.
+/// Applies a record to this process. So the leader's observers receive changes whose writer died before it reported
+/// them.
 fn tell(shared: &Arc<Shared>, key: &str, record: &Record) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     if !circuit.is_controlled() {
         return;
     }
     let learnt = shared.converse(&circuit.cell, None, |member, at| {
-        // Something newer may have been heard since this was read.
+        // A newer record may have been received since this one was read.
         let is_news = !member.is_known() || member.circuit().epoch() < record.epoch;
         is_news.then(|| member.learn(Some(record.clone()), at))
     });

@@ -1,4 +1,4 @@
-//! The loop of whoever may lead: stand, tick while leading, prolong the term meanwhile. It decides nothing.
+//! The loop of a candidate: campaign, tick while leading, and extend the term meanwhile. It decides nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::tick::{Tick, Undone};
 use crate::breakerbox::{Breakerbox, Shared};
 use crate::fleet::Fleet;
 
-/// After how long a store that does not say who leads is asked again.
+/// The pause before the next request to a store that did not respond to a candidacy.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// By how much at the most a candidate comes later than the end of a term, so that not all come at once.
+/// The maximum random delay of a candidate after the end of a term, so that not all candidates come at once.
 const SPREAD_MICROS: u64 = 250_000;
 
-/// Starts to stand for leader, if there is anything to lead with.
+/// Starts the candidacy, if this process has a sampler.
 pub(super) fn start(breakers: &Breakerbox, office: &Arc<Office>) {
     let shared = breakers.shared();
     let (Some(fleet), Some(sampler)) = (&shared.fleet, &office.sampler) else { return };
@@ -32,7 +32,7 @@ pub(super) fn start(breakers: &Breakerbox, office: &Arc<Office>) {
     });
 }
 
-/// One process's part in leading.
+/// The leader loop of one process.
 pub(super) struct Leader<'s> {
     pub(super) shared: &'s Arc<Shared>,
     pub(super) fleet: &'s Fleet,
@@ -58,8 +58,8 @@ impl Leader<'_> {
         }
     }
 
-    /// Ticks, as long as the term goes on. Ticks never overlap: one that takes longer than the period is followed by the
-    /// next at once, and those that were missed meanwhile are left out.
+    /// Ticks for as long as the term lasts. Ticks never overlap: one that takes longer than the period is followed by
+    /// the next at once, and the ticks that were missed meanwhile are skipped.
     async fn lead(&self, mut term: Term) {
         let every = self.office.settings.sample_every;
         let (mut known, mut latest) = (Known::new(self), LatestSuccesses::default());
@@ -70,7 +70,7 @@ impl Leader<'_> {
                 Ok(ticked) => self.office.ticked(self.shared, ticked),
                 Err(Undone::NotPolled(error)) => {
                     if self.office.poll_failed(self.shared, &error) {
-                        // Perhaps others can reach what this process can't. By then all of them have looked.
+                        // Another process may reach what this process can't. By then all candidates have tried.
                         self.office.resign(self.shared, self.fleet).await;
                         let pause = self.office.settings.term + Duration::from_micros(SPREAD_MICROS * 2);
                         return self.office.wait(pause).await;
@@ -83,7 +83,7 @@ impl Leader<'_> {
             match self.stand().await {
                 Some(again) => {
                     if !again.continues(term) {
-                        // Others may have led in between, and seen what this process has not.
+                        // Another process may have led in between, and seen changes that this process has not.
                         (known, latest) = (Known::new(self), LatestSuccesses::default());
                     }
                     term = again;
@@ -97,7 +97,7 @@ impl Leader<'_> {
         self.office.wait(time.saturating_duration_since(Instant::now())).await;
     }
 
-    /// The term, prolonged; none if it is somebody else's, or nobody says whose.
+    /// Extends the term and returns it; none if another process leads, or the store does not respond.
     pub(super) async fn stand(&self) -> Option<Term> {
         match self.office.stand(self.shared, self.fleet).await {
             Stood::Leads(term) => Some(term),
@@ -105,14 +105,15 @@ impl Leader<'_> {
         }
     }
 
-    /// Prolongs the term for as long as something takes. It is not looked at while the store is asked, which is brief.
+    /// Extends the term for as long as `work` takes. `work` is not polled during a request to the store, which is
+    /// brief.
     pub(super) async fn prolonging<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             if let Ok(done) = tokio::time::timeout(self.office.settings.term / 3, &mut work).await {
                 return done;
             }
-            // If the term is lost, the work finds out by itself before it writes.
+            // If the term is lost, the work detects it before it writes.
             let _ = self.stand().await;
         }
     }

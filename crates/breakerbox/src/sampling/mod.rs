@@ -1,13 +1,14 @@
-//! Sampling: circuits whose outcomes are already in a database. One process of the fleet, the leader, asks a [`Sampler`] every
-//! `sample_every` for the totals of every key and decides about every circuit; everybody else only checks.
+//! Sampling: circuits whose outcomes are already in a database. One process of the fleet, the leader, requests the
+//! totals of every key from a [`Sampler`] every `sample_every`, and decides for every circuit; the other processes only
+//! check.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Sampling`] | all sampled circuits, by key; made by [`Builder::sampling`](crate::Builder::sampling) |
-//! | [`SampledCircuit`], [`Checked`] | a handle to one, and the answer to a check |
-//! | [`Sampler`], [`Poll`], [`Since`] | where the totals come from, and what it is asked |
-//! | [`SqlTable`], [`SqlQuery`] | the ready samplers' table, or a query of your own: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
-//! | [`News`], [`Report`] | who leads, how the ticks go, why a poll failed |
+//! | [`Sampling`] | all sampled circuits, by key; built by [`Builder::sampling`](crate::Builder::sampling) |
+//! | [`SampledCircuit`], [`Checked`] | a handle to one circuit, and the result of a check |
+//! | [`Sampler`], [`Poll`], [`Since`] | the source of the totals, and a request to it |
+//! | [`SqlTable`], [`SqlQuery`] | the table of the SQL samplers, or a query of your own: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
+//! | [`News`], [`Report`] | which process leads, the results of ticks, the errors of polls |
 //!
 //! ```
 //! use breakerbox::sampling::{Poll, SampleError, Sampler};
@@ -42,10 +43,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is guaranteed: one leader at a time decides; what a leader writes after its term is refused by the store, also if it
-//! was paused in between; nothing counts twice or from before a transition; a poll that fails, or finds nothing at all,
-//! changes nothing; while a circuit is half-open, one call at a time gets through. What is not: that a destination is
-//! spared before the next tick. The guide is `docs/guide/sampling.md`.
+//! Guaranteed: one leader at a time decides; the store refuses what a leader writes after its term, also if the leader
+//! was paused in between; nothing counts twice or from before a transition; a poll that fails or is empty changes
+//! nothing; a half-open circuit admits one call at a time. Not guaranteed: that calls to a failing destination stop
+//! before the next tick. The guide is `docs/guide/sampling.md`.
 
 mod builder;
 mod check;

@@ -1,7 +1,7 @@
-//! The office of the leader: whether this process holds it, until when, and what became of its ticks.
+//! Leader election: whether this process leads, until when, and the results of its ticks.
 //!
-//! A term is prolonged without a gap, or it is another term. Whatever is decided in a term may be written until that term's
-//! end and no later, by the store's clock: so a process that was paused between reading and writing writes nothing,
+//! A term is extended without a gap, or it is another term. A decision of a term may be written until the end of that
+//! term and no later, by the store's clock: so a process that was paused between reading and writing writes nothing,
 //! even if it is elected again the moment it wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +18,21 @@ use crate::breakerbox::Shared;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
 
-/// By how much a leader's last write is earlier than the end of its term: the nodes of a store need not agree to the
-/// millisecond.
+/// The time between a leader's last possible write and the end of its term: the clocks of a store's nodes may differ.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// After how many failed polls in a row a leader lets somebody else try.
+/// The number of failed polls in a row after which a leader resigns, so that another process can try.
 const PATIENCE: u32 = 3;
 
 pub(super) struct Office {
     pub(super) settings: Settings,
-    /// The window of all keys.
+    /// The window that all keys share.
     pub(super) window: Duration,
-    /// How many of the latest ticks are judged by themselves, for all keys.
+    /// The number of latest ticks that are evaluated separately, for all keys; none: no recent part.
     pub(super) recent_ticks: Option<u32>,
     pub(super) sampler: Option<Arc<dyn Sampler>>,
     observers: Vec<Observer>,
-    /// By what the store tells this process from others.
+    /// Identifies this process in the store.
     candidate: OnceLock<Nonce>,
     state: Mutex<State>,
     closed: AtomicBool,
@@ -51,32 +50,32 @@ struct State {
 /// A term that this process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Term {
-    /// Tells it from terms before and after.
+    /// Distinguishes the term from those before and after.
     number: u64,
     ends_at: Timestamp,
-    /// The store's time when it was last prolonged.
+    /// The store's time when the term was last extended.
     pub(super) now: Timestamp,
 }
 
 impl Term {
-    /// Whether this is the same term, prolonged.
+    /// Returns whether this is the same term, extended.
     pub(super) const fn continues(self, before: Self) -> bool {
         self.number == before.number
     }
 
-    /// Until when what is decided in it may be written.
+    /// Returns the time until which decisions of this term may be written.
     pub(super) fn not_after(self) -> Timestamp {
         let margin = u64::try_from(MARGIN.as_micros()).unwrap_or(u64::MAX);
         Timestamp::from_micros(self.ends_at.as_micros().saturating_sub(margin))
     }
 }
 
-/// What came of standing for leader.
+/// The result of a candidacy.
 pub(super) enum Stood {
     Leads(Term),
-    /// Somebody else does; it is worth asking again after this time.
+    /// Another process leads; try again after this time.
     Follows(Duration),
-    /// The store does not say.
+    /// The store did not respond.
     Unknown,
 }
 
@@ -100,18 +99,18 @@ impl Office {
         }
     }
 
-    /// Whether there may be runs of failures to judge: a process without a sampler leaves that to those that have one.
+    /// Returns whether samples may contain runs of failures. True without a sampler, since then other processes decide.
     pub(super) fn has_runs(&self) -> bool {
         self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs)
     }
 
-    /// How far back the recent part of the window goes; none if it is not shorter than the window.
+    /// Returns the length of the recent part of the window; none if it is not shorter than the window.
     pub(super) fn recent(&self) -> Option<Duration> {
         let recent = self.settings.sample_every.saturating_mul(self.recent_ticks?);
         (recent < self.window).then_some(recent)
     }
 
-    /// The name of the office in the store.
+    /// Returns the name of the election in the store.
     const fn name(shared: &Shared) -> &'static str {
         if shared.dry_run { "dry-run sampling" } else { "sampling" }
     }
@@ -120,7 +119,7 @@ impl Office {
         *self.candidate.get_or_init(|| Nonce(shared.times.draw().0))
     }
 
-    /// Stands for leader, or prolongs the term.
+    /// Campaigns for leader, or extends the term.
     pub(super) async fn stand(&self, shared: &Shared, fleet: &Fleet) -> Stood {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), self.settings.term);
         let answer = shared.write_store(fleet, request).await;
@@ -154,7 +153,7 @@ impl Office {
     /// Gives the term back, so that a successor need not wait for its end.
     pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
-        // If this fails, the term ends by itself.
+        // If this fails, the term expires.
         let _ = shared.write_store(fleet, request).await;
         self.end_term(shared);
     }
@@ -183,7 +182,7 @@ impl Office {
         self.tell(shared, &News::Ticked(ticked));
     }
 
-    /// Takes note of a poll that failed. Returns whether somebody else should try.
+    /// Records a failed poll. Returns whether another process should lead.
     pub(super) fn poll_failed(&self, shared: &Shared, error: &SampleError) -> bool {
         let error = error.with_causes();
         let mut state = self.lock();
@@ -204,7 +203,7 @@ impl Office {
         self.lock().report.clone()
     }
 
-    /// Nobody needs this process's circuits any more.
+    /// Ends the candidacy: the last handle is gone.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.closing.notify_one();
@@ -214,7 +213,7 @@ impl Office {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Waits, unless nobody needs it any more.
+    /// Waits, but returns at once when the candidacy ends.
     pub(super) async fn wait(&self, time: Duration) {
         if !self.is_closed() {
             let _ = tokio::time::timeout(time, self.closing.notified()).await;

@@ -1,58 +1,59 @@
-//! How sampling goes: what observers hear as it happens, and what can be asked at any time.
+//! The progress of sampling: messages to observers, and a report that can be read at any time.
 
 use std::time::Duration;
 
-/// What an observer of sampling hears, in the process that it concerns.
+/// A message to an observer of sampling, about the process that the observer runs in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum News {
-    /// This process leads from now on.
+    /// This process became the leader.
     Elected,
-    /// It does not lead any more.
+    /// This process no longer leads.
     Deposed,
-    /// A tick is done.
+    /// A tick is complete.
     Ticked(Ticked),
     /// A poll failed, and changed nothing.
     PollFailed {
-        /// Why.
+        /// The reason, with its causes.
         error: String,
     },
 }
 
-/// What one tick came to.
+/// The result of one tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Ticked {
-    /// How many circuits have a record.
+    /// The number of circuits that have a record.
     pub circuits: usize,
-    /// How many keys had an attempt. None at all: nothing was changed.
+    /// The number of keys with an attempt. 0: nothing was changed.
     pub keys: usize,
-    /// How many of them are no keys, being empty or too long. They have no circuits.
+    /// The number of sampled keys that are not valid, because they are empty or too long. They have no circuits.
     pub unusable_keys: usize,
-    /// How many circuits changed.
+    /// The number of circuits that changed.
     pub changes: usize,
-    /// How many were to change, and somebody else was first, or the store did not answer. The next tick looks again.
+    /// The number of changes that failed, because another process was first or the store did not respond. The next tick
+    /// retries.
     pub not_changed: usize,
-    /// How long the sampler took.
+    /// The duration of the poll.
     pub polled_for: Duration,
-    /// How long the whole tick took.
+    /// The duration of the whole tick.
     pub took: Duration,
 }
 
-/// How sampling goes in this process.
+/// The progress of sampling in this process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// Whether this process leads.
     pub leads: bool,
-    /// How many ticks it has done.
+    /// The number of complete ticks of this process.
     pub ticks: u64,
-    /// How many of its polls failed.
+    /// The number of its failed polls.
     pub failed_polls: u64,
-    /// How many of its writes came after its term, and were refused.
+    /// The number of its writes that the store refused because they came after its term.
     pub refused_writes: u64,
-    /// The latest tick.
+    /// The latest tick; none before the first.
     pub last_tick: Option<Ticked>,
-    /// Why the latest poll failed; none if it did not.
+    /// The error of the latest poll; none if it succeeded.
     pub poll_error: Option<String>,
 }

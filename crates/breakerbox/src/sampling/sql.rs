@@ -1,23 +1,25 @@
-//! The question that a sampler asks a table of attempts, in the words of two databases.
+//! The query of a sampler on a table of attempts, in the dialects of two databases.
 //!
-//! One query for all keys, in two parts. The first goes by the time at which attempts finished, over the window, less what
-//! finished before a circuit's last transition. The second is for circuits that are half-open: there attempts count that
-//! *started* since, however long ago that was. Each part needs an index, or it reads the whole table:
+//! One query for all keys, in two parts. The first selects attempts by the time at which they finished, over the
+//! window, without those that finished before a circuit's last transition. The second is for half-open circuits: it
+//! selects attempts that *started* since the transition, however long ago that was. Each part needs an index, or it
+//! reads the whole table:
 //!
 //! ```sql
 //! CREATE INDEX ON attempts (finished_at);
 //! CREATE INDEX ON attempts (endpoint, started_at); -- Postgres, if it is no text: ((endpoint::text), started_at)
 //! ```
 //!
-//! Names and values come from the user's own code. They are quoted all the same, so that none can end what it is in.
+//! Names and values come from the user's own code. They are quoted nevertheless, so that none can break out of its
+//! place.
 
 use std::fmt::Write;
 
-/// A table of attempts, one row each, with the names that you gave to its columns. Write them as the database has them: they are
-/// quoted, so that case matters where the database says it does.
+/// A table of attempts, one row each, and the names of its columns. Write names as the database has them: they are
+/// quoted, so case matters where it matters to the database.
 ///
-/// It needs two indices, or each poll reads the whole table: one on the time at which attempts finished, and one on the key and
-/// the time at which they started.
+/// The table needs two indices, or each poll reads all of it: one on the time at which attempts finished, and one on
+/// the key and the time at which they started.
 ///
 /// ```
 /// use breakerbox::sampling::{Dialect, LatencyUnit, SqlSource, SqlTable, TimeFormat};
@@ -51,18 +53,18 @@ pub struct SqlTable {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// True, false, or null while it is not known.
+    /// True, false, or null while the outcome is not known.
     Succeeded(String),
-    /// What it says when it is good, and when it is bad. All else counts nowhere.
+    /// The values of a success and of a failure. Attempts with other values are not counted.
     Says { column: String, good: Vec<String>, bad: Vec<String> },
 }
 
-/// How a table tells the time. The finer the better: what may have come before a transition does not count, so of a half-open
-/// circuit the first attempt within the same tick of the clock does not either.
+/// The format of times in a table. Prefer a fine one: attempts that may have come before a transition are not counted,
+/// so of a half-open circuit the first attempt in the same unit of time is not counted either.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum TimeFormat {
-    /// The database's own: `timestamptz` in Postgres; in SQLite text as `CURRENT_TIMESTAMP` writes it, with or without
+    /// The native format: `timestamptz` in Postgres; in SQLite text as `CURRENT_TIMESTAMP` writes it, with or without
     /// fractions of a second, in UTC.
     #[default]
     Native,
@@ -74,11 +76,11 @@ pub enum TimeFormat {
     UnixMicros,
 }
 
-/// What a column of latencies counts.
+/// The unit of a latency column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LatencyUnit {
-    /// Seconds, perhaps with fractions.
+    /// Seconds, with or without fractions.
     Seconds,
     /// Milliseconds.
     Millis,
@@ -86,30 +88,31 @@ pub enum LatencyUnit {
     Micros,
 }
 
-/// A query of your own, for tables that a [`SqlTable`] can't describe. It has one row for each key, with the columns `key` (text),
-/// `successes`, `failures` (whole numbers) and, if latencies are known, `latency_sum_us` (microseconds). Of closed circuits it may
-/// also have `recent_successes`, `recent_failures` and `recent_latency_sum_us`, over the recent part of the window, and
-/// `failure_run`: how many of the latest attempts failed, without a success between them.
+/// A query of your own, for tables that a [`SqlTable`] can't describe. It returns one row for each key, with the
+/// columns `key` (text), `successes`, `failures` (integers) and, if latencies are known, `latency_sum_us`
+/// (microseconds). For closed circuits it may also return `recent_successes`, `recent_failures` and
+/// `recent_latency_sum_us`, over the recent part of the window, and `failure_run`: the number of latest attempts that
+/// failed without a success between them.
 ///
-/// | Postgres | SQLite | what it is |
+/// | Postgres | SQLite | meaning |
 /// | --- | --- | --- |
 /// | `$1::bigint` | `?1` | the window, in microseconds |
 /// | `$2::text[]` | `temp.breakerbox_since.key` | the keys of which fewer attempts count |
 /// | `$3::bigint[]` | `temp.breakerbox_since.age` | their ages, in microseconds |
-/// | `$4::bool[]` | `temp.breakerbox_since.started` | whether it is attempts that started since |
-/// | `$5::bigint` | `?2` | how far back the recent part goes, in microseconds |
+/// | `$4::bool[]` | `temp.breakerbox_since.started` | whether to count attempts that started since, not those that finished |
+/// | `$5::bigint` | `?2` | the length of the recent part, in microseconds |
 ///
 /// In SQLite the middle three are the columns of a temporary table, one row for each such key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SqlQuery(pub String);
 
-/// Where an SQL sampler looks.
+/// The source of an SQL sampler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SqlSource {
-    /// In a table.
+    /// A table.
     Table(SqlTable),
-    /// By a query of the user's own.
+    /// A query of the user.
     Query(SqlQuery),
 }
 
@@ -125,7 +128,7 @@ impl From<SqlQuery> for SqlSource {
     }
 }
 
-/// Whose SQL.
+/// The SQL dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -135,20 +138,20 @@ pub enum Dialect {
     Sqlite,
 }
 
-/// What is wrong with a table's description.
+/// An error in the description of a table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: {reason}")]
 #[non_exhaustive]
 pub struct SqlError {
-    /// Which part of it.
+    /// The name of the invalid part, such as `key_column`.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The reason why it is not valid.
     pub reason: String,
 }
 
 impl SqlTable {
-    /// A table with columns `key`, `succeeded` (a truth value), `started_at` and `finished_at`, unless other names are given.
-    /// It may be in a schema: `schema.table`.
+    /// Describes a table with the columns `key`, `succeeded` (a boolean), `started_at` and `finished_at`, unless other
+    /// names are set. It may be in a schema: `schema.table`.
     pub fn new(table: &str) -> Self {
         Self {
             table: table.to_owned(),
@@ -162,53 +165,53 @@ impl SqlTable {
         }
     }
 
-    /// Whose attempt it was: the key that workers [check](super::Sampling::check).
+    /// Sets the column of the key that workers [check](super::Sampling::check).
     pub fn key_column(mut self, name: &str) -> Self {
         self.key = name.to_owned();
         self
     }
 
-    /// Whether it succeeded. An attempt of which this is not known yet (null) counts nowhere.
+    /// Sets the column that states whether the attempt succeeded. Attempts with null, not known yet, are not counted.
     pub fn success_column(mut self, name: &str) -> Self {
         self.outcome = Outcome::Succeeded(name.to_owned());
         self
     }
 
-    /// What became of it, in words: those that are good, and those that are bad. An attempt with any other word counts nowhere.
+    /// Sets the column of the outcome as text, and the texts of successes and failures. Other attempts are not counted.
     pub fn outcome_column(mut self, name: &str, good: &[&str], bad: &[&str]) -> Self {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         self.outcome = Outcome::Says { column: name.to_owned(), good: owned(good), bad: owned(bad) };
         self
     }
 
-    /// How long it took. Needed if the policy sets `mean_latency`.
+    /// Sets the column of the latency. Needed if the policy sets `mean_latency`.
     pub fn latency_column(mut self, name: &str, unit: LatencyUnit) -> Self {
         self.latency = Some((name.to_owned(), unit));
         self
     }
 
-    /// When it was started.
+    /// Sets the column of the time at which the attempt started.
     pub fn started_at_column(mut self, name: &str) -> Self {
         self.started_at = name.to_owned();
         self
     }
 
-    /// When it was over; null until then.
+    /// Sets the column of the time at which the attempt finished; null until then.
     pub fn finished_at_column(mut self, name: &str) -> Self {
         self.finished_at = name.to_owned();
         self
     }
 
-    /// How both times are written; [`TimeFormat::Native`] if nothing is said. They should come from the database's own clock:
-    /// ages are taken from there.
+    /// Sets the format of both times. Default: [`TimeFormat::Native`]. The times should come from the database's own
+    /// clock: ages are relative to it.
     pub const fn times(mut self, format: TimeFormat) -> Self {
         self.times = format;
         self
     }
 
-    /// Counts how many of the latest attempts of each key failed, without a success between them: the rule
-    /// `consecutive_failures` needs it. The database has to sort the window's attempts by key for it. Attempts that finished at
-    /// the same time as the latest success are not in the run.
+    /// Counts for each key the latest attempts that failed without a success between them: the rule
+    /// `consecutive_failures` needs this number. The database has to sort the window's attempts by key for it. Attempts
+    /// that finished at the same time as the latest success are not in the run.
     pub const fn count_runs(mut self) -> Self {
         self.runs = true;
         self
@@ -216,10 +219,10 @@ impl SqlTable {
 }
 
 impl SqlSource {
-    /// The whole query.
+    /// Returns the whole query.
     ///
     /// # Errors
-    /// Names the part of the description that can't be.
+    /// If a part of the description is not valid; the error names it.
     pub fn text(&self, dialect: Dialect) -> Result<String, SqlError> {
         match self {
             Self::Query(SqlQuery(text)) if text.trim().is_empty() => Err(wrong("query", "must not be empty")),
@@ -228,7 +231,7 @@ impl SqlSource {
         }
     }
 
-    /// Whether its rows have a column `failure_run`.
+    /// Returns whether its rows have a column `failure_run`.
     #[must_use]
     pub fn returns_runs(&self) -> bool {
         match self {
@@ -249,7 +252,7 @@ impl SqlTable {
         let recently = format!("{finished_at} >= {}", self.ago(dialect, recent));
         let totals = self.totals("", None, &good, &bad)?;
         let recent_totals = self.totals("recent_", Some(&recently), &good, &bad)?;
-        // Of a half-open circuit nothing is counted apart.
+        // A half-open circuit has no separate counts.
         let nothing =
             vec!["NULL"; 2 + usize::from(self.latency.is_some()) + usize::from(self.runs)].join(", ");
         let since = match dialect {
@@ -257,13 +260,13 @@ impl SqlTable {
                 "SELECT s.key, s.age, s.started\n    \
                  FROM unnest($2::text[], $3::bigint[], $4::bool[]) AS s (key, age, started)"
             }
-            // A table of its own, because that has an index.
+            // A temporary table, because it has an index.
             Dialect::Sqlite => "SELECT key, age, started FROM temp.breakerbox_since",
         };
         let kept = if dialect == Dialect::Postgres { "MATERIALIZED" } else { "NOT MATERIALIZED" };
         let window = if dialect == Dialect::Postgres { "$1::bigint" } else { "?1" };
         let (window_began, since_then) = (self.ago(dialect, window), self.ago(dialect, "s.age"));
-        // A key's index can only be used from within: by each key in turn.
+        // The index on the key is used only by a subquery for each key.
         let half_open = match dialect {
             Dialect::Postgres => format!(
                 "SELECT s.key, h.*, {nothing}\nFROM since AS s\nCROSS JOIN LATERAL (\n    SELECT {totals}\n    FROM {table} AS a\n    \
@@ -302,7 +305,7 @@ impl SqlTable {
         ))
     }
 
-    /// What is true of a good attempt, and of a bad one.
+    /// Returns the conditions of a success and of a failure.
     fn outcomes(&self, dialect: Dialect) -> Result<(String, String), SqlError> {
         Ok(match &self.outcome {
             Outcome::Succeeded(column) => {
@@ -320,7 +323,7 @@ impl SqlTable {
         })
     }
 
-    /// The sums of each group, of all its attempts or of some.
+    /// Returns the sums of each group, over all its attempts or over those that match `only`.
     fn totals(&self, prefix: &str, only: Option<&str>, good: &str, bad: &str) -> Result<String, SqlError> {
         let and = only.map(|only| format!(" AND {only}")).unwrap_or_default();
         let mut totals = format!(
@@ -334,7 +337,7 @@ impl SqlTable {
                 LatencyUnit::Millis => 1_000,
                 LatencyUnit::Micros => 1,
             };
-            // Somebody's clock may have gone back in the middle of an attempt.
+            // A clock may have gone back in the middle of an attempt.
             let counts = format!("(({good}) OR ({bad})) AND a.{column} > 0{and}");
             let sum = format!("sum(a.{column} * {micros}) FILTER (WHERE {counts})");
             let _ =
@@ -343,7 +346,7 @@ impl SqlTable {
         Ok(totals)
     }
 
-    /// The time so many microseconds ago, as the table writes it. Rounded up: what is counted is never older.
+    /// Returns the time this many microseconds ago, in the format of the table. Rounded up: nothing older is counted.
     fn ago(&self, dialect: Dialect, micros: &str) -> String {
         let now = match dialect {
             Dialect::Postgres => "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
@@ -363,7 +366,7 @@ impl SqlTable {
     }
 }
 
-/// A name that is one, quoted.
+/// Validates and quotes a name.
 fn name(field: &'static str, name: &str) -> Result<String, SqlError> {
     if name.is_empty() {
         return Err(wrong(field, "must not be empty"));
@@ -377,7 +380,7 @@ fn name(field: &'static str, name: &str) -> Result<String, SqlError> {
     Ok(format!("\"{}\"", name.replace('"', "\"\"")))
 }
 
-/// A table's name, perhaps with its schema.
+/// Quotes the name of a table, with its schema if it has one.
 fn table_name(table: &str) -> Result<String, SqlError> {
     let parts = table.split('.').map(|part| name("table", part)).collect::<Result<Vec<_>, _>>()?;
     if parts.len() > 2 {
@@ -386,13 +389,13 @@ fn table_name(table: &str) -> Result<String, SqlError> {
     Ok(parts.join("."))
 }
 
-/// Words as they are written between quotes.
+/// Quotes texts as literals.
 fn literals(words: &[String]) -> Result<String, SqlError> {
     if words.is_empty() {
         return Err(wrong("outcome_column", "needs at least one good and one bad word"));
     }
     let literal = |word: &String| {
-        // Some servers are told to take a backslash for the beginning of something else.
+        // Some servers are configured to treat a backslash as an escape.
         if word.contains('\\') || word.chars().any(char::is_control) {
             return Err(wrong("outcome_column", "words must have no backslash and no control characters"));
         }

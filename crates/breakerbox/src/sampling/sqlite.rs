@@ -1,4 +1,4 @@
-//! A sampler for a table in SQLite. It only reads, on a thread that may wait, and is interrupted when its time is over.
+//! A sampler for a table in SQLite. It only reads, on a blocking thread, and is interrupted at its timeout.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use super::sampler::{Poll, SampleError, Sampler, Since};
 use super::sql::{Dialect, SqlError, SqlSource};
 
-/// How long a writer may keep the file to itself.
+/// How long to wait for a writer that locks the file.
 const BUSY: Duration = Duration::from_secs(2);
 
 /// The longest age, in microseconds: a hundred years.
@@ -29,7 +29,8 @@ const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
 /// # Ok::<(), breakerbox::sampling::SqlError>(())
 /// ```
 ///
-/// The table needs two [indices](super::SqlTable). Ages are taken from the clock of the machine that asks: the file is its own.
+/// The table needs two [indices](super::SqlTable). Ages are relative to the clock of the machine that runs the query,
+/// since the file is on it.
 #[derive(Debug)]
 pub struct SqliteSampler {
     file: Arc<File>,
@@ -40,12 +41,11 @@ struct File {
     path: PathBuf,
     query: String,
     returns_runs: bool,
-    /// Held by whoever asks, so that no two polls are under way at once. None: it is opened when it is first needed, and again
-    /// after an error.
+    /// Locked during a poll, so that polls never overlap. None: it is opened at the next poll; also after an error.
     connection: Mutex<Option<Connection>>,
 }
 
-/// One poll: what ends its query, and whether it has been ended.
+/// One poll: the handle that interrupts its query, and whether it was interrupted.
 #[derive(Default)]
 struct Asking {
     over: AtomicBool,
@@ -53,10 +53,10 @@ struct Asking {
 }
 
 impl SqliteSampler {
-    /// A sampler for this file. It is opened when it is first asked, for reading only.
+    /// Creates a sampler for this file. The file is opened at the first poll, read-only.
     ///
     /// # Errors
-    /// Names the part of the table's description that can't be.
+    /// If a part of the table's description is not valid; the error names it.
     pub fn new(path: impl AsRef<Path>, source: impl Into<SqlSource>) -> Result<Self, SqlError> {
         let source = source.into();
         let (query, returns_runs) = (source.text(Dialect::Sqlite)?, source.returns_runs());
@@ -64,7 +64,7 @@ impl SqliteSampler {
         Ok(Self { file: Arc::new(File { path, query, returns_runs, connection: Mutex::default() }) })
     }
 
-    /// The query that it asks, for those who want to see how it is planned.
+    /// Returns the SQL text of the query, for example to inspect its plan.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.file.query
@@ -76,7 +76,7 @@ impl Sampler for SqliteSampler {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let poll = poll.clone();
         let (file, asking) = (Arc::clone(&self.file), Arc::new(Asking::default()));
-        // If this is dropped, because the time is over, the query ends too.
+        // If this future is dropped at its timeout, the query is interrupted too.
         let _ended = Ended(Arc::clone(&asking));
         let answer = tokio::task::spawn_blocking(move || file.query_totals(&asking, &poll));
         answer.await.map_err(SampleError::failed)?
@@ -95,7 +95,7 @@ impl File {
             None => self.open().map_err(SampleError::failed)?,
         };
         asking.set(Some(connection.get_interrupt_handle()));
-        // Whoever ends it from now on finds it.
+        // From now on an interrupt finds the query.
         if asking.over.load(Ordering::SeqCst) {
             return Err(SampleError::failed("nobody waits for the answer any more"));
         }
@@ -128,7 +128,7 @@ impl File {
         let recent = optional("recent_successes").zip(optional("recent_failures"));
         let (recent_latency, run) = (optional("recent_latency_sum_us"), optional("failure_run"));
         let mut samples = HashMap::new();
-        // A query of the user's own need not use them.
+        // A query of the user need not use these parameters.
         let ages = [poll.window, poll.recent.unwrap_or_default()];
         for (place, age) in (1..=statement.parameter_count()).zip(ages) {
             statement.raw_bind_parameter(place, micros(age)).map_err(SampleError::failed)?;
@@ -175,7 +175,7 @@ impl Asking {
     }
 }
 
-/// Ends a query that nobody waits for any more. One that is done hears nothing.
+/// Interrupts a query that no caller waits for any more. It has no effect on a finished one.
 struct Ended(Arc<Asking>);
 
 impl Drop for Ended {
@@ -203,7 +203,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros().min(OLDEST)).unwrap_or(i64::MAX)
 }
 
-/// Writes down the keys of which fewer attempts count, where the query finds them: in a table that nobody else sees.
+/// Writes the keys of which fewer attempts count into a temporary table that only this connection sees.
 fn write_since(connection: &Connection, since: &[Since]) -> rusqlite::Result<()> {
     connection.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS breakerbox_since

@@ -1,7 +1,8 @@
-//! One tick: bring up to date what is known, ask the sampler once, let the core judge every key, swap in what changes.
+//! One tick: update the copy of the records, poll the sampler once, let the core decide for every key, swap in the
+//! changes.
 //!
-//! Nothing here takes long without letting others have their turn: keys are judged by the thousand, and records swapped in by
-//! the hundred.
+//! No step blocks other tasks for long: keys are evaluated a thousand at a time, and records are swapped in 250 at a
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,20 +25,20 @@ use crate::clock::Clock;
 use crate::registry::check_key;
 use crate::store::{Swap, Swapped};
 
-/// How many keys are judged before others have their turn.
+/// How many keys are evaluated before other tasks run.
 const AT_ONCE: usize = 1_000;
 
-/// How many records are swapped in at once. Fewer than a store announces before anything is missed.
+/// How many records are swapped in at once. Fewer than the changes that a store queues for a listener.
 const SWAPPED_AT_ONCE: usize = 250;
 
-/// How often a change is tried while others take leases and give them back.
+/// How often a change is tried while other processes take and release leases.
 const TRIED: u32 = 5;
 
-/// Why a tick changed nothing.
+/// The reason why a tick changed nothing.
 pub(super) enum Undone {
-    /// There are no totals.
+    /// The poll failed.
     NotPolled(SampleError),
-    /// The store does not answer, or this process does not lead any more.
+    /// The store does not respond, or this process no longer leads.
     Interrupted,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Tick<'t> {
     ticked: Ticked,
 }
 
-/// Something to swap in.
+/// A decision to swap in.
 struct Decided {
     key: Arc<str>,
     sample: Sample,
@@ -59,7 +60,7 @@ struct Decided {
 }
 
 impl<'t> Tick<'t> {
-    /// One tick, from its beginning to its end.
+    /// Performs one tick.
     pub(super) async fn make(
         leader: &'t Leader<'t>,
         term: Term,
@@ -73,9 +74,9 @@ impl<'t> Tick<'t> {
         let samples = tick.poll().await?;
         let used_up =
             tick.known.iter().any(|(_, record)| record.with_fresh_probes(RandomBits(0), term.now).is_some());
-        // An empty poll decides nothing, but the next few calls of a half-open circuit may be made.
+        // An empty poll decides nothing, but a half-open circuit may admit its next few calls.
         if !samples.is_empty() || used_up {
-            // The term again: whether it still lasts, and what time it is.
+            // Extend the term again: it must still last, and the store's time is needed.
             let term = leader.stand().await.ok_or(Undone::Interrupted)?;
             if !term.continues(tick.term) {
                 return Err(Undone::Interrupted);
@@ -96,7 +97,7 @@ impl<'t> Tick<'t> {
         self.leader.shared
     }
 
-    /// Asks the sampler, once, for a limited time.
+    /// Polls the sampler once, with the timeout.
     async fn poll(&mut self) -> Result<HashMap<String, Sample>, Undone> {
         let Leader { shared, office, sampler, .. } = self.leader;
         let now = shared.times.there(shared.times.now());
@@ -112,7 +113,7 @@ impl<'t> Tick<'t> {
         let poll = Poll { window: office.window, since, recent: office.recent() };
         let polled_at = Instant::now();
         let limit = office.settings.poll_timeout;
-        // In a task of its own, so that one that panics takes nobody with it.
+        // In a task of its own, so that a panic affects nothing else.
         let sampler = Arc::clone(sampler);
         let mut polling = tokio::spawn(async move { sampler.sample(&poll).await });
         let answer = match tokio::time::timeout(limit, &mut polling).await {
@@ -120,7 +121,7 @@ impl<'t> Tick<'t> {
             Ok(Err(panicked)) => Err(SampleError::failed(panicked)),
             Err(_) => {
                 polling.abort();
-                // Its end is waited for, so that no two polls are under way at once.
+                // Wait for its end, so that polls never overlap.
                 let _ = polling.await;
                 Err(SampleError::TimedOut { limit })
             }
@@ -131,8 +132,7 @@ impl<'t> Tick<'t> {
         Ok(samples)
     }
 
-    /// Lets the core judge every key: those that were sampled, and those that are not closed. If a sample can't be used,
-    /// none is.
+    /// Lets the core decide for every key that was sampled or is not closed. If one sample is not valid, none is used.
     async fn judge(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, Undone> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
         for (key, record) in self.known.iter() {
@@ -158,7 +158,8 @@ impl<'t> Tick<'t> {
             }
             tokio::task::yield_now().await;
         }
-        // Only what changes needs a draw, in the order of keys: samples come in none, and seeded draws must replay.
+        // Only changes need random bits, in the order of keys: samples have no order, and seeded runs must be
+        // reproducible.
         changing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let judge = |(key, sample): (Arc<str>, Sample)| self.judge_one(&key, sample).ok().flatten();
         let decided = changing.into_iter().filter_map(judge).collect();
@@ -166,7 +167,7 @@ impl<'t> Tick<'t> {
         Ok(decided)
     }
 
-    /// Lets half-open circuits have their next few calls.
+    /// Lets half-open circuits admit their next few calls.
     fn renew_probes(&self) -> Vec<Decided> {
         let renewed = |(key, record): (&Arc<str>, &Record)| {
             let step = record.with_fresh_probes(self.shared().times.draw(), self.term.now)?;
@@ -198,8 +199,9 @@ impl<'t> Tick<'t> {
         }))
     }
 
-    /// Swaps in what was decided, and lets this process know. Where the store had another record, of which the same attempts
-    /// count, it is judged again: what that comes to is returned. All else is looked at again at the next tick.
+    /// Swaps in the decisions, and applies them to this process. If the store had another record for which the same
+    /// attempts count, the sample is evaluated again, and the new decisions are returned. All other circuits wait for
+    /// the next tick.
     async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
         let Leader { shared, fleet, office, .. } = self.leader;
         let mut again = Vec::new();
@@ -223,7 +225,7 @@ impl<'t> Tick<'t> {
                         self.ticked.not_changed += 1;
                         refused += 1;
                     }
-                    // Until somebody resets it, this circuit is left as it is.
+                    // This circuit stays as it is until an operator resets it.
                     Err(_) => self.ticked.not_changed += 1,
                 }
             }
@@ -246,7 +248,7 @@ impl<'t> Tick<'t> {
         }
     }
 
-    /// It is in: this process knows too, and observers hear.
+    /// Applies a swap that won to this process, and reports it to observers.
     fn won(&mut self, decided: Decided) {
         let Decided { key, expected, step, keep_for, .. } = decided;
         self.ticked.changes += usize::from(step.change.is_some());
@@ -257,8 +259,8 @@ impl<'t> Tick<'t> {
         tell(self.shared(), &key, before, &proposal);
     }
 
-    /// Something else was there. If of both the same attempts count, the sample is as good for it: the epoch is the same, and
-    /// somebody took a lease or gave one back; or the whole window counts.
+    /// Handles a swap that lost. If the same attempts count for both records, the sample is valid for the present one
+    /// too: the epoch is the same, and another process took or released a lease; or the whole window counts.
     fn lost(&mut self, decided: &Decided, there: Option<Record>) -> Option<Decided> {
         let known = self.known.get(&decided.key);
         let whole_window = |record: Option<&Record>| {
@@ -272,18 +274,18 @@ impl<'t> Tick<'t> {
     }
 }
 
-/// Which attempts count of this key.
+/// Returns which attempts of this key count.
 fn span(shared: &Shared, key: &str, record: &Record, now: Timestamp) -> Span {
     record.sampled_over(&shared.policy_of(key), now)
 }
 
-/// What this leader swapped in is known here too, and observers hear.
+/// Applies a record that this leader swapped in to this process, and reports it to observers.
 fn tell(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     let change = if circuit.is_controlled() {
         shared.converse(&circuit.cell, None, |member, at| {
             if !member.is_known() {
-                // What it was before is no news.
+                // The previous record is no change to report.
                 member.learn(before, at);
             }
             member.won(proposal, at.policy, at.now)

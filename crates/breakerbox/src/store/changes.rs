@@ -1,42 +1,43 @@
-//! How a store tells of records that were swapped in.
+//! How a store publishes records that were swapped in.
 //!
-//! Whoever listens too slowly misses some, and hears that it did: then it reads again. Nobody who announces ever waits.
+//! A listener that is too slow misses some, and receives [`Heard::Missed`]: then it reads again. A publisher never
+//! waits.
 
 use std::sync::Arc;
 
 use breakerbox_core::Record;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// How many changes may be on their way to a listener.
+/// How many changes may be queued for a listener.
 const ON_THE_WAY: usize = 1_024;
 
-/// What a listener hears.
+/// A message to a listener.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Heard {
     /// This record was swapped in.
     Changed {
-        /// Whose.
+        /// The key of the circuit, as stored.
         key: Arc<str>,
-        /// The record.
+        /// The new record.
         record: Arc<Record>,
     },
-    /// A process [calls for reports](super::Store::call_for_reports) of these keys: whoever has counted something for one of
-    /// them reports it now.
+    /// A process [calls for reports](super::Store::call_for_reports) of these keys: processes with counts for one of
+    /// them report now.
     ReportsWanted {
-        /// The keys, at least one.
+        /// The keys, at least one, as stored.
         keys: Arc<[Arc<str>]>,
     },
-    /// Some changes were missed. Read what matters again.
+    /// Some changes were missed. Read the relevant records again.
     Missed,
 }
 
-/// A listener's end.
+/// The receiving end of a subscription to a store.
 #[derive(Debug)]
 pub struct Changes(broadcast::Receiver<Heard>);
 
 impl Changes {
-    /// The next change; none once the store is gone. Dropping the future loses nothing.
+    /// Returns the next message; none once the store is gone. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.0.recv().await {
             Ok(heard) => Some(heard),
@@ -46,24 +47,24 @@ impl Changes {
     }
 }
 
-/// The store's end.
+/// The publishing end, which a store holds.
 #[derive(Debug)]
 pub struct Announcer(broadcast::Sender<Heard>);
 
 impl Announcer {
-    /// Nobody listens yet.
+    /// Creates a publisher without listeners.
     #[must_use]
     pub fn new() -> Self {
         Self(broadcast::Sender::new(ON_THE_WAY))
     }
 
-    /// Tells whoever listens.
+    /// Sends the message to all listeners.
     pub fn announce(&self, heard: Heard) {
-        // It fails if nobody listens, and then nobody misses anything.
+        // It fails only if there are no listeners, and then no message is missed.
         let _ = self.0.send(heard);
     }
 
-    /// One more listener, who hears all from now on.
+    /// Adds a listener, which receives all messages from now on.
     #[must_use]
     pub fn listen(&self) -> Changes {
         Changes(self.0.subscribe())

@@ -1,5 +1,5 @@
-//! The memory store: circuits shared by everybody in this process, for tests, simulations, and as the plainest reading of
-//! what a store does.
+//! The memory store: circuits shared within this process, for tests, simulations, and as the reference implementation
+//! of a store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -18,10 +18,10 @@ use super::{
 use crate::clock::{Clock, WallClock};
 use crate::tokio_clock::{TokioClock, is_paused};
 
-/// How many expired circuits one step clears away at the most.
+/// The maximum number of expired circuits that one operation removes.
 const CLEARED_AT_ONCE: usize = 16;
 
-/// In the index: whatever the state.
+/// The index entry for any state.
 const ANY: &str = "";
 
 /// A store in this process's memory. A clone is a handle to the same store.
@@ -45,7 +45,7 @@ struct Inner {
     announcer: Announcer,
 }
 
-/// What a memory store held at one moment.
+/// The contents of a memory store at one moment.
 #[derive(Clone, Default)]
 pub struct MemorySnapshot(Circuits);
 
@@ -54,7 +54,7 @@ struct Circuits {
     entries: HashMap<Arc<str>, Entry>,
     /// The keys that have a record, by state and under [`ANY`].
     index: BTreeSet<(&'static str, Arc<str>)>,
-    /// When entries expire.
+    /// The expiry times of entries.
     expiries: BTreeSet<(Timestamp, Arc<str>)>,
     terms: HashMap<String, (Nonce, Timestamp)>,
 }
@@ -63,9 +63,9 @@ struct Circuits {
 struct Entry {
     record: Option<Record>,
     window: SharedWindow,
-    /// None until somebody asks for a place.
+    /// None until the first slot is taken.
     ramp: Option<Box<SharedRamp>>,
-    /// When it may be dropped; none: never.
+    /// The time at which it may be dropped; none: never.
     expires_at: Option<Timestamp>,
 }
 
@@ -76,45 +76,45 @@ impl Entry {
 }
 
 impl MemoryStore {
-    /// An empty store with the time of this machine; or with [tokio's](crate::TokioClock), if that stands still, as in a test
-    /// that is paused.
+    /// Creates an empty store with the clock of this machine; or with [tokio's clock](crate::TokioClock) if that is
+    /// paused, as in a test with paused time.
     #[must_use]
     pub fn new() -> Self {
         if is_paused() { Self::with_clock(TokioClock::new()) } else { Self::with_clock(WallClock) }
     }
 
-    /// An empty store with another clock.
+    /// Creates an empty store with another clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
         let (clock, circuits, announcer) = (Box::new(clock), Mutex::default(), Announcer::new());
         Self(Arc::new(Inner { clock, circuits, announcer }))
     }
 
-    /// How many circuits have counts or a record.
+    /// Returns the number of circuits that have counts or a record.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().0.entries.len()
     }
 
-    /// Whether none has.
+    /// Returns whether no circuit has counts or a record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All that it holds now.
+    /// Returns a copy of the present contents.
     #[must_use]
     pub fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot(self.lock().0.clone())
     }
 
-    /// Forgets what happened since this snapshot, as a store does that fails over to a replica which lags behind; or
-    /// everything, with an empty one. Nobody is told.
+    /// Restores this snapshot, and so loses all later writes, as a store does that fails over to a lagging replica. An
+    /// empty snapshot removes everything. Nothing is published.
     pub fn restore(&self, snapshot: MemorySnapshot) {
         *self.lock().0 = snapshot.0;
     }
 
-    /// Under the lock, so that changes are heard in the order in which they happened.
+    /// Swaps under the lock, so that changes are published in the order in which they happened.
     fn swap(&self, circuits: &mut Circuits, swap: &Swap, now: Timestamp) -> Swapped {
         let swapped = circuits.swap_if(swap, now);
         if swapped == Swapped::Won {
@@ -124,7 +124,7 @@ impl MemoryStore {
         swapped
     }
 
-    /// All circuits, and the time, under the lock.
+    /// Locks all circuits, and returns the time.
     fn lock(&self) -> (MutexGuard<'_, Circuits>, Timestamp) {
         let mut circuits = self.0.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.now();
@@ -151,7 +151,7 @@ impl Circuits {
         }
     }
 
-    /// An entry that may be dropped after so long without another touch.
+    /// Returns the entry, which may be dropped after `keep_for` without another touch.
     fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
         let entry = self.entries.entry(Arc::clone(key)).or_default();
         let expires_at = keep_for.map(|keep_for| now + keep_for);

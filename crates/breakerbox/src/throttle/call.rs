@@ -1,4 +1,4 @@
-//! Whole calls: ask, make the call, say what became of it.
+//! Whole calls: acquire, make the call, settle.
 //!
 //! A dropped future and a call that panics drop the pass: neither accepted nor rejected. The pass is settled before a
 //! fallback runs.
@@ -12,25 +12,25 @@ use super::classify::Classify;
 use super::handle::Throttle;
 use super::signs::was_never_sent;
 
-/// Why there is no result.
+/// The reason why a call returned no result.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
-    /// The call was not made.
+    /// The call was not made: the throttle shed it.
     #[error("the throttle kept the call back")]
     Shed(#[source] Shed),
-    /// The call was made, and this is its error.
+    /// The call was made and returned this error.
     #[error("the throttled call failed")]
     Failed(#[source] E),
 }
 
 impl<E> CallError<E> {
-    /// Whether the call was shed here and the destination never saw it.
+    /// Returns whether the throttle shed the call, so that the destination never received it.
     pub const fn is_local(&self) -> bool {
         self.shed().is_some()
     }
 
-    /// Why it was shed, if it was.
+    /// Returns the reason why the call was shed; none if it was made.
     pub const fn shed(&self) -> Option<&Shed> {
         match self {
             Self::Shed(shed) => Some(shed),
@@ -40,7 +40,7 @@ impl<E> CallError<E> {
 }
 
 impl<C> Throttle<C> {
-    /// Makes a call if the throttle lets it through. The throttle's classifier judges the result.
+    /// Makes a call if the throttle admits it. The throttle's classifier classifies the result.
     ///
     /// # Errors
     /// If the call was shed or failed.
@@ -55,8 +55,8 @@ impl<C> Throttle<C> {
         self.call_classified(priority, |result| self.classifier().verdict(result), call).await
     }
 
-    /// Makes a call whose result this function judges instead of the throttle's classifier; as
-    /// [`Circuit::call_classified`](crate::Circuit::call_classified). A ready classifier is passed as
+    /// Makes a call and classifies its result with `classify` instead of the throttle's classifier, as
+    /// [`Circuit::call_classified`](crate::Circuit::call_classified) does. Pass a ready classifier as
     /// `|result| ready.verdict(result)`.
     ///
     /// ```
@@ -87,11 +87,11 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call, and if there is no result, asks `fallback` for one. The fallback is told why; a call that was shed
+    /// Makes a call, and if it has no result, calls `fallback` with the reason; that of a call that was shed
     /// [is local](CallError::is_local).
     ///
     /// # Errors
-    /// The fallback's own.
+    /// The error of the fallback.
     pub async fn call_or_else<T, E, F, O>(
         &self,
         priority: Priority,
@@ -126,12 +126,12 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Whether a call that ended like this may be made again: it was sent, and the retry budget has room. If so, the retry
-    /// counts as made.
+    /// Returns whether a call that ended with this error may be retried: it was sent, and the retry budget allows it.
+    /// If so, the retry is taken from the budget.
     ///
-    /// A call that was shed, that a circuit refused or of which no key can be made was never sent: it would end the same at
-    /// once, and the budget is for those to whom a retry may help. What was never sent is found however deep in the error it
-    /// is; for a type that is no [`Error`], look yourself and [take a retry](Self::take_retry).
+    /// A call that was shed, that a circuit refused or that has no valid key was never sent: a retry would end the same
+    /// way at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is
+    /// nested; for a type that is no [`Error`], check it yourself and call [`take_retry`](Self::take_retry).
     ///
     /// ```
     /// use breakerbox::throttle::{CallError, Priority, Throttle};

@@ -1,4 +1,4 @@
-//! Which throttle a middleware asks: the same one for every request, or that of the request's key.
+//! The throttle that a middleware uses: the same one for every request, or that of the request's key.
 
 use breakerbox_core::throttle::{Priority, Shed};
 use breakerbox_core::{Key, KeyError};
@@ -9,10 +9,10 @@ use super::keyed::Throttles;
 use super::pass::Pass;
 use crate::questions::ExtractKey;
 
-/// The priority of requests about which nobody says anything: others can be more important, and less.
+/// The priority of requests without one. It leaves room for more and for less important requests.
 pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
 
-/// In the place of a key extractor: one throttle takes all requests, so there are no keys.
+/// Stands in for a key extractor: one throttle takes all requests, so there are no keys.
 #[derive(Clone, Copy, Debug)]
 pub enum OneForAll {}
 
@@ -37,14 +37,14 @@ impl<K: Clone, C> Clone for Choice<K, C> {
     }
 }
 
-/// Why there is no pass.
+/// The reason why there is no pass.
 pub(crate) enum NotLetThrough {
     Shed(Shed),
     Key(KeyError),
 }
 
 impl<K, C> Choice<K, C> {
-    /// Asks for a pass. The request's own priority counts, then the task's, then the default.
+    /// Acquires a pass. The priority of the request applies, else that of the task, else the default.
     pub(crate) fn try_acquire<R>(
         &self,
         request: &R,
@@ -64,7 +64,7 @@ impl<K, C> Choice<K, C> {
             }
         };
         let asked = match own {
-            // The task's would win over an argument.
+            // The priority of the task would override an argument.
             Some(priority) => with_priority_blocking(priority, || throttle.try_acquire_owned(priority)),
             None => throttle.try_acquire_owned(default),
         };

@@ -1,4 +1,4 @@
-//! What a result says about the destination's capacity: it took the call, it was out of room, or neither.
+//! Classifies results with respect to the destination's capacity: it took the call, it was overloaded, or neither.
 //!
 //! A classifier belongs to a throttle or to one call. There is no global one.
 
@@ -10,7 +10,7 @@ use breakerbox_core::throttle::LoadSignal;
 
 use super::signs::{capacity, chain};
 
-/// Says what a call's result means for the destination's capacity. Any function of a result will do.
+/// Classifies the result of a call with respect to the destination's capacity. Any function of a result implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",
@@ -19,7 +19,7 @@ use super::signs::{capacity, chain};
     note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
 )]
 pub trait Classify<T, E> {
-    /// What this result means.
+    /// Returns the classification of this result.
     fn verdict(&self, result: &Result<T, E>) -> LoadSignal;
 }
 
@@ -29,18 +29,18 @@ impl<T, E, F: Fn(&Result<T, E>) -> LoadSignal> Classify<T, E> for F {
     }
 }
 
-/// The ready classifier: looks through an error and its sources for signs of overload.
+/// The default classifier: searches an error and its sources for signs of overload.
 ///
 /// | found | verdict |
 /// | --- | --- |
-/// | [`Rejected`]; a time limit that ran out | reject |
+/// | [`Rejected`]; a timeout | reject |
 /// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
 /// | a connection that was refused, reset, aborted or lost; a host, a network or an address that can't be reached | neither |
 /// | a task that was cancelled or panicked | neither |
-/// | anything else, and `Ok` | accept: the destination took the call, whatever it answered |
+/// | any other error, and `Ok` | accept: the destination took the call, whatever it answered |
 ///
-/// It knows the errors of the standard library, of tokio and of this crate. Those of HTTP clients are for `HttpOverload` in
-/// the module `http`, with the feature of that name.
+/// It knows the errors of the standard library, of tokio and of this crate. For those of HTTP clients use
+/// `HttpOverload` in the module `http`, with the feature of that name.
 ///
 /// [`KeyError`]: crate::KeyError
 /// [`Refusal`]: crate::Refusal
@@ -67,7 +67,8 @@ pub struct Overload {
 type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync>;
 
 impl Overload {
-    /// Looks for one more sign, before those that it knows: `None` if the error is none of these.
+    /// Adds a check for errors, which runs before the built-in ones. It returns `None` for errors that it does not
+    /// know.
     #[must_use]
     pub fn or(
         mut self,
@@ -77,18 +78,18 @@ impl Overload {
         self
     }
 
-    /// What an error means. For errors that hide behind another type, such as a boxed one.
+    /// Classifies an error. For errors that are held in another type, such as a box.
     #[must_use]
     pub fn of(&self, error: &(dyn Error + 'static)) -> LoadSignal {
         self.told(error).or_else(|| Self::known(error)).unwrap_or(LoadSignal::Accept)
     }
 
-    /// What the signs say that it was told to look for.
+    /// Returns the result of the checks that the user added.
     pub(crate) fn told(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
     }
 
-    /// What the signs say that it knows by itself.
+    /// Returns the result of the built-in checks.
     pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(capacity)
     }
@@ -106,7 +107,7 @@ impl fmt::Debug for Overload {
     }
 }
 
-/// An error that is said on the spot to be the destination's overload.
+/// An error that the caller declares to be an overload of the destination.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Rejected, LoadSignal};
@@ -122,12 +123,12 @@ impl fmt::Debug for Overload {
 pub struct Rejected(#[source] Box<dyn Error + Send + Sync>);
 
 impl Rejected {
-    /// Rejected, because of this error or text.
+    /// Creates the error from this error or text.
     pub fn because(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(error.into())
     }
 
-    /// What was wrapped.
+    /// Returns the wrapped error.
     #[must_use]
     pub fn into_inner(self) -> Box<dyn Error + Send + Sync> {
         self.0

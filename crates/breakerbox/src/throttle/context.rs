@@ -1,5 +1,5 @@
-//! The priority that a task carries with it: whoever takes a request in says once how important it is, and every call that
-//! is made for it is as important, however deep in the code.
+//! The priority of a task: the code that receives a request sets it once, and it applies to every call made for that
+//! request, however deep in the code.
 
 use std::future::Future;
 
@@ -9,8 +9,8 @@ tokio::task_local! {
     static PRIORITY: Priority;
 }
 
-/// Runs a future all of whose throttled calls have this priority, whatever they say themselves. A task that it spawns is
-/// another task and does not inherit it.
+/// Runs a future whose throttled calls all have this priority, whatever priority they pass themselves. A task that it
+/// spawns does not inherit it.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, context_priority, with_priority};
@@ -25,12 +25,12 @@ pub fn with_priority<F: Future>(priority: Priority, future: F) -> impl Future<Ou
     PRIORITY.scope(priority, future)
 }
 
-/// The same for code that is not async.
+/// Does the same for code that is not async.
 pub fn with_priority_blocking<R>(priority: Priority, work: impl FnOnce() -> R) -> R {
     PRIORITY.sync_scope(priority, work)
 }
 
-/// The priority that the current task carries.
+/// Returns the priority of the current task; none if it has none.
 #[must_use]
 pub fn context_priority() -> Option<Priority> {
     PRIORITY.try_with(|priority| *priority).ok()

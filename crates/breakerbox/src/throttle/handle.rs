@@ -1,4 +1,4 @@
-//! A handle to one throttle: ask, retry, and all that it needs for a call.
+//! A handle to one throttle: acquire, retry and inspect.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::registry::{Kept, TenantLimit};
 
 /// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
 pub struct Throttle<C = Overload> {
-    /// None if there was no room for it: every call is sent, none is counted and none is retried.
+    /// None if there was no room for the throttle: every call is sent, none is counted and none is retried.
     cell: Option<Arc<Cell>>,
     means: Arc<Means<C>>,
 }
@@ -28,11 +28,11 @@ pub struct Throttle<C = Overload> {
 pub(super) struct Cell {
     key: Box<str>,
     throttle: core::Throttle,
-    /// The state that observers know.
+    /// The state that was last reported to observers.
     shown: Shown,
 }
 
-/// What the throttles of all keys share.
+/// The parts that the throttles of all keys share.
 pub(super) struct Means<C> {
     pub(super) clock: AnyClock,
     pub(super) classify: C,
@@ -44,7 +44,8 @@ impl<C> Throttle<C> {
         Self { cell, means }
     }
 
-    /// Asks to make one call now. Never waits. If the task carries a [priority](super::with_priority), that one counts.
+    /// Acquires a pass to make one call now. Never waits. If the task has a [priority](super::with_priority), it
+    /// replaces this one.
     ///
     /// # Errors
     /// The call is shed: do not make it, and do not retry it at once.
@@ -53,7 +54,7 @@ impl<C> Throttle<C> {
         Ok(Pass::new(Cow::Borrowed(self), self.take(priority)?))
     }
 
-    /// The same, for a pass that outlives this handle.
+    /// Acquires like [`try_acquire`](Self::try_acquire), and returns a pass that outlives this handle.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -65,10 +66,10 @@ impl<C> Throttle<C> {
     fn take(&self, priority: Priority) -> Result<Option<core::Pass>, Shed> {
         let Some(cell) = &self.cell else { return Ok(None) };
         let priority = context_priority().unwrap_or(priority);
-        // The core looks at the upper bits.
+        // The core uses the upper bits.
         let draw = || RandomBits(u128::from(rand::random::<u64>()) << 64);
         let asked = cell.throttle.try_acquire_with(priority, draw, self.means.clock.now()).map(Some);
-        // The state changes only while somebody asks.
+        // The state changes only during an acquire.
         self.means.observers.look(&cell.key, &cell.throttle, &cell.shown);
         asked
     }
@@ -80,23 +81,23 @@ impl<C> Throttle<C> {
         }
     }
 
-    /// Whether the retry budget has room for a retry; if so, it counts as made. Ask again before you make it.
-    /// [`may_retry`](Self::may_retry) also looks at why.
+    /// Takes a retry from the retry budget. Returns whether the budget allowed it. Acquire a pass before you make the
+    /// retry. [`may_retry`](Self::may_retry) also checks the error.
     ///
-    /// If there was no room for this throttle, nobody counts what was accepted, so there is no budget and no retry.
+    /// If there was no room for this throttle, accepted calls are not counted, so there is no budget and no retry.
     #[must_use]
     pub fn take_retry(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.means.clock.now()))
     }
 
-    /// Whether there is a throttle behind this handle. If not, there was no room for one.
+    /// Returns whether there is a throttle behind this handle. If not, there was no room for one.
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.cell.is_some()
     }
 
-    /// What it does and has done: state, rate, and calls that were admitted, accepted, rejected and shed. It costs a few loads.
-    /// None if there is no throttle behind this handle.
+    /// Returns the state, the rate, and the numbers of calls that were admitted, accepted, rejected and shed. It costs
+    /// a few loads. None if there is no throttle behind this handle.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, ThrottleState};
@@ -112,19 +113,20 @@ impl<C> Throttle<C> {
         self.cell.as_ref().map(|cell| cell.throttle.snapshot())
     }
 
-    /// Whether it sheds nothing now. With [`Strategy::Sre`](super::Strategy::Sre) always false: it decides anew for each call.
+    /// Returns whether it sheds nothing now. Always false with [`Strategy::Sre`](super::Strategy::Sre), which decides
+    /// for each call.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.cell.as_ref().is_none_or(|cell| cell.throttle.is_calm())
     }
 
-    /// How many priorities there are; the standard four if there was no room for this throttle.
+    /// Returns the number of priority levels; the standard four if there was no room for this throttle.
     #[must_use]
     pub fn levels(&self) -> Levels {
         self.cell.as_ref().map_or(Levels::STANDARD, |cell| cell.throttle.levels())
     }
 
-    /// The key, if the throttle is one of many and is kept.
+    /// Returns the key if the throttle is one of [`Throttles`](super::Throttles) and has room there.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.cell.as_ref().map(|cell| cell.key()).filter(|key| !key.is_empty())
@@ -136,14 +138,14 @@ impl<C> Throttle<C> {
 }
 
 impl Throttle {
-    /// A throttle in the making.
+    /// Returns a builder for a throttle.
     pub fn builder() -> Builder {
         Builder::default()
     }
 }
 
 impl Default for Throttle {
-    /// With the default policy, the system's clock, and [`Overload`] to judge results.
+    /// Creates a throttle with the default policy, the system clock and the classifier [`Overload`].
     fn default() -> Self {
         Self::builder().build()
     }
@@ -202,27 +204,27 @@ impl Default for Builder {
 }
 
 impl<C> Builder<C> {
-    /// The numbers.
+    /// Sets the policy: the numbers that govern the throttle.
     pub fn policy(mut self, policy: ThrottlePolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Another clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    /// Replaces the system clock, for example by a [`ManualClock`](crate::ManualClock) in tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = AnyClock::Custom(Arc::new(clock));
         self
     }
 
-    /// Who says what a result means. Without this: [`Overload`].
+    /// Sets the classifier of results. Default: [`Overload`].
     pub fn classify<D>(self, classify: D) -> Builder<D> {
         let Self { policy, clock, of_tenant, observers, .. } = self;
         Builder { policy, clock, classify, of_tenant, observers }
     }
 
-    /// A function that is called when a throttle begins to shed, when it ends, and when it begins or ends to probe; in the
-    /// thread that asked. It should be quick. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no states, and tells
-    /// of nothing.
+    /// Adds a function that is called when a throttle begins or ends to shed, and when it begins or ends to probe, in
+    /// the thread that acquires. It should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has
+    /// no states, and reports no changes.
     pub fn observer(mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
@@ -232,21 +234,21 @@ impl<C> Builder<C> {
         Means { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
-    /// Where there is one throttle for each key: what one tenant may have of them, as for
+    /// With one throttle for each key: limits the throttles of each tenant, as for
     /// [circuits](crate::Builder::tenant_limit).
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self
     }
 
-    /// One throttle.
+    /// Builds one throttle.
     #[must_use]
     pub fn build(self) -> Throttle<C> {
         let cell = Arc::new(Cell::new("", &self.policy));
         Throttle::of(Some(cell), Arc::new(self.means()))
     }
 
-    /// A throttle for each key, at most so many at a time.
+    /// Builds a registry of throttles by key, with at most `max` throttles at a time.
     #[must_use]
     pub fn build_keyed(self, max: usize) -> Throttles<C> {
         let (policy, of_tenant) = (self.policy.clone(), self.of_tenant);

@@ -11,7 +11,7 @@ use super::classify::Overload;
 use super::handle::{Cell, Means, Throttle};
 use crate::registry::{Registry, TenantLimit, check_key};
 
-/// How many throttles there are at a time unless it is told otherwise.
+/// The default maximum number of throttles at a time.
 pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
 
 /// One throttle for each key. Clone it freely.
@@ -48,11 +48,12 @@ impl<C> Throttles<C> {
         }))
     }
 
-    /// The throttle of this key. Keep the handle where the same key is asked for often; while one is held, its throttle
-    /// stays.
+    /// Returns the throttle of this key, and creates it if necessary. Keep the handle if you need the same key often;
+    /// while a handle is held, its throttle is not evicted.
     ///
-    /// Beyond the maximum, throttles that nobody has asked for a while go first. If none can go, the handle has no throttle:
-    /// every call through it is sent, none is counted, and none may be retried. Ask for the handle again to find room.
+    /// Beyond the maximum, throttles that were not used for a while are evicted first. If none can be evicted, the
+    /// handle has no throttle: every call through it is sent, none is counted, and none may be retried. Get the handle
+    /// again later to use a free slot.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -67,15 +68,15 @@ impl<C> Throttles<C> {
         Ok(Throttle::of(cell, Arc::clone(means)))
     }
 
-    /// The throttle of this key, if there is one. Looking makes none.
+    /// Returns the throttle of this key, if there is one. It creates none.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Throttle<C>> {
         let cell = self.0.registry.find(key)?;
         Some(Throttle::of(Some(cell), Arc::clone(&self.0.means)))
     }
 
-    /// Shows every throttle there is, one after the other, such as for its [snapshot](Throttle::snapshot). What comes or goes
-    /// meanwhile may be missed.
+    /// Calls `visit` with each throttle, for example to take its [snapshot](Throttle::snapshot). Throttles that are
+    /// added or evicted meanwhile may be missed.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle};
@@ -93,19 +94,19 @@ impl<C> Throttles<C> {
         }
     }
 
-    /// How many throttles there are.
+    /// Returns the number of throttles.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.registry.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no throttles.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many handles were given out without a throttle, for want of room.
+    /// Returns how many handles were returned without a throttle, because there was no room.
     #[must_use]
     pub fn uncontrolled(&self) -> u64 {
         self.0.uncontrolled.load(Ordering::Relaxed)

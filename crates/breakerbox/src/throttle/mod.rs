@@ -1,5 +1,5 @@
-//! Throttles: in front of a destination that is alive but drowning, send what it can take and shed the rest at once, the
-//! least important first.
+//! Throttles: in front of a destination that is up but overloaded, they send as many calls as it can take and shed the
+//! rest at once, the least important first.
 //!
 //! ```
 //! use breakerbox::throttle::{Priority, Throttle};
@@ -16,17 +16,17 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Throttle`] | a handle to one: call, ask, retry |
-//! | [`Throttles`] | one for each key |
-//! | [`Pass`], [`Shed`] | the two answers to an ask |
-//! | [`Classify`], [`Overload`], [`Rejected`] | who says what a result means for the destination's capacity |
-//! | [`with_priority`] | a priority for everything that a task does |
-//! | [`ThrottleSnapshot`], [`ThrottleChange`] | what a throttle shows of itself, and what its observers hear |
-//! | [`ThrottlePolicy`] | the numbers |
+//! | [`Throttle`] | a handle to one throttle: call, acquire, retry |
+//! | [`Throttles`] | one throttle for each key |
+//! | [`Pass`], [`Shed`] | the two results of an acquire |
+//! | [`Classify`], [`Overload`], [`Rejected`] | classify results with respect to the destination's capacity |
+//! | [`with_priority`] | sets the priority of all calls of a task |
+//! | [`ThrottleSnapshot`], [`ThrottleChange`] | the counters of a throttle, and the changes that its observers receive |
+//! | [`ThrottlePolicy`] | the numbers that govern a throttle |
 //!
-//! The core decides what is shed; here it gets a clock, random bits, and somebody to say what became of a call. What is
-//! guaranteed: nothing is ever queued, and nobody waits; a future that is dropped and a call that panics count as
-//! neither accepted nor rejected. What is not: a shed call is not retried for you.
+//! The core decides which calls are shed; this module supplies the clock, the random bits and the results of calls.
+//! Guaranteed: nothing is ever queued, and no caller waits; a future that is dropped and a call that panics count as
+//! neither accepted nor rejected. Not included: a shed call is not retried for you.
 
 mod call;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]

@@ -1,7 +1,8 @@
-//! Observers of throttles: they hear when one begins or ends to shed, in the thread that asked, and never under a lock.
+//! Observers of throttles: called when a throttle begins or ends to shed, in the thread that acquires, never under a
+//! lock.
 //!
-//! Without observers an ask costs nothing more. Of several threads that see the same change, one tells. A state that lasts for
-//! less than the time between two asks may go untold.
+//! Without observers an acquire costs nothing more. If several threads see the same change, one reports it. A state
+//! that lasts for less than the time between two acquires may not be reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,15 +11,15 @@ use breakerbox_core::throttle::{Throttle, ThrottleState};
 
 use crate::observe::call_guarded;
 
-/// A throttle does something else than before.
+/// A change of state of one throttle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ThrottleChange {
-    /// The key, if the throttle is one of many.
+    /// The key, if the throttle is one of many; else none.
     pub key: Option<Arc<str>>,
-    /// What it did.
+    /// The previous state.
     pub from: ThrottleState,
-    /// What it does now.
+    /// The state now.
     pub to: ThrottleState,
 }
 
@@ -27,7 +28,7 @@ type Observer = Box<dyn Fn(&ThrottleChange) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct ThrottleObservers(Vec<Observer>);
 
-/// The state that the observers of a throttle know: its place in [`STATES`].
+/// The state that was last reported to observers, as an index into [`STATES`].
 #[derive(Default)]
 pub(super) struct Shown(AtomicU8);
 
@@ -38,7 +39,7 @@ impl ThrottleObservers {
         self.0.push(Box::new(observer));
     }
 
-    /// Tells of a change, if there is one.
+    /// Reports a change, if there is one.
     #[inline]
     pub(super) fn look(&self, key: &str, throttle: &Throttle, shown: &Shown) {
         if !self.0.is_empty() {
@@ -59,7 +60,7 @@ impl ThrottleObservers {
         let [from, to] = [before, now].map(|place| STATES[usize::from(place)]);
         let change = ThrottleChange { key, from, to };
         for observer in &self.0 {
-            // One that panics keeps neither the others from hearing nor the caller from its call.
+            // An observer that panics affects neither the others nor the caller's call.
             call_guarded(|| observer(&change));
         }
     }

@@ -6,7 +6,7 @@ use breakerbox_core::throttle::{self as core, LoadSignal};
 
 use super::handle::Throttle;
 
-/// The right to make one call. Say what became of it; a pass that is dropped counts as neither accepted nor rejected.
+/// The right to make one call. Settle it; a pass that is dropped counts as neither accepted nor rejected.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -22,7 +22,7 @@ use super::handle::Throttle;
 #[must_use = "a pass that is dropped says nothing about the destination"]
 pub struct Pass<'t, C> {
     throttle: Cow<'t, Throttle<C>>,
-    /// Taken when the pass is settled. Without one, the call counts nowhere.
+    /// Taken when the pass is settled. None: the call is not counted.
     held: Option<core::Pass>,
 }
 
@@ -32,18 +32,18 @@ impl<'t, C> Pass<'t, C> {
         Self { throttle, held }
     }
 
-    /// The destination took the call, whatever it answered.
+    /// Settles: the destination took the call, whatever it answered.
     #[inline]
     pub fn accept(self) {
         self.settle(LoadSignal::Accept);
     }
 
-    /// It was out of capacity, or did not answer in time.
+    /// Settles: the destination was overloaded, or did not answer in time.
     pub fn reject(self) {
         self.settle(LoadSignal::Reject);
     }
 
-    /// Says what became of the call.
+    /// Settles with this result.
     #[inline]
     pub fn settle(mut self, verdict: LoadSignal) {
         if let Some(held) = self.held.take() {

@@ -1,7 +1,7 @@
-//! What errors say about a destination's capacity, wherever in a chain of sources they are.
+//! Classifies errors with respect to a destination's capacity, wherever they are in a chain of sources.
 //!
-//! One table, for calls of any kind and for HTTP alike. Errors are known by their types; nothing is guessed from texts. What
-//! the errors of HTTP clients say is added in [`http`](crate::http).
+//! One table serves calls of any kind and HTTP alike. Errors are recognised by their types, never by their texts. The
+//! errors of HTTP clients are added in [`http`](crate::http).
 
 use std::error::Error;
 use std::io;
@@ -12,12 +12,13 @@ use breakerbox_core::{KeyError, Refusal};
 use super::classify::Rejected;
 use crate::probe_timeout::ProbeTimeout;
 
-/// An error and all that is behind it.
+/// Iterates over an error and all its sources.
 pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| behind(error))
 }
 
-/// Mostly the source. Some errors hide the one that they hold: their source is that one's source.
+/// Returns the next error in the chain: usually the source. Some errors hide the error that they hold and return its
+/// source.
 fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
     #[cfg(feature = "reqwest-middleware")]
     if let Some(error) = error.downcast_ref() {
@@ -32,7 +33,7 @@ fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'stat
     }
 }
 
-/// Whether the call never left this process, so that nothing can be said about its destination.
+/// Returns whether the call never left this process, so that it says nothing about its destination.
 pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     chain(error).any(is_never_sent)
 }
@@ -41,7 +42,7 @@ fn is_never_sent(error: &(dyn Error + 'static)) -> bool {
     error.is::<Refusal>() || error.is::<Shed>() || error.is::<KeyError>() || is_local_overload(error)
 }
 
-/// Tower's own load shedding: the service inside had no room.
+/// Returns whether tower's own load shedding refused the call: the inner service had no room.
 #[cfg(feature = "tower")]
 fn is_local_overload(error: &(dyn Error + 'static)) -> bool {
     error.is::<tower::load_shed::error::Overloaded>()
@@ -52,7 +53,7 @@ fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// What one error says. `None`: nothing, but what is behind it may.
+/// Classifies one error, without its sources. `None`: not known here, so the sources decide.
 pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     if is_never_sent(error) || error.is::<tokio::task::JoinError>() {
         return Some(LoadSignal::Neither);
@@ -66,9 +67,10 @@ pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
 fn of_io(kind: io::ErrorKind) -> Option<LoadSignal> {
     match kind {
         io::ErrorKind::TimedOut
-        // So a blocking socket says that its time limit ran out, on Unix.
+        // A blocking socket reports its timeout like this on Unix.
         | io::ErrorKind::WouldBlock => Some(LoadSignal::Reject),
-        // The call got nowhere, or its connection broke. To send less would not change that: it is for a circuit.
+        // The call did not arrive, or its connection broke. Sending less would not change that: it is a matter for a
+        // circuit.
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted

@@ -2,11 +2,11 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`circuit::CircuitLayer`] | asks the circuit of a request's key before each call, and tells it how the call went |
-//! | [`throttle::ThrottleLayer`] | asks a throttle, one for all requests or one for each key, and tells it whether the call found room |
+//! | [`circuit::CircuitLayer`] | acquires a permit from the circuit of the request's key before each call, and settles it |
+//! | [`throttle::ThrottleLayer`] | acquires a pass from a throttle, one for all requests or one for each key, and settles it |
 //!
-//! With both, the throttle goes outside and the circuit inside: what the throttle sheds never takes a circuit's permit, and
-//! what a circuit refuses tells the throttle nothing. Time limits go inside of both, so that they hear of them:
+//! With both, the throttle goes outside and the circuit inside: a call that the throttle sheds takes no permit, and a
+//! call that a circuit refuses does not count for the throttle. Timeouts go inside of both, so that both observe them:
 //!
 //! ```
 //! use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent};
@@ -39,18 +39,18 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! What holds for both layers:
+//! These rules hold for both layers:
 //!
-//! - **Readiness.** `poll_ready` is that of the service inside, so its back-pressure reaches the caller. A call that is then
-//!   not sent gives back what the service inside had set aside for it, such as the place in a concurrency limit or in a
-//!   buffer: the service is replaced by a fresh clone of itself. That is why it must be [`Clone`]; put a buffer around one
-//!   that is not.
-//! - **Errors.** They are tower's: an error of the service inside is boxed, whatever its type, so the layers go together
-//!   with all others. What the layers themselves have to say is typed, and can be found in any error around it with
-//!   [`NotSent::find`](crate::http::NotSent::find).
-//! - **When a call ends.** With the response's head: what becomes of its body is not looked at. A response future that is
-//!   dropped drops its permit or pass, with all that means.
-//! - **Clones** of a service share circuits and throttles, and each gets ready by itself.
+//! - **Readiness.** `poll_ready` is that of the inner service, so its backpressure reaches the caller. A call that is
+//!   then not sent releases what the inner service had reserved for it, such as a slot of a concurrency limit or of a
+//!   buffer: the service is replaced by a fresh clone of itself. That is why it must be [`Clone`]; put a buffer around
+//!   one that is not.
+//! - **Errors.** They are tower's: an error of the inner service is boxed, whatever its type, so the layers work
+//!   together with all others. The errors of the layers themselves are typed, and can be found in any error around them
+//!   with [`NotSent::find`](crate::http::NotSent::find).
+//! - **End of a call.** A call ends with the response's head; its body is not observed. A response future that is
+//!   dropped drops its permit or pass, which counts as usual.
+//! - **Clones** of a service share circuits and throttles, and each becomes ready by itself.
 
 pub mod circuit;
 pub mod throttle;

@@ -1,25 +1,26 @@
-//! Tokens, handed out in strict order of priority: a lower level needs a fuller bucket, so it gets what the higher ones
-//! leave over.
+//! The token bucket, which gives tokens in strict order of priority: a lower level needs a fuller bucket, so it gets
+//! only what the higher levels leave.
 //!
-//! **Floor.** A bucket never holds everything back for longer than [`LONGEST_HOLD_MICROS`]: after that time without a call, the
-//! next one passes whatever the tokens say and whatever its level. Without it, a caller that asks again only when its hint
-//! says so would ask ever less often, and the rate follows what is asked for.
+//! **Floor.** A bucket never holds all calls back for longer than [`LONGEST_HOLD_MICROS`]: after that time without a
+//! call, the next one is admitted, regardless of tokens and level. Without the floor, a caller that acquires again
+//! only when its hint says so would acquire ever less often, and the rate would fall with it, since it follows the
+//! load.
 
 use core::time::Duration;
 
 use super::super::shared::Ordering::Relaxed;
 use super::super::shared::{AtomicU64, Number};
 
-/// How many seconds of the rate a bucket holds...
+/// The depth of a bucket, in seconds of its rate...
 const DEPTH_SECONDS: f64 = 0.5;
-/// ...but at least so many calls, since traffic comes in bursts.
+/// ...but at least this many calls, since traffic comes in bursts.
 const DEPTH_CALLS: f64 = 10.0;
-/// How many probes the bucket of an outage holds.
+/// The depth of the bucket in an outage, in probes.
 const PROBE_DEPTH: f64 = 2.0;
-/// For so long, in microseconds, a bucket may hold all calls back; also the longest hint of when to ask again.
+/// The longest time, in microseconds, for which a bucket may hold all calls back; also the longest retry hint.
 const LONGEST_HOLD_MICROS: u64 = 2_000_000;
 
-/// The shortest hint, in microseconds: tokens are poured in at each look, so an earlier call would be shed again.
+/// The shortest retry hint, in microseconds: tokens are added at each look, so an earlier call would be shed again.
 const SHORTEST_HOLD_MICROS: u64 = 1 << super::LOOK_BITS;
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Bucket {
     tokens: Number,
     depth: Number,
     rate: Number,
-    /// When the latest call passed, or when the bucket came into use.
+    /// The time, in microseconds, at which the latest call was admitted, or the bucket came into use.
     passed_at: AtomicU64,
 }
 
@@ -43,32 +44,33 @@ impl Bucket {
         }
     }
 
-    /// Starts with as much as the lowest level needs for one call: it is shed first, the others see no change.
+    /// Starts with the tokens that the lowest level needs for one call: that level is shed first, the others see no
+    /// change.
     pub(super) fn start(&self, rate: f64, now: u64) {
         self.passed_at.store(now, Relaxed);
         self.set(rate, (rate * DEPTH_SECONDS).max(DEPTH_CALLS));
         self.tokens.store(self.need(self.levels - 1.0));
     }
 
-    /// Starts empty.
+    /// Starts without tokens.
     pub(super) fn start_probing(&self, rate: f64, now: u64) {
         self.passed_at.store(now, Relaxed);
         self.set(rate, PROBE_DEPTH);
         self.tokens.store(0.0);
     }
 
-    /// Pours in what `seconds` at this rate bring.
+    /// Adds the tokens of `seconds` at this rate.
     pub(super) fn refill(&self, rate: f64, seconds: f64, probing: bool) {
         self.set(rate, if probing { PROBE_DEPTH } else { (rate * DEPTH_SECONDS).max(DEPTH_CALLS) });
         self.pour(rate * seconds, self.depth.load());
     }
 
-    /// Each accept of a probe frees more calls.
+    /// Adds tokens for more calls, after a probe was accepted.
     pub(super) fn free(&self, calls: f64) {
         self.pour(calls, f64::INFINITY);
     }
 
-    /// Takes one token, if this level may. `now` is in microseconds.
+    /// Takes one token, if the bucket is full enough for this level. `now` is in microseconds.
     pub(super) fn take(&self, level: u16, now: u64) -> Result<(), Short> {
         let need = self.need(f64::from(level));
         match self.tokens.update(|tokens| (tokens >= need).then_some(tokens - 1.0)) {
@@ -80,7 +82,8 @@ impl Bucket {
         }
     }
 
-    /// Lets a call pass without a token if none has passed for the longest hold; otherwise says when to ask again.
+    /// Admits a call without a token if none was admitted for the longest hold; otherwise returns when to acquire
+    /// again.
     #[cold]
     fn take_floor(&self, missing: f64, now: u64) -> Result<(), Short> {
         let passed_at = self.passed_at.load(Relaxed);
@@ -92,18 +95,18 @@ impl Bucket {
             return Ok(());
         }
         let left = match LONGEST_HOLD_MICROS.saturating_sub(held) {
-            // Another thread was quicker, just now.
+            // Another thread took the floor just now.
             0 => LONGEST_HOLD_MICROS,
             left => left,
         };
         let rate = self.rate.load();
-        // A rate of zero gives infinity, which the limit takes.
+        // A rate of zero gives infinity, which the upper limit replaces.
         let wait = Duration::try_from_secs_f64(missing.max(0.0) / rate).unwrap_or(Duration::MAX);
         let retry_in = wait.max(Duration::from_micros(SHORTEST_HOLD_MICROS)).min(Duration::from_micros(left));
         Err(Short { rate, retry_in })
     }
 
-    /// How many calls a second it lets through.
+    /// Returns the number of calls per second that the bucket admits.
     pub(super) fn rate(&self) -> f64 {
         self.rate.load()
     }
@@ -113,19 +116,20 @@ impl Bucket {
         self.depth.store(depth);
     }
 
-    /// Pours up to a brim; what is above it already stays.
+    /// Adds tokens up to `brim`. Tokens above it that are there already stay.
     fn pour(&self, calls: f64, brim: f64) {
-        // The closure always gives a value, so this can't be refused.
+        // The closure always returns a value, so the update cannot fail.
         let _ = self.tokens.update(|tokens| Some((tokens + calls).min(brim.max(tokens))));
     }
 
-    /// How full the bucket must be for this level: one call for the highest, and the rest shared out evenly.
+    /// Returns how full the bucket must be for this level: one token for the highest, and the depth divided evenly
+    /// among the rest.
     fn need(&self, level: f64) -> f64 {
         1.0 + (self.depth.load() - 1.0) * level / self.levels
     }
 }
 
-/// Not enough tokens.
+/// The refusal when there are not enough tokens.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Short {
     pub(crate) rate: f64,

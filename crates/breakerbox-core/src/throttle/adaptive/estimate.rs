@@ -1,17 +1,17 @@
-//! What is known about a destination, and what follows from it. Pure: it takes what was counted since the last look and
-//! how long that took, and judges. It sheds nothing itself.
+//! The estimate of a destination's capacity, and the mode that follows from it. It is pure: it takes the counts since
+//! the latest look and their duration, and returns the mode. It sheds no call itself.
 //!
-//! The destination's capacity is learnt from accepts, not from rejects: while more is offered than it takes, the rate of
-//! accepts is its capacity (or this process's share of it). The budget is a little more than that, so that spare
-//! capacity is found, and rejects stay a few in a hundred.
+//! Capacity is learnt from accepts, not from rejects: while more calls are offered than the destination takes, the
+//! rate of accepts is its capacity (or this process's share of it). The budget is slightly higher, so that spare
+//! capacity is found, while rejects stay at a few percent.
 
 use super::math::{fade, square_root};
 
 /// Accepts and rejects fade over this many seconds...
 const OUTCOME_SECONDS: f64 = 1.0;
-/// ...or over this many outcomes, whichever is slower: fewer say too little about a rate.
+/// ...or over this many outcomes, whichever is slower: fewer outcomes do not determine a rate.
 const OUTCOME_COUNT: f64 = 60.0;
-/// Whatever the count, nothing is remembered for longer than about this many seconds.
+/// The upper limit of any fading time, in seconds, even if there are few calls.
 const LONGEST_MEMORY: f64 = 120.0;
 /// Offered calls fade over this many seconds: short, since shedding must stop soon after the load fits again...
 const OFFERED_SECONDS: f64 = 0.2;
@@ -19,60 +19,62 @@ const OFFERED_SECONDS: f64 = 0.2;
 const OFFERED_COUNT: f64 = 7.0;
 /// The usual offered rate fades this many times more slowly.
 const USUAL_FACTOR: f64 = 5.0;
-/// What is asked for may take so many times as long as usual; the rest of the time is a pause, in which nothing could be
-/// accepted.
+/// The factor by which calls may take longer to arrive than usual; any further time is a pause, in which no call
+/// could be accepted.
 const PAUSE_FACTOR: f64 = 10.0;
-/// Below this part of the usual rate the load has plainly fallen; above it, it may be a lull.
+/// Below this part of the usual rate the load has clearly fallen; above it, it may be a short lull.
 const PLAINLY_FALLEN: f64 = 0.5;
-/// Nothing is shed for an overload before so many outcomes...
+/// No call is shed for an overload before this many outcomes...
 const EVIDENCE_OUTCOMES: f64 = 10.0;
-/// ...with so many accepts among them: a rate learnt from fewer is a guess, and without any accept it would be zero.
+/// ...with this many accepts among them: a rate learnt from fewer is a guess, and without any accept it would be
+/// zero.
 const EVIDENCE_ACCEPTS: f64 = 1.0;
-/// How far the offered rate must be above the budget for shedding to begin, in parts of its own sampling error (one
-/// over the root of the count).
+/// The margin by which the offered rate must exceed the budget for shedding to begin, as a multiple of its own
+/// sampling error (one over the square root of the count).
 const BEGIN_ERRORS: f64 = 0.5;
-/// Below how much above the budget shedding ends, divided by the count. A wrong end costs a reject or two, so a client
-/// that sees few calls may be generous.
+/// The margin above the budget below which shedding ends, divided by the count. Ending too early costs a reject or
+/// two, so a client with few calls may have a wide margin.
 const END_ERRORS: f64 = 4.0;
-/// After so many seconds without a reject shedding ends, whatever the estimates say...
+/// After this many seconds without a reject shedding ends, regardless of the estimates...
 const CLEAN_SECONDS: f64 = 30.0;
-/// ...if there were so many accepts meanwhile.
+/// ...if there were at least this many accepts meanwhile.
 const CLEAN_ACCEPTS: f64 = 15.0;
-/// What is sent above the rate of accepts: enough to notice more capacity, and few rejects.
+/// The share that is sent above the rate of accepts: enough to detect more capacity, with few rejects.
 const HEADROOM: f64 = 0.02;
-/// After so many accepts without a reject the headroom grows, with the square of the run: a longer one is no chance.
+/// After this many accepts without a reject the headroom grows, with the square of the run: a longer run is not due
+/// to chance.
 const CLEAN_RUN: f64 = 30.0;
 /// The largest headroom.
 const MAX_HEADROOM: f64 = 0.5;
-/// The part of the unmet load that is sent as well. In a fleet it moves everyone towards an equal share.
+/// The part of the unmet load that is sent as well. In a fleet it moves all processes towards an equal share.
 const FAIR_SHARE: f64 = 0.025;
-/// So many calls without any accept since are an outage...
+/// This many calls since the latest accept are an outage...
 const OUTAGE_CALLS: f64 = 8.0;
 /// ...if the first of them is at least this many seconds ago...
 const OUTAGE_SECONDS: f64 = 0.6;
-/// ...and so many times what an accept usually takes, and so many accepts were to be expected meanwhile (or none at
-/// all is known).
+/// ...and this many times the usual latency of an accept ago, and this many accepts were to be expected meanwhile (or
+/// no rate of accepts is known).
 const OUTAGE_FACTOR: f64 = 4.0;
-/// In an outage at most this part of the offered calls probe. Only clients of a call or two a second feel it: they
-/// can't wait many calls to notice the outage's end.
+/// In an outage at most this part of the offered calls probe. This affects only clients with one or two calls per
+/// second, which would otherwise need many calls to detect the end of the outage.
 const PROBE_PART: f64 = 0.7;
-/// So many accepts end an outage. A reject in between takes one back.
+/// This many accepts end an outage. Each reject in between subtracts one.
 const RECOVERED_ACCEPTS: f64 = 8.0;
-/// After so many seconds without a call everything is forgotten.
+/// After this many seconds without a call the estimate is reset.
 const IDLE_SECONDS: f64 = 30.0;
 
-/// What the throttle does.
+/// The mode of the throttle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Sends everything.
+    /// Every call is sent.
     Calm,
-    /// Sends what the budget allows.
+    /// Calls are sent within the budget.
     Shedding,
-    /// Nothing is accepted: sends probes.
+    /// The destination accepts no call: only probes are sent.
     Probing,
 }
 
-/// What was counted since the last look, and how long that took.
+/// The counts since the latest look, and its duration.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
     pub(super) seconds: f64,
@@ -80,13 +82,13 @@ pub(super) struct Seen {
     pub(super) sent: f64,
     pub(super) accepted: f64,
     pub(super) rejected: f64,
-    /// Neither accepted nor rejected, or rejected too late to mean anything.
+    /// Neither accepted nor rejected, or rejected in an earlier era.
     pub(super) neither: f64,
-    /// How long an accept usually takes, in seconds; 0 if there was none yet.
+    /// The usual latency of an accept, in seconds; 0 before the first.
     pub(super) latency: f64,
 }
 
-/// A rate whose past fades.
+/// A rate whose older counts fade.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Rate {
     count: f64,
@@ -103,40 +105,40 @@ impl Rate {
         if self.seconds > 0.0 { self.count / self.seconds } else { 0.0 }
     }
 
-    /// Over how many seconds this rate fades: the slower of a time and a count.
+    /// Returns the time over which this rate fades, in seconds: the longer of a time and the time of a count.
     fn horizon(self, seconds: f64, count: f64) -> f64 {
         (count / self.per_second()).clamp(seconds, LONGEST_MEMORY)
     }
 }
 
-/// What is known about a destination.
+/// The knowledge about a destination.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Estimate {
     offered: Rate,
-    /// The same over a longer time.
+    /// The offered rate over a longer time.
     usual: Rate,
     accepts: Rate,
     outcomes: Rate,
-    /// The rate of accepts at the last reject. As long as none follows, capacity can't have fallen below it; the rate
-    /// of accepts may, since calls are shed.
+    /// The rate of accepts at the latest reject. Without a further reject, capacity cannot have fallen below it,
+    /// while the rate of accepts may fall, since calls are shed.
     known_capacity: f64,
-    /// Accepts since the last reject, and seconds.
+    /// Accepts since the latest reject, and the seconds since then.
     clean_run: f64,
     clean_seconds: f64,
-    /// Calls sent since the last accept, and for how many seconds that has been so.
+    /// Calls sent since the latest accept, and the seconds for which there were any.
     unanswered: f64,
     silent_seconds: f64,
-    /// How long an accept usually takes, in seconds.
+    /// The usual latency of an accept, in seconds.
     latency: f64,
-    /// Accepts since probing began, less the rejects.
+    /// Accepts since probing began, minus the rejects.
     recovery: f64,
 }
 
 impl Estimate {
-    /// How many numbers an estimate is.
+    /// The number of values that an estimate consists of.
     pub(super) const NUMBERS: usize = 15;
 
-    /// Takes in what was counted, and says what to do from now on.
+    /// Adds the new counts, and returns the mode from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
         if seen.seconds >= IDLE_SECONDS {
             *self = Self::default();
@@ -159,7 +161,7 @@ impl Estimate {
         }
     }
 
-    /// How many calls a second may be sent in this mode.
+    /// Returns the number of calls per second that may be sent in this mode.
     pub(super) fn rate(&self, mode: Mode) -> f64 {
         let offered = self.offered.per_second();
         match mode {
@@ -174,7 +176,7 @@ impl Estimate {
         let horizon = self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT);
         self.offered.add(seen.asked, seen.seconds, fade(seen.seconds / horizon));
         self.usual.add(seen.asked, seen.seconds, fade(seen.seconds / (horizon * USUAL_FACTOR)));
-        // Probes say nothing about capacity; what was known before the outage is the best guess for after it.
+        // Probes do not measure capacity; the capacity before the outage is the best estimate for the time after it.
         if mode != Mode::Probing {
             let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
             self.accepts.add(seen.accepted, active, keep);
@@ -211,7 +213,7 @@ impl Estimate {
         accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
     }
 
-    /// Whether more is offered than the budget allows, beyond what chance explains.
+    /// Whether the offered rate exceeds the budget by more than chance explains.
     fn is_overload(&self) -> bool {
         if self.outcomes.count < EVIDENCE_OUTCOMES || self.accepts.count < EVIDENCE_ACCEPTS {
             return false;
@@ -220,7 +222,7 @@ impl Estimate {
         self.offered.per_second() > self.budget() * (1.0 + error)
     }
 
-    /// Whether what is offered fits again.
+    /// Whether the offered rate is within the budget again.
     fn is_over(&self) -> bool {
         let fits = |offered: Rate| {
             offered.per_second() <= self.budget() * (1.0 + END_ERRORS / offered.count.max(1.0))
@@ -230,9 +232,9 @@ impl Estimate {
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
-    /// Whether nothing gets through any more.
+    /// Whether the destination accepts no call any more.
     fn is_outage(&self) -> bool {
-        // Without any answer ever, a call may just be slow.
+        // If the destination never responded so far, a call may just be slow.
         let answered = self.outcomes.count > 0.0;
         let missed = self.silent_seconds * self.accepts.per_second();
         answered

@@ -84,7 +84,7 @@ fn two_that_look_at_once_see_every_call_once() {
         }
         let counted = || [0, 1, 2].map(|n| adaptive.memory.counted[n].load(Relaxed));
         assert!((2..=3).contains(&counted()[0]), "one of them looked: {:?}", counted());
-        // Nobody is still looking, and the next one sees what is left.
+        // No thread is still looking, and the next look sees the remaining counts.
         adaptive.try_acquire(3, at(1_200)).unwrap();
         assert_eq!(counted(), [4, 0, 2], "asked, shed, accepted");
         assert_eq!(adaptive.looked_at.load(Relaxed), at(1_200).as_micros());

@@ -2,15 +2,15 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Adaptive`] | counts, and looks at the counts now and then |
-//! | `estimate` | what the counts say: how much the destination takes, and what to do |
-//! | `bucket` | who gets it |
+//! | [`Adaptive`] | counts calls, and evaluates the counts periodically |
+//! | `estimate` | the evaluation: the capacity of the destination, and the mode that follows |
+//! | `bucket` | the distribution of the capacity among priorities |
 //!
-//! A call adds to counters and no more. About sixty times a second whichever call comes first looks at them. It never
-//! waits for another thread: whoever finds someone else looking goes on.
+//! A call only adds to counters. About sixty times a second, the first call to arrive evaluates them (a *look*). It
+//! never waits for another thread: a call that finds another thread evaluating goes on.
 //!
-//! Rejects of calls that were sent before the last turn for the better or the worse (another *era*) are history, and
-//! count for nothing: after an outage its timeouts still trickle in.
+//! Rejects of calls that were sent in an earlier *era*, that is, before the latest change to calm or probing, do not
+//! count: after an outage its timeouts still arrive for a while.
 
 mod bucket;
 mod estimate;
@@ -27,16 +27,17 @@ use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
 use super::{LoadSignal, Reason, Shed, ThrottleState};
 use crate::time::Timestamp;
 
-/// A look takes place when the time, in microseconds and without this many of its low bits, has changed: each 16 ms.
+/// A look is due when the time, in microseconds and without this many of its low bits, has changed: every 16 ms.
 const LOOK_BITS: u32 = 14;
-/// A time that is older than the last look by less than this, in microseconds, comes from a thread that was held up;
-/// by more, from a clock that stepped back.
+/// A time that is older than the latest look by less than this, in microseconds, comes from a thread that was held
+/// up; by more, from a clock that stepped back.
 const LATE_MICROS: u64 = 1_000_000;
-/// After this long without an ask, in microseconds, nothing that was learnt means anything any more.
+/// After this long without an acquire, in microseconds, all that was learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;
-/// How many calls the accept of a probe frees, so that a recovery doubles with each round trip.
+/// The number of calls that the accept of a probe frees, so that a recovery doubles with each round trip.
 const FREED_BY_ACCEPT: f64 = 2.0;
-/// By how much the usual latency falls at each look with a faster accept, in parts of the difference. It rises at once.
+/// The fraction of the difference by which the usual latency falls at each look with a faster accept. It rises at
+/// once.
 const LATENCY_FALL: f64 = 0.1;
 
 #[derive(Debug)]
@@ -54,7 +55,8 @@ pub(super) struct Adaptive {
     memory: Memory,
 }
 
-/// What every call adds to, on a cache line of its own: what calls only read stays in every processor's cache.
+/// The counters that every call adds to, on a cache line of their own: values that calls only read then stay in every
+/// processor's cache.
 #[derive(Default, Debug)]
 #[repr(align(64))]
 struct Calls {
@@ -62,7 +64,7 @@ struct Calls {
     accepted: AtomicU64,
 }
 
-/// What only whoever looks touches.
+/// The values that only the thread that evaluates the counts uses.
 #[derive(Default, Debug)]
 struct Memory {
     looking: AtomicBool,
@@ -86,7 +88,7 @@ impl Adaptive {
         }
     }
 
-    /// Whether to send a call; if so, in which era.
+    /// Decides whether to send a call; if so, returns the era.
     #[inline]
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
         self.calls.asked.fetch_add(1, Relaxed);
@@ -128,12 +130,12 @@ impl Adaptive {
         }
     }
 
-    /// Whether nobody has asked for so long that all is forgotten.
+    /// Whether no call was acquired for so long that all that was learnt has expired.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         now.as_micros().abs_diff(self.looked_at.load(Relaxed)) >= HEALED_MICROS
     }
 
-    /// Whether it sends everything, as far as the latest look knows.
+    /// Whether every call is admitted, as of the latest look.
     pub(super) fn is_calm(&self) -> bool {
         mode(self.state.load(Relaxed)) == Mode::Calm
     }
@@ -146,12 +148,12 @@ impl Adaptive {
         }
     }
 
-    /// How many calls a second are let through; none if all are.
+    /// Returns the number of calls per second that are admitted; `None` if every call is.
     pub(super) fn rate(&self) -> Option<f64> {
         (!self.is_calm()).then(|| self.bucket.rate())
     }
 
-    /// How many calls were asked for, accepted and rejected.
+    /// Returns the number of calls that were acquired or shed, accepted, and rejected.
     pub(super) fn totals(&self) -> [u64; 3] {
         [&self.calls.asked, &self.calls.accepted, &self.rejected].map(|counter| counter.load(Relaxed))
     }
@@ -167,7 +169,7 @@ impl Adaptive {
         self.latency.store(latency.max(usual + (latency - usual) * LATENCY_FALL));
     }
 
-    /// Looks at the counts, unless somebody else does.
+    /// Evaluates the counts, unless another thread does.
     #[cold]
     fn look(&self, now: u64) {
         let before = self.looked_at.load(Relaxed);
@@ -177,12 +179,12 @@ impl Adaptive {
         if self.memory.looking.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return;
         }
-        // Whoever looked in the meantime has moved this on.
+        // A thread that evaluated the counts in the meantime has updated this.
         let before = self.looked_at.swap(now, Relaxed);
-        // The first look only begins to count: the time before it is no pause in the calls.
+        // The first look only starts the counts: the time before it is not a pause in the calls.
         let seconds = if before == 0 { 0.0 } else { now.saturating_sub(before) as f64 / 1e6 };
         let seen = self.count(seconds);
-        // Without time nothing has a rate: a clock that stepped back only begins to count anew.
+        // Without elapsed time there are no rates: after a clock has stepped back, the counts only start anew.
         if seconds > 0.0 {
             self.judge(seen, now);
         }
@@ -211,7 +213,7 @@ impl Adaptive {
         }
     }
 
-    /// What was counted since the last time.
+    /// Returns the counts since the latest look.
     fn count(&self, seconds: f64) -> Seen {
         let counters = [&self.calls.asked, &self.shed, &self.calls.accepted, &self.rejected, &self.neither];
         let totals = counters.map(|counter| counter.load(Relaxed));
@@ -338,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A caller that asks again when its hint says so, as a lane of the gateway does.
+    /// A caller that acquires again when its hint says so, as a lane of the gateway does.
     #[test]
     fn a_caller_that_obeys_its_hints_gets_a_call_through_every_two_seconds() {
         let adaptive = Adaptive::new(Levels::STANDARD);

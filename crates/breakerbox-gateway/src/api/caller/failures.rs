@@ -1,5 +1,5 @@
-//! How often each address came without a valid key lately. Whoever guesses is told to wait; whoever has a valid key is not
-//! concerned, though it came from the same address.
+//! Counts requests without a valid key, per client address. An address that guesses keys has to wait; callers with a
+//! valid key are not affected, even from the same address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use crate::api::serve::network;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How many addresses are remembered. Beyond that the one whose minute began first is forgotten.
+/// Maximum addresses that are remembered. Above it, the one whose minute began first is evicted.
 const REMEMBERED: usize = 4_096;
 
-/// Failures by address.
+/// Authentication failures, by address.
 #[derive(Debug)]
 pub(in crate::api) struct Failures {
-    /// How many an address may have in a minute.
+    /// Maximum failures of an address in a minute.
     allowed: u32,
     counts: Mutex<HashMap<IpAddr, Count>>,
 }
@@ -28,12 +28,12 @@ struct Count {
 }
 
 impl Failures {
-    /// So many in a minute.
+    /// Allows this many failures of an address in a minute.
     pub(in crate::api) fn new(allowed: u32) -> Self {
         Self { allowed, counts: Mutex::default() }
     }
 
-    /// How long this address has to wait; none: it need not.
+    /// Returns how long this address has to wait. `None`: it need not.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get(&network(address))?;
@@ -41,7 +41,7 @@ impl Failures {
         (count.failures >= self.allowed).then_some(left)
     }
 
-    /// One more.
+    /// Counts a failure.
     pub(super) fn count(&self, address: IpAddr, now: Instant) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let address = network(address);

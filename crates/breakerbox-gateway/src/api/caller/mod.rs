@@ -1,7 +1,7 @@
-//! Who calls, and what they may do.
+//! Authentication and authorization of callers.
 //!
-//! A request carries its key as `Authorization: Bearer bbx_...`. Only the key's hash is looked up. What is another tenant's is
-//! not there: it is answered like a name that was never given.
+//! A request carries its key as `Authorization: Bearer bbx_...`. Only the key's hash is looked up. Resources of other
+//! tenants return 404, like names that do not exist.
 
 mod failures;
 
@@ -22,19 +22,19 @@ use super::Api;
 use super::problem::{Answer, Code, Problem};
 use super::serve::{OpenConnection, Peer};
 
-/// The tenant that is meant when a key for all tenants names none.
+/// The default tenant, for requests with a key for all tenants that name no tenant.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Whoever calls.
+/// An authenticated caller, by its API key.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) Arc<ApiKey>);
 
-/// A caller who may do this.
+/// A caller that has the scopes `S`.
 pub(super) struct Allowed<S>(pub(super) Caller, pub(super) PhantomData<S>);
 
-/// What a route asks of its callers.
+/// The scopes that a route requires.
 pub(super) trait Wanted: std::marker::Send + Sync + 'static {
-    /// Any of these scopes.
+    /// The caller needs one of these scopes.
     const SCOPES: &'static [Scope];
 }
 
@@ -67,13 +67,13 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
             connection.mark_known();
         }
         caller.needs_any(S::SCOPES, "this")?;
-        // Whose share a body takes up is seen when it is read.
+        // Recorded for the reading of the body, which takes room from the share of this caller.
         parts.extensions.insert(caller.clone());
         Ok(Self(caller, PhantomData))
     }
 }
 
-/// Whoever has the key that these headers carry.
+/// Returns the caller with the key in these headers.
 fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
     let Some(presented) = headers.get(AUTHORIZATION) else {
         let detail = "send an API key with the header `authorization: Bearer bbx_...`";
@@ -99,12 +99,12 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
 }
 
 impl Caller {
-    /// Whether the key's scopes allow this.
+    /// Checks that the key has this scope.
     pub(super) fn needs(&self, scope: Scope, why: &str) -> Answer<()> {
         self.needs_any(&[scope], why)
     }
 
-    /// Whether the key has one of these scopes.
+    /// Checks that the key has one of these scopes.
     fn needs_any(&self, scopes: &[Scope], why: &str) -> Answer<()> {
         if scopes.iter().any(|scope| self.0.scopes.allow(*scope)) {
             return Ok(());
@@ -112,7 +112,7 @@ impl Caller {
         Err(Problem::scope_missing(scopes, why))
     }
 
-    /// Whether the key is for all tenants.
+    /// Checks that the key is for all tenants.
     pub(super) fn needs_all_tenants(&self, why: &str) -> Answer<()> {
         if self.0.tenant.is_none() {
             return Ok(());
@@ -120,12 +120,13 @@ impl Caller {
         Err(Problem::new(Code::TenantMismatch, format!("{why} needs an API key for all tenants")))
     }
 
-    /// Whether the key is good for this tenant's things.
+    /// Returns whether the key may access resources of this tenant.
     pub(super) fn sees(&self, tenant: &TenantId) -> bool {
         self.0.tenant.as_ref().is_none_or(|own| own == tenant)
     }
 
-    /// Whether the key is good for what belongs to the tenant of this number. A deleted tenant may have had the name of the key's.
+    /// Returns whether the key may access resources of the tenant with this number. A deleted tenant may have had the
+    /// same name as the key's tenant.
     pub(super) fn owns(&self, owner: TenantNumber, directory: &Directory) -> bool {
         match &self.0.tenant {
             None => true,
@@ -133,7 +134,7 @@ impl Caller {
         }
     }
 
-    /// The tenant for which something is created: the one that was named, or else the key's own, or else the default one.
+    /// Returns the tenant for a new resource: the named one, or else the key's, or else the default one.
     pub(super) fn tenant_for(&self, named: Option<TenantId>) -> Answer<TenantId> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
@@ -143,7 +144,7 @@ impl Caller {
         }
     }
 
-    /// The tenant whose things are listed; none: all tenants'.
+    /// Returns the tenant whose resources are listed. `None`: all tenants.
     pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> Answer<Option<TenantId>> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
@@ -153,7 +154,7 @@ impl Caller {
     }
 }
 
-/// Said whether there is such a tenant or not.
+/// The problem of a key for another tenant. It is the same whether the named tenant exists or not.
 fn mismatch(named: &TenantId) -> Problem {
     let detail = format!("tenant: this API key is not for the tenant {:?}", named.as_str());
     Problem::new(Code::TenantMismatch, detail).of_field("tenant")

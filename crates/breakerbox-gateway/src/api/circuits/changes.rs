@@ -1,4 +1,4 @@
-//! The history of all circuits: what happened, when, why, and who ordered it. It is only ever looked at: no route changes it.
+//! The history of all circuits: each change with its time, its cause and its actor. Read-only: no route changes it.
 
 use axum::extract::State;
 use breakerbox_core::Status;

@@ -1,8 +1,8 @@
-//! The listing of circuits, of all or of one tenant.
+//! The listing of circuits, of all tenants or of one.
 //!
-//! A tenant's keys are in four places of a store: those of the whole tenant, and those that begin with it, once for deliveries
-//! and once for reminders. A page goes through them one after the other, so that it is full if it can be, and its cursor says in
-//! which place it ended.
+//! A tenant's keys are in four ranges of a store: the keys of the whole tenant, and the keys with the tenant as prefix,
+//! once for deliveries and once for reminders. A page goes through the ranges one after the other, so that it is full
+//! if possible, and its cursor states in which range it ended.
 
 use std::sync::Arc;
 
@@ -104,13 +104,13 @@ async fn list(
     Ok(axum::Json(Listed { items, next }))
 }
 
-/// Some keys of a store.
+/// A range of keys in a store.
 pub(super) enum Keys {
     One(Arc<str>),
     Beginning(String),
 }
 
-/// Where the keys of a tenant are, or of all.
+/// Returns the ranges of a tenant's keys, or of all keys.
 pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
     let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
@@ -119,7 +119,7 @@ pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     owners.into_iter().flat_map(of_owner).collect()
 }
 
-/// Where a page ended: in which place, and where in it the store stopped.
+/// The end of a page: the range, and the store's cursor in it.
 #[derive(PartialEq, Debug)]
 struct Place {
     number: usize,
@@ -127,7 +127,7 @@ struct Place {
 }
 
 impl Place {
-    /// What a store gives may hold anything, such as a URL.
+    /// Encodes the cursor. The store's part may contain anything, such as a URL.
     fn write(&self) -> String {
         URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
     }

@@ -1,7 +1,7 @@
-//! Circuits: list, show, what happened to one or to all, and an operator's orders.
+//! Circuits: list, show, history of one or of all, and overrides by an operator.
 //!
-//! A circuit is named in paths by its key, in base 64, so that no proxy on the way can misread the URL within it. Its key
-//! begins with the tenant, and so it is known whose it is.
+//! Paths name a circuit by its key in base64, so that no proxy can misread the URL within it. The key begins with the
+//! tenant, so the owner is known.
 
 mod changes;
 mod list;
@@ -82,7 +82,7 @@ async fn history(
     Ok(axum::Json(Listed::of(page, ChangeView::from)))
 }
 
-/// The key, if it is of a tenant that the caller may know of.
+/// Returns the key, if it belongs to a tenant that the caller may access.
 fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
     let tenant = id.owner().map(|owner| owner.tenant);
     let is_there = |tenant: &TenantId| caller.sees(tenant) && api.services.directory.tenant(tenant).is_some();
@@ -92,7 +92,7 @@ fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
     }
 }
 
-/// A circuit with everything about it that the caller may know.
+/// Returns the view of a circuit, with all details that the caller may see.
 async fn shown(api: &Api, caller: &Caller, key: &str) -> Answer<CircuitShown> {
     let visible = |record: Option<Record>| {
         record.filter(|record| is_visible(caller, record)).unwrap_or_else(|| view::untouched(key))
@@ -106,7 +106,8 @@ async fn shown(api: &Api, caller: &Caller, key: &str) -> Answer<CircuitShown> {
     Ok(CircuitShown::new(api, key, &record, &Totals::default(), &policy))
 }
 
-/// Whether the caller may see what is recorded of a circuit. To a tenant, one that a deleted tenant of the same name left is new.
+/// Returns whether the caller may see the record of a circuit. For a tenant, a circuit left by a deleted tenant of the
+/// same name counts as new.
 fn is_visible(caller: &Caller, record: &Record) -> bool {
     caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }
@@ -116,12 +117,13 @@ async fn stored(api: &Api, keys: &[Arc<str>]) -> Answer<Vec<Option<Record>>> {
     Ok(read.value.into_iter().map(Result::ok).map(Option::flatten).collect())
 }
 
-/// The key of an endpoint's circuit; none if the endpoint was deleted at this moment.
+/// Returns the key of an endpoint's circuit. `None` if the endpoint was deleted at this moment.
 pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
     api.services.directory.endpoint(endpoint.lane()).map(|entry| Arc::clone(&entry.circuit))
 }
 
-/// The states of these circuits, by this process if it has them, else by the store; closed where there is no key.
+/// Returns the states of these circuits: from this process if it has them, else from the store; closed where there is
+/// no key.
 pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> Answer<Vec<Status>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
@@ -139,7 +141,7 @@ pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> Answer<Vec
     Ok(statuses.into_iter().map(|status| status.unwrap_or(Status::Closed)).collect())
 }
 
-/// Does what an operator says, in the caller's name.
+/// Applies an operator's override, in the caller's name.
 pub(super) async fn obey(
     api: &Api,
     caller: &Caller,
@@ -168,7 +170,7 @@ pub(super) async fn obey(
     Ok(circuit)
 }
 
-/// A store does not say whether it was asked something wrong, such as a cursor that is none.
+/// Maps an error of a store. A store does not report whether the request was wrong, such as an invalid cursor.
 fn store_problem(error: &StoreError) -> Problem {
     Problem::new(Code::Unavailable, "the store of circuits does not answer; try again")
         .caused_by(error.to_string())

@@ -1,4 +1,5 @@
-//! An operator's orders, each with a reason that is kept with the circuit and in its history, in the name of the API key.
+//! Overrides by an operator. Each has a reason, which is stored with the circuit and in its history, with the name of
+//! the API key.
 
 use axum::extract::State;
 use breakerbox_core::{Command, MAX_ATTRIBUTION_LENGTH};

@@ -1,5 +1,5 @@
-//! Circuits begin with the name of their tenant. When a name is used again, the circuits that a deleted tenant left under it are
-//! reset, so that they neither govern the new tenant's calls nor count what happened before.
+//! Resets the circuits of a reused tenant name. Circuit keys begin with the tenant's name, so the circuits of a deleted
+//! tenant are reset when its name is used again: they neither govern the new tenant's calls nor count earlier outcomes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::api::Api;
 use crate::api::caller::Caller;
 use crate::api::problem::Answer;
 
-/// How many are reset at once, so that they share commits.
+/// Maximum circuits that are reset at once, so that they share commits.
 const AT_ONCE: usize = 64;
 
-/// How many are listed at once.
+/// Maximum circuits that are listed at once.
 const PAGE: usize = 500;
 
-/// Why they are reset. By it a circuit is known to which nothing has happened since its name is another tenant's; its time would
-/// not do, since tenants are created by another clock than circuits change by.
+/// The reason of the reset. It marks a circuit that has not changed since its name belongs to another tenant. The time
+/// of the change could not: tenants are created by another clock than the one by which circuits change.
 const REASON: &str = "a tenant that was deleted had the name before";
 
-/// Whether this is how a deleted tenant's circuit was left to another one of the same name, who is not to see it.
+/// Returns whether a deleted tenant left this circuit to another tenant of the same name, which must not see it.
 pub(super) fn is_left_behind(record: &Record) -> bool {
     let is_ours = |command: Command, reason: &str| command == Command::Reset && reason == REASON;
     matches!(&record.cause, Some(Cause::Command { command, by }) if is_ours(*command, by.reason()))
 }
 
-/// Resets all circuits under this name. Permits that were given before mean nothing to them afterwards.
+/// Resets all circuits under this name. Permits that were given before become late.
 pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant: &TenantId) -> Answer<()> {
     let mut keys: BTreeSet<Arc<str>> = BTreeSet::new();
     for place in places(Some(tenant.clone())) {
@@ -54,7 +54,7 @@ pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant
             }
         }
     }
-    // Those to which nothing happened are in memory alone, with what they counted.
+    // Circuits that never changed are only in memory, with their counts.
     api.services.circuits.for_each(|circuit| {
         if CircuitOwner::of_key(circuit.key()).is_some_and(|owner| owner.tenant == *tenant) {
             keys.insert(circuit.key().into());

@@ -1,4 +1,4 @@
-//! Circuits, as they are shown.
+//! The JSON of circuits.
 
 use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
@@ -186,12 +186,12 @@ impl CircuitView {
     }
 }
 
-/// A circuit to which nothing has happened.
+/// Returns the record of a circuit that never changed.
 pub(super) fn untouched(key: &str) -> Record {
     Record::new(Some(owner(key).0.into()), RandomBits(0), Timestamp::ZERO)
 }
 
-/// The tenant that a key belongs to, and what it is for.
+/// Returns the tenant of a key, and its purpose.
 fn owner(key: &str) -> (String, PurposeView) {
     match CircuitOwner::of_key(key) {
         Some(owner) => (owner.tenant.to_string(), owner.purpose.into()),
@@ -329,7 +329,7 @@ fn cause_name(cause: &Cause) -> String {
     }
 }
 
-/// As it is kept in stores: one word.
+/// Returns the one-word name of a value, as stores hold it.
 fn plain_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,

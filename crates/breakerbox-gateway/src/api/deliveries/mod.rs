@@ -175,7 +175,7 @@ async fn resend(
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
 }
 
-/// A delivery, if the caller may know of it.
+/// Returns a delivery, if the caller may access it.
 async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> Answer<Delivery> {
     let delivery = api.services.records.delivery(id).await?;
     if caller.owns(delivery.owner, &api.services.directory) {

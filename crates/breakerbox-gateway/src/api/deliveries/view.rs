@@ -1,4 +1,4 @@
-//! Deliveries and attempts, as they are shown.
+//! The JSON of deliveries and attempts.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ const fn reason_name(reason: FailReason) -> &'static str {
     }
 }
 
-/// Being parked is not kept anywhere: it follows from the lane, as this process sees it now.
+/// Returns whether a delivery is parked. That is stored nowhere: it follows from the lane, as this process sees it now.
 fn is_parked(api: &Api, delivery: &Delivery) -> bool {
     if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
         return false;

@@ -1,7 +1,8 @@
-//! The OpenAPI document, and a page to read it without anything from elsewhere.
+//! The OpenAPI document, and a page to read it that loads nothing from elsewhere.
 //!
-//! Each route describes itself. What holds for all of them is added here: which problems there can be, and what every answer
-//! has. A test compares the document with the routes, and hostile clients made from it try what it says.
+//! Each route describes itself. What all routes have in common is added here: the possible problems, and the headers of
+//! every response. A test compares the document with the routes, and hostile clients generated from it test what it
+//! states.
 
 mod page;
 
@@ -47,7 +48,7 @@ const TAGS: &[(&str, &str)] = &[
     ("system", "Health and metrics."),
 ];
 
-/// The document without any route.
+/// Returns the document without any route.
 pub(super) fn frame() -> OpenApi {
     let mut components = Components::new();
     let bearer = HttpBuilder::new()
@@ -73,7 +74,7 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// The document with what holds for all routes.
+/// Adds to the document what all routes have in common.
 pub(super) fn completed(mut document: OpenApi) -> Value {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
@@ -83,7 +84,8 @@ pub(super) fn completed(mut document: OpenApi) -> Value {
     tidied(serde_json::to_value(&document).unwrap_or_default())
 }
 
-/// Sets right what the macros can't say: a parameter is there or not, and never `null`; and a described enum is no object.
+/// Corrects what the macros can't express: a parameter is present or absent, and never `null`; and an enum with a
+/// description is not an object.
 fn tidied(mut value: Value) -> Value {
     let paths = value.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
@@ -112,7 +114,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// An enum with a description is written as all of the enum and an object with a description.
+/// Simplifies enums with a description, which are written as `allOf` the enum and an object with a description.
 fn without_objects(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(without_objects),
@@ -132,7 +134,7 @@ fn without_objects(value: &mut Value) {
     }
 }
 
-/// The operations of a path, with their methods.
+/// Returns the operations of a path, with their methods.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     [
         ("get", &mut item.get),
@@ -146,7 +148,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 }
 
 fn complete(path: &str, method: &str, operation: &mut Operation) {
-    // Handlers of different parts have the same names.
+    // Handlers of different modules have the same names.
     let tag = operation.tags.as_ref().and_then(|tags| tags.first()).cloned().unwrap_or_default();
     operation.operation_id = operation.operation_id.take().map(|id| format!("{tag}_{id}"));
     let has_body = operation.request_body.is_some();
@@ -196,7 +198,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     }
 }
 
-/// The problems with this status.
+/// Describes the problems with this status.
 fn problems(status: u16) -> Described {
     let codes: Vec<_> = Code::ALL.iter().filter(|code| code.status() == status).collect();
     let about: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.name(), code.title())).collect();
@@ -215,7 +217,7 @@ fn problems(status: u16) -> Described {
     response.build()
 }
 
-/// The document and its page.
+/// Returns the routes of the document and its page.
 pub(super) fn routes(document: &Value) -> Router<Api> {
     let json: Arc<str> = document.to_string().into();
     let html: Arc<str> = page::page(document).into();

@@ -1,4 +1,5 @@
-//! The document as a page: written by the server, without scripts, so that it needs nothing from elsewhere and may run nothing.
+//! The document as an HTML page: rendered by the server, without scripts, so that it needs nothing from elsewhere and
+//! runs no code.
 
 use std::fmt::Write;
 
@@ -8,12 +9,12 @@ use crate::api::problem::Code;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Its own style and nothing else.
+/// Allows the page's own style and nothing else.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The page.
+/// Renders the page.
 pub(super) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(256 * 1024);
     let info = &document["info"];
@@ -113,7 +114,7 @@ fn operation_of(html: &mut String, document: &Value, path: &str, method: &str, o
     html.push_str("</details>");
 }
 
-/// A table of the fields of a schema.
+/// Renders a table of the fields of a schema.
 fn fields(html: &mut String, document: &Value, title: &str, schema: &Value) {
     let _ = write!(html, "<table><caption>{}</caption><tbody>", prose(title));
     rows(html, document, schema, "", 0);
@@ -156,7 +157,7 @@ fn rows(html: &mut String, document: &Value, schema: &Value, within: &str, depth
     }
 }
 
-/// What a field is, in a few words.
+/// Describes the type of a field in a few words.
 fn kind(document: &Value, schema: &Value) -> String {
     let schema = resolved(document, schema);
     if let Some(values) = schema["enum"].as_array() {
@@ -172,7 +173,7 @@ fn kind(document: &Value, schema: &Value) -> String {
     }
 }
 
-/// The schema that a reference leads to.
+/// Returns the schema that a reference points to.
 fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     let pointer = text(&schema["$ref"]).strip_prefix('#').and_then(|pointer| document.pointer(pointer));
     pointer.unwrap_or(schema)
@@ -204,7 +205,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Text with `code` in backticks.
+/// Renders text with `code` in backticks.
 fn prose(text: &str) -> String {
     let mut html = String::new();
     for (place, part) in text.split('`').enumerate() {

@@ -1,4 +1,4 @@
-//! Endpoints: create, list, show, change, delete; enable and disable; secrets; and a request to try one out.
+//! Endpoints: create, list, show, change, delete; enable and disable; secrets; test requests.
 
 mod secrets;
 mod test_send;
@@ -90,7 +90,7 @@ async fn create(
     let settings = settings.onto(view::fresh(&body.url, addresses)?, addresses)?;
     let secret = body.secret.map(|secret| secret.0);
     let new = NewEndpoint { tenant: tenant.clone(), settings, secret, disabled: body.enabled == Some(false) };
-    // Its circuit may be there: another endpoint may have the same URL.
+    // The circuit may exist already: another endpoint may have the same URL.
     let entry = api.services.directory.tenant(&tenant);
     let circuit = entry.and_then(|entry| entry.key_of(Purpose::Deliveries, new.settings.url.as_str()).ok());
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
@@ -248,7 +248,7 @@ async fn disable(
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
-/// An endpoint, if the caller may know of it.
+/// Returns an endpoint, if the caller may access it.
 pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<Endpoint> {
     let endpoint = api.services.records.endpoint(id).await?;
     if caller.sees(&endpoint.tenant) {
@@ -258,7 +258,7 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<E
     }
 }
 
-/// An endpoint with its circuit.
+/// Returns the view of an endpoint, with its circuit.
 async fn shown(api: &Api, endpoint: Endpoint) -> Answer<EndpointView> {
     let key = circuits::key_of(api, &endpoint);
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;

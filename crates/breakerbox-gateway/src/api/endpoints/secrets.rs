@@ -1,4 +1,4 @@
-//! Secrets that requests are signed with: shown to who manages, and rotated.
+//! Signing secrets: shown to callers with the scope to manage, and rotated.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::api::problem::{Answer, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
 
-/// How long the secret before stays, unless it is said.
+/// The default time for which the previous secret stays valid.
 const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long it may stay.
+/// The longest time for which it may stay valid.
 const LONGEST_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -52,7 +52,7 @@ struct SecretView {
 }
 
 impl SecretsView {
-    /// Those that are in use now.
+    /// Shows the secrets that are in use now.
     pub(in crate::api) fn new(secrets: &SigningSecrets, now: Timestamp) -> Self {
         let in_use = secrets.iter().filter(|one| one.until.is_none_or(|until| now < until));
         let secrets = in_use.map(|one| SecretView {
@@ -63,7 +63,7 @@ impl SecretsView {
         Self { secrets: secrets.collect() }
     }
 
-    /// The response to a rotation of the secrets of this endpoint or tenant.
+    /// Returns the response to a rotation of the secrets of this endpoint or tenant.
     pub(in crate::api) fn rotated(&self, of: impl ToString) -> Created {
         Created::new(of, self).with_status(StatusCode::OK).secret(true)
     }
@@ -84,7 +84,7 @@ pub(in crate::api) struct NewSecret {
 }
 
 impl NewSecret {
-    /// The secret and the overlap.
+    /// Returns the new secret, and how long the previous one stays valid.
     pub(in crate::api) fn split(self) -> Answer<(Secret, Duration)> {
         let overlap = match self.overlap {
             None => OVERLAP,

@@ -1,4 +1,4 @@
-//! One request to an endpoint, now, to see what it says. It passes the same address policy as any other.
+//! Test requests to an endpoint: one request, now, under the same address policy as any other; returns the response.
 
 use axum::extract::State;
 use breakerbox_egress::Incoming;
@@ -18,7 +18,7 @@ use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
 
-/// What is sent if nothing is said.
+/// The default event type of a test.
 const TYPE: &str = "breakerbox.test";
 const PAYLOAD: &[u8] = br#"{"test":true}"#;
 

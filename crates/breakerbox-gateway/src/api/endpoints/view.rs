@@ -1,4 +1,4 @@
-//! Endpoints, as they are shown and changed.
+//! The JSON of endpoints, and their changes.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::api::tenants::{RateView, checked_name, checked_policy};
 
 /// The longest description, in characters.
 const LONGEST_DESCRIPTION: usize = 500;
-/// The most types and patterns.
+/// Maximum event types and patterns.
 const MOST_TYPES: usize = 100;
-/// The longest time that a request may take.
+/// The longest timeout of a request.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most requests at once.
+/// The highest in-flight limit.
 const MOST_IN_FLIGHT: u32 = 10_000;
 
 /// A registered destination of a tenant.
@@ -171,12 +171,12 @@ bodies! {
 }
 
 impl EndpointChange {
-    /// Whether it says something that only an admin may.
+    /// Returns whether the body sets a field that only an admin may set.
     pub(super) const fn sets_policy(&self) -> bool {
         !self.policy.is_keep()
     }
 
-    /// The settings after the change.
+    /// Returns the settings after the change.
     pub(super) fn onto(
         self,
         mut settings: EndpointSettings,
@@ -202,14 +202,14 @@ impl EndpointChange {
     }
 }
 
-/// The settings of an endpoint about which nothing was said but where it is.
+/// Returns the default settings of an endpoint with this URL.
 pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> Answer<EndpointSettings> {
     Ok(EndpointSettings::new(destination(url, addresses)?))
 }
 
-/// The URL of an endpoint.
+/// Parses and checks the URL of an endpoint.
 fn destination(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
-    // Checked as a key, whoever it is for: what can have no circuit can't be a destination.
+    // Checked as a key of any tenant: a URL that can't have a circuit can't be a destination.
     Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong_url(&error))?;
     callable(text, addresses)
 }
@@ -230,7 +230,7 @@ fn filter(types: &[String]) -> Answer<Filter> {
     Filter::any_of(types.iter().map(String::as_str)).map_err(|why| Problem::invalid("types", why))
 }
 
-/// A time limit for requests, if it makes sense.
+/// Checks the range of a timeout.
 pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
@@ -238,7 +238,7 @@ pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
     Err(Problem::invalid("timeout", format_args!("must be 100ms to 5m, but is {}", format_duration(span.0))))
 }
 
-/// A number of requests at once, if it makes sense.
+/// Checks the range of an in-flight limit.
 pub(in crate::api) fn checked_in_flight(found: u32) -> Answer<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);

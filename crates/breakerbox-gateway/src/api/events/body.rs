@@ -1,4 +1,5 @@
-//! What is submitted: read once, borrowed from the body, and only if it is wrong read again to say why.
+//! The bodies of submitted events: parsed once, borrowed from the request body, and parsed again only to explain an
+//! error.
 
 use breakerbox_model::objects::{EventType, NewEvent, Priority, Purpose, TenantId};
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "events";
 
-/// The body of one event. `P` is the payload: borrowed, or ignored where only the rest is looked at.
+/// The body of one event. `P` is the payload: borrowed, or ignored where only the other fields matter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {
@@ -43,18 +44,18 @@ pub(super) struct Fields<P> {
 pub(super) type EventBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> EventBody<'a> {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         read.map(|event| event.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
     }
 
-    /// The tenant that it names.
+    /// Returns the tenant that the body names.
     pub(super) fn tenant(&self) -> Option<TenantId> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// The event. Its payload shares the body's memory if it is most of it.
+    /// Builds the event. Its payload shares the body's memory if it is most of the body.
     pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewEvent> {
         let now = with.now;
         let carried = Carried {
@@ -73,13 +74,13 @@ impl<'a> EventBody<'a> {
             priority: self.priority.map_or_else(Priority::default, |priority| priority.0),
             url,
             not_before,
-            // Counted from when it may first be sent, or it could expire before that.
+            // Counted from the time when it may first be sent, or it could expire before that.
             expires_at: self.expires_after.map(|wait| not_before.unwrap_or(now).max(now) + wait.0),
         })
     }
 }
 
-/// What a batch looks like, whatever its events are.
+/// The outline of a batch, without the content of its events.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code)]
@@ -100,7 +101,7 @@ pub(super) struct BatchBody<'a> {
 }
 
 impl<'a> BatchBody<'a> {
-    /// Reads the body of a request.
+    /// Parses the body of a request, with at most `most` events.
     pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
@@ -118,14 +119,14 @@ impl<'a> BatchBody<'a> {
         Ok(batch)
     }
 
-    /// The tenant that it names.
+    /// Returns the tenant that the batch names.
     pub(super) fn tenant(&self) -> Option<TenantId> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// The events.
+    /// Builds the events.
     pub(super) fn into_events(self, with: Circumstances<'_>) -> Answer<Vec<NewEvent>> {
-        // Each payload has memory of its own: one that waits must not keep the whole batch in memory.
+        // Each payload gets its own memory: one that waits must not keep the whole batch in memory.
         let no_body = Bytes::new();
         let event = |(at, event): (usize, Object<EventBody<'_>>)| {
             event.0.into_event(&no_body, with).map_err(|problem| problem.within(&format!("events[{at}]")))

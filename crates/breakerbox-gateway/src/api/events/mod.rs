@@ -1,7 +1,7 @@
 //! Events: submit one, submit a batch, show one.
 //!
-//! This is the busiest part of the API. A body is parsed once, and what it holds is borrowed from it; the payload is never
-//! looked into.
+//! This is the busiest part of the API. A body is parsed once, and its fields are borrowed from it; the payload is
+//! never parsed.
 
 mod body;
 mod rates;
@@ -162,7 +162,7 @@ fn known(api: &Api, tenant: &TenantId) -> Answer<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
-/// Requests that were refused are counted, by why.
+/// Counts refused requests, by reason.
 fn counted<T>(api: &Api, answer: Answer<T>) -> Answer<T> {
     answer.inspect_err(|problem| {
         api.services.metrics.events_refused.of(problem.code()).inc();

@@ -1,4 +1,4 @@
-//! How fast each tenant may submit events. Only tenants that have a limit are remembered.
+//! The ingest rate limits of tenants. Only tenants with a limit are remembered.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,15 +10,15 @@ use breakerbox_storage::TenantEntry;
 
 use crate::api::problem::{Answer, Code, Problem};
 
-/// When so many tenants are remembered, all are forgotten: their buckets are full again, once.
+/// The number of tenants at which all buckets are dropped. Each is then full again, once.
 const REMEMBERED: usize = 100_000;
 
-/// A bucket for each tenant that has a limit.
+/// The token buckets of tenants with a limit.
 #[derive(Debug, Default)]
 pub(in crate::api) struct IngestRates(Mutex<HashMap<TenantId, TokenBucket>>);
 
 impl IngestRates {
-    /// Takes a token for each event, or none. A batch that is larger than the burst needs a full bucket.
+    /// Takes a token for each event, or none at all. A batch larger than the burst needs a full bucket.
     pub(super) fn take(&self, tenant: &TenantEntry, events: usize, now: Timestamp) -> Answer<()> {
         let Some(limit) = tenant.ingest_rate else { return Ok(()) };
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Events, as they are shown.
+//! The JSON of events.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Notices: what people were told, with what result; and whether a tenant's targets take them.
+//! Notifications: list with their results, and test a tenant's targets.
 
 mod targets;
 mod view;
@@ -77,7 +77,7 @@ async fn list(
     Ok(axum::Json(Listed::of(page, show)))
 }
 
-/// All targets that a notice of this tenant may have gone to.
+/// Returns all targets to which a notification of this tenant may have been sent.
 fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NoticeTarget> {
     let directory = &api.services.directory;
     let entry = tenant.and_then(|tenant| directory.tenant(tenant));

@@ -1,5 +1,5 @@
-//! A tenant's targets, as they are shown and changed. Their URLs are never shown whole, and their secrets only when they are new
-//! or asked for.
+//! The JSON of a tenant's targets, and their changes. URLs are never shown in full, and secrets only when they are new
+//! or requested.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(in crate::api) struct TargetView {
 }
 
 impl TargetView {
-    /// With its secret if it was not there before.
+    /// Builds the view, with the secret if the target is new.
     pub(in crate::api) fn new(target: &NoticeTarget, before: &[NoticeTarget]) -> Self {
         let secret =
             secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));
@@ -69,7 +69,7 @@ impl TargetView {
 }
 
 impl TargetView {
-    /// Whether it shows its secret.
+    /// Returns whether the view contains the secret.
     pub(in crate::api) const fn has_secret(&self) -> bool {
         self.secret.is_some()
     }
@@ -129,7 +129,7 @@ pub(in crate::api) struct TargetBody {
     on: Option<Vec<KindName>>,
 }
 
-/// The targets after a change.
+/// Returns the targets after a change.
 pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
     before: &[NoticeTarget],
@@ -238,7 +238,7 @@ const fn name(kind: WayName) -> &'static str {
     }
 }
 
-/// A name that nobody else has.
+/// Returns a new unique name.
 fn new_name() -> Arc<str> {
     let number = i64::try_from(rand::random::<u64>() >> 1).unwrap_or(i64::MAX);
     let id = Id::from_number(number).unwrap_or(Id::first_at(breakerbox_core::Timestamp::ZERO));

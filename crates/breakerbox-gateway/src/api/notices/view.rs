@@ -1,4 +1,4 @@
-//! Notices, as they are shown.
+//! The JSON of notifications.
 
 use breakerbox_model::notifications::{Kind, Message, NoticeTarget, OPERATOR};
 use breakerbox_storage::records::{PastNotice, PastSend, SendState};
@@ -53,7 +53,7 @@ impl From<Kind> for KindName {
             Kind::DatabaseBack => Self::DatabaseBack,
             Kind::DeadLetters => Self::DeadLetters,
             Kind::ReminderStopped => Self::ReminderStopped,
-            // A test is never kept, so it is never shown.
+            // A test is never stored, so it is never shown.
             Kind::Trip | Kind::Test => Self::Trip,
         }
     }
@@ -143,7 +143,7 @@ struct SendView {
 }
 
 impl NoticeView {
-    /// With what became of it at the targets that the caller may know of.
+    /// Builds the view, with the results at the targets that the caller may see.
     pub(super) fn new(past: PastNotice, known: &[NoticeTarget], shows_operators: bool) -> Self {
         let message = Message::of(past.id, &past.notice);
         let is_shown = |send: &PastSend| shows_operators || !send.target.starts_with(OPERATOR);

@@ -1,4 +1,4 @@
-//! Asking for permits.
+//! The routes to acquire permits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,7 +206,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
     }
 }
 
-/// The key of the circuit.
+/// Returns the key of the circuit.
 fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc<str>> {
     match (url, key) {
         (Some(url), None) => tenant.circuit_of(url).map_err(|error| {
@@ -238,7 +238,7 @@ fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
         circuit,
         probe: given.is_probe,
         expires_at: api.shown(given.expires_at),
-        // Rounded down: who takes more has taken too long.
+        // Rounded down: a worker that takes longer is too late.
         time_left_ms: u64::try_from(given.time_left.as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -252,7 +252,7 @@ fn refusal(api: &Api, circuit: String, refused: Refused) -> RefusalView {
     }
 }
 
-/// Who comes back too early is refused again.
+/// Rounds a wait up to milliseconds: a worker that returns too early is refused again.
 pub(super) fn rounded_up(wait: Duration) -> u64 {
     u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

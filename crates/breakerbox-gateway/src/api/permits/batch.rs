@@ -1,5 +1,5 @@
-//! Batches of asks and of reports: each part is read, done and answered by itself, so that one that is wrong does not stop the
-//! others.
+//! Batches of acquires and of settlements: each item is parsed, carried out and answered separately, so that an invalid
+//! item does not stop the others.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,10 +18,10 @@ use crate::api::problem::{Answer, Problem, Written};
 use crate::api::reading::fields::Object;
 use crate::api::reading::{explained, is_json, read_body};
 
-/// How many items are begun before others have the thread. A thousand would keep it for 30 ms.
+/// Items that are started before other tasks get the thread. A thousand would block it for 30 ms.
 const AT_A_STRETCH: usize = 16;
 
-/// More items than this are not even counted. No batch may have more.
+/// The number of items up to which they are kept. No batch may have more, so the rest is not even counted.
 const COUNTED: usize = 100_000;
 
 /// What was answered, in the order of the batch.
@@ -47,7 +47,7 @@ struct Batch<'a> {
     items: Items<'a>,
 }
 
-/// The same, to say what is wrong.
+/// The outline of a batch, without the content of its items, to explain an error.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outline {
@@ -55,7 +55,7 @@ struct Outline {
     items: Vec<de::IgnoredAny>,
 }
 
-/// Reads a batch, and does and answers each of its items.
+/// Parses a batch, and carries out and answers each of its items.
 pub(super) async fn each<B, T, F>(
     api: &Api,
     request: Request,
@@ -128,7 +128,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
                 let mut items = Vec::new();
                 while let Some(item) = parts.next_element()? {
                     if items.len() > COUNTED {
-                        // They are too many anyway.
+                        // The batch is too large anyway.
                         parts.next_element::<de::IgnoredAny>()?;
                         continue;
                     }

@@ -1,7 +1,6 @@
-//! The decision API: a worker asks whether it may call a destination, makes the call itself, and says how it went.
+//! The decision API: a worker acquires a permit to call a destination, makes the call itself, and reports the outcome.
 //!
-//! That there is no permit is an answer, and no problem. What is decided, and what an outcome does, is in
-//! [`permits`](crate::permits).
+//! A refusal is a normal response, not a problem. Decisions and settlements are in [`permits`](crate::permits).
 
 mod acquire;
 mod batch;

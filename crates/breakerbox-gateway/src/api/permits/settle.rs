@@ -1,4 +1,4 @@
-//! Saying how calls went.
+//! The routes to settle permits.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::Json;
 use crate::permits::{Answered, LONGEST_TOKEN, Report, Said};
 
-/// The longest latency and the longest wait that are believed.
+/// The longest latency and the longest wait that are accepted, in milliseconds.
 const LONGEST: u64 = 24 * 3_600 * 1_000;
 
 /// How a call went: an `outcome` of your own judgement, or the `status` that was answered, or the `fault` for which nothing was.
@@ -192,7 +192,7 @@ pub(super) async fn settle_batch(
 async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView> {
     let report = report(&body)?;
     let permits = &api.services.permits;
-    // Whether it is forged, changed or another tenant's is nobody's business.
+    // The response does not reveal whether the token is forged, changed or another tenant's.
     let unknown = || {
         let detail =
             "id: there is no such permit; send the id as it was given, with a key for the same tenant";
@@ -237,7 +237,7 @@ fn report(body: &SettleBody) -> Answer<Report> {
     Ok(Report { said, latency: body.latency_ms.map(Duration::from_millis) })
 }
 
-/// The worker's own judgement.
+/// Builds the report of a worker that judges the outcome itself.
 fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Option<bool>) -> Answer<Said> {
     if retry_after.is_some() && outcome != OutcomeWord::Failure {
         return Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"));

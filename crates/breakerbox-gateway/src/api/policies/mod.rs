@@ -1,8 +1,8 @@
-//! Policies in force: every number with its origin, and changes of single numbers.
+//! Policies in force: every value with its origin, and changes of single values.
 //!
-//! A tenant's policy lies over the gateway's, and an endpoint's over its tenant's; reminders have one of their own. What is shown
-//! is what holds for circuits at this moment. A change is checked together with what is below it and above it, and holds from the
-//! next outcome on: state, counts and times of circuits stay.
+//! A tenant's policy overrides the gateway's, and an endpoint's overrides its tenant's; reminders have a policy of
+//! their own. The values shown are those in force now. A change is checked together with the layers below and above it,
+//! and takes effect with the next outcome: state, counts and times of circuits stay.
 
 mod names;
 
@@ -226,7 +226,7 @@ async fn changed_of_tenant(
 
 fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised<PolicyView>> {
     let directory = &api.services.directory;
-    // It may be deleted at this moment.
+    // The tenant may be deleted at this moment.
     let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
     let (settings, defaults) = (&tenant.source.settings, directory.defaults());
     let (circuit_by, own, explained) = match purpose {
@@ -265,7 +265,7 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
     Ok(Revised(endpoint.source.revision, view))
 }
 
-/// What is wrong with a policy that was sent by itself: its names are the fields.
+/// Maps the error of a policy that was sent alone: the policy's names are the fields.
 fn refused(error: RecordsError) -> Problem {
     match error {
         RecordsError::Policy(why) | RecordsError::ReminderPolicy(why) => {

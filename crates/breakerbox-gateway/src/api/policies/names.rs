@@ -1,4 +1,4 @@
-//! The names of the policy file, as they are changed and as they are shown. From one list, so that the document knows each of
+//! The names of the policy file, for changes and for views. Both come from one list, so that the document has each of
 //! them and none can be missing.
 
 use breakerbox_storage::ExplainedValue;

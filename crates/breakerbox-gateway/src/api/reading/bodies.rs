@@ -1,4 +1,5 @@
-//! Two bodies from one list of fields: what is created and what is changed have the same settings, and must not drift apart.
+//! Declares two bodies from one list of fields: the bodies to create and to change a resource have the same settings,
+//! and must not drift apart.
 
 /// Declares a body that creates and one that changes. Each may have fields of its own. Types are in brackets, so that derives
 /// see them as they are written.

@@ -1,4 +1,5 @@
-//! Bodies, read within a limit of size, of time, and of memory: for all of them together, and for each tenant's and each key's.
+//! Reads bodies within limits of size, time and memory. The memory limit is for all bodies together, with a share for
+//! each tenant and each key.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use super::room::{HeldRoom, Room};
 use crate::api::caller::Caller;
 use crate::api::problem::{Answer, Code, Problem};
 
-/// What every body takes up, however little of it is there: its connection's buffers.
+/// The minimum charge of a body, in bytes, for the buffers of its connection.
 const LEAST: usize = 4 * 1024;
 
-/// How much of all bodies may be in memory at once, and how long one may take.
+/// The memory limit of all bodies, and the time limit of one.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Budget {
     room: Room,
@@ -26,13 +27,13 @@ pub(in crate::api) struct Budget {
 }
 
 impl Budget {
-    /// So many bytes for all, so many percent of them for one tenant, and so long for one body.
+    /// Sets the bytes of all bodies, the share of one tenant in percent, and the time limit of one body.
     pub(in crate::api) fn new(bytes: usize, tenant_share: u32, timeout: Duration) -> Self {
         Self { room: Room::new(bytes as u64, tenant_share), timeout }
     }
 }
 
-/// Whether the body says that it is JSON.
+/// Checks that the content type is JSON.
 pub(in crate::api) fn is_json(headers: &HeaderMap) -> Answer<()> {
     let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = named.split(';').next().unwrap_or_default().trim();
@@ -47,9 +48,9 @@ pub(in crate::api) fn is_json(headers: &HeaderMap) -> Answer<()> {
     Ok(())
 }
 
-/// The whole body, and the room that it takes up for as long as it is held.
+/// Reads the whole body. Returns it with the room that it takes, which is held until it is dropped.
 ///
-/// Room is taken as bytes arrive, however many are announced: who sends slowly holds no more than it has sent.
+/// Room is taken as bytes arrive, however many are announced: a slow sender holds no more than it has sent.
 pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,
@@ -73,7 +74,8 @@ pub(in crate::api) async fn read_body(
     }
 }
 
-/// Reads to the end. The pieces are copied into one buffer, so that many small ones take up no more than a few large ones.
+/// Reads to the end. The chunks are copied into one buffer, so that many small ones take no more memory than a few
+/// large ones.
 async fn collect(mut body: Body, room: &mut HeldRoom, limit: usize) -> Answer<Bytes> {
     grow(room, LEAST)?;
     let mut whole = Vec::new();

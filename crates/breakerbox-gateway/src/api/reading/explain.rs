@@ -1,7 +1,7 @@
-//! Reads a JSON value into a type a second time, after the first time failed, to say what is wrong and where.
+//! Explains errors: parses a JSON value a second time, after the first time failed, to find what is wrong and where.
 //!
-//! The parser's own errors are sentences. Here the same refusal comes as a value: the path to the field, and whether it is
-//! unknown, missing or wrong. It costs more, and only mistakes pay for it.
+//! The parser's own errors are sentences. Here the same error is a value: the path to the field, and whether it is
+//! unknown, missing or invalid. The second parse is slower, and happens only after an error.
 
 use std::fmt::{self, Display};
 
@@ -13,15 +13,15 @@ use serde_json::{Map, Value};
 
 use crate::api::problem::{Code, Problem};
 
-/// What is wrong with this value, seen as a `T`; none if nothing is.
+/// Returns what is wrong with this value as a `T`, or `None` if it is valid.
 pub(super) fn fault<T: DeserializeOwned>(value: Value) -> Option<Fault> {
     T::deserialize(Explained(value)).err()
 }
 
-/// One thing that is wrong, and where.
+/// An error, and where it is.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// From the inside out.
+    /// The path, from the innermost step to the outermost.
     path: Vec<Step>,
     code: Code,
     why: String,
@@ -43,7 +43,7 @@ impl Fault {
         self
     }
 
-    /// As callers hear it.
+    /// Converts the error to a problem.
     pub(super) fn into_problem(self, code_of_values: Code) -> Problem {
         let mut field = String::new();
         for step in self.path.iter().rev() {
@@ -60,7 +60,7 @@ impl Fault {
         if field.is_empty() {
             return Problem::new(code, format!("the body {}", self.why));
         }
-        // Some types name the field themselves, and the part of it; not what it is within.
+        // Some types name the field themselves, and its part, but not its container.
         let (outer, name) = field.rsplit_once('.').unwrap_or(("", &field));
         if let Some(part) = self.why.split(": ").next().filter(|part| is_within(part, name)) {
             let problem = Problem::new(code, self.why.clone()).of_field(part);
@@ -118,12 +118,12 @@ impl de::Error for Fault {
     }
 }
 
-/// Whether a path leads to this field or into it.
+/// Returns whether a path leads to this field or into it.
 fn is_within(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// What is expected, in words: derived types name Rust's.
+/// Describes the expected value in plain words: derived types use Rust's names.
 fn plain(expected: &dyn de::Expected) -> String {
     let named = expected.to_string();
     let within = |least: &dyn Display, most: &dyn Display| format!("a whole number from {least} to {most}");
@@ -146,7 +146,7 @@ fn plain(expected: &dyn de::Expected) -> String {
     }
 }
 
-/// Values are not repeated: they may be secrets, and they may be long.
+/// Describes a value by its kind. Values are not repeated: they may be secrets, and they may be long.
 fn kind_of(found: de::Unexpected<'_>) -> &'static str {
     match found {
         de::Unexpected::Bool(_) => "true or false",
@@ -167,7 +167,7 @@ fn listed(names: &[&str], last: &str) -> String {
     }
 }
 
-/// A value that says where reading it failed.
+/// A value whose deserializer records where an error occurred.
 struct Explained(Value);
 
 impl<'de> Deserializer<'de> for Explained {

@@ -1,4 +1,4 @@
-//! The types of single fields: texts that are parsed, lengths of time, and changes of what may be cleared.
+//! The types of single fields: parsed texts, durations, and changes of optional fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 pub(in crate::api) use breakerbox_model::objects::Moment;
 
-/// A text that is read as something else. Why it can't be is said by the type.
+/// A text that is parsed as a `T`. The error is the one of `T`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::api) struct Text<T>(pub(in crate::api) T);
 
@@ -36,20 +36,20 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// A change of a field that may be cleared: absent, `null`, or a new value.
+/// A change of an optional field: absent, `null`, or a new value.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) enum Change<T> {
-    /// Leave it.
+    /// The field is absent: keep the value.
     #[default]
     Keep,
-    /// Back to the default.
+    /// The field is `null`: reset to the default.
     Clear,
-    /// To this.
+    /// The new value.
     Set(T),
 }
 
 impl<T> Change<T> {
-    /// The value after the change.
+    /// Returns the value after the change.
     pub(in crate::api) fn onto(self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,
@@ -62,7 +62,7 @@ impl<T> Change<T> {
         matches!(self, Self::Keep)
     }
 
-    /// The same change of another type.
+    /// Maps the new value.
     pub(in crate::api) fn map<U>(self, map: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::Keep => Change::Keep,
@@ -71,7 +71,7 @@ impl<T> Change<T> {
         }
     }
 
-    /// The same, where that may fail.
+    /// Maps the new value, if there is one, with a function that may fail.
     pub(in crate::api) fn try_map<U, E>(self, map: impl FnOnce(T) -> Result<U, E>) -> Result<Change<U>, E> {
         Ok(match self {
             Self::Keep => Change::Keep,
@@ -87,7 +87,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     }
 }
 
-/// A value that is written as an object. By itself a derived type takes a list of its fields as well.
+/// A value that must be a JSON object. A derived type alone would also accept a list of its fields.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) struct Object<T>(pub(in crate::api) T);
 
@@ -111,7 +111,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Why a text is not one line of so many characters; none if it is.
+/// Returns why a text is not one line of so many characters, or `None` if it is.
 pub(in crate::api) fn fault_of_line(text: &str, lengths: RangeInclusive<usize>) -> Option<String> {
     let length = text.chars().count();
     if !lengths.contains(&length) {
@@ -124,7 +124,7 @@ pub(in crate::api) fn fault_of_line(text: &str, lengths: RangeInclusive<usize>) 
     Some(format!("must be one line without control characters, but character {place} is one"))
 }
 
-/// A length of time, such as `30s`, that is not zero.
+/// A duration such as `30s`, longer than zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) struct Span(pub(in crate::api) Duration);
 

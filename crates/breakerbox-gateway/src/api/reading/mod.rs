@@ -1,18 +1,18 @@
-//! Requests as values: bodies, queries and paths, each refused with a problem that names what is wrong with it.
+//! Parses bodies, queries and paths. Each is refused with a problem that names what is wrong.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Json`], [`OptionalJson`] | a body of JSON |
+//! | [`Json`], [`OptionalJson`] | a JSON body |
 //! | [`Query`] | a query |
 //! | [`Named`] | the id in a path |
-//! | [`Budget`] | how much of all bodies may be in memory at once |
-//! | `room` | the shares of tenants and API keys in that |
-//! | `bodies` | bodies that create and bodies that change, from one list |
-//! | `explain` | what is wrong with a value, and where |
+//! | [`Budget`] | the memory limit of all bodies |
+//! | `room` | the shares of tenants and API keys in it |
+//! | `bodies` | bodies to create and to change a resource, from one list |
+//! | `explain` | finds what is wrong with a value, and where |
 //! | [`fields`] | the types of single fields |
-//! | [`payload`] | what a body carries to receivers |
+//! | [`payload`] | payloads for receivers |
 //!
-//! What is right is read once. Only what is wrong is read a second time, to say why.
+//! Valid requests are parsed once. Only invalid ones are parsed a second time, to explain the error.
 
 pub(super) mod bodies;
 mod body;
@@ -38,22 +38,22 @@ use self::fields::Object;
 use super::Api;
 use super::problem::{Answer, Code, Problem};
 
-/// How large a body may be that is no event.
+/// The largest body without a payload, in bytes.
 pub(super) const SMALL_BODY: usize = 128 * 1024;
 
-/// Of values larger than this nothing is said but what the parser says.
+/// The largest body that is explained, in bytes. For larger ones, the parser's own error is returned.
 const EXPLAINED: usize = 2 * SMALL_BODY;
 
-/// A small body that is read whole.
+/// A small body that is read at once.
 pub(super) trait Body: Sized {
-    /// Whether the headers say that it is JSON. An error refuses the request before its body is read.
+    /// Checks the content type. The outer error refuses the request before its body is read.
     fn media_type(headers: &HeaderMap) -> Answer<Answer<()>>;
 
-    /// The body, if these bytes are one.
+    /// Parses the body.
     fn read(bytes: &Bytes, media_type: Answer<()>) -> Answer<Self>;
 }
 
-/// A body of JSON.
+/// A JSON body.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned> Body for Json<T> {
@@ -74,7 +74,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
-/// A body of JSON, or none.
+/// An optional JSON body.
 pub(super) struct OptionalJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
@@ -99,7 +99,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
     }
 }
 
-/// A body that nobody looks at.
+/// A body that is ignored.
 pub(super) struct AnyBody;
 
 impl Body for AnyBody {
@@ -122,25 +122,25 @@ fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> Answer<T> {
     serde_json::from_slice(bytes).map_err(|error| explained::<T>(bytes, &error))
 }
 
-/// What is wrong with a text of JSON that can't be read as a `T`.
+/// Explains why a JSON text can't be parsed as a `T`.
 pub(super) fn explained<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     if error.is_data() {
         let value = (bytes.len() <= EXPLAINED).then(|| serde_json::from_slice::<Value>(bytes).ok()).flatten();
         return match value.and_then(explain::fault::<T>) {
             Some(fault) => fault.into_problem(Code::InvalidField),
-            // A field that is there twice, among others.
+            // Such as a duplicate field.
             None => Problem::new(Code::InvalidField, format!("the body: {error}")),
         };
     }
     not_json(error)
 }
 
-/// It is no JSON at all.
+/// The problem of a body that is not JSON.
 pub(super) fn not_json(error: &serde_json::Error) -> Problem {
     Problem::new(Code::InvalidJson, format!("the body is not JSON: {error}"))
 }
 
-/// What is wrong with these fields, seen as a `T`.
+/// Explains what is wrong with these fields as a `T`.
 pub(super) fn fault_in_fields<T: DeserializeOwned>(
     fields: serde_json::Map<String, Value>,
 ) -> Option<Problem> {
@@ -173,7 +173,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
     }
 }
 
-/// The id in a path. What is no id names nothing, so it is not found.
+/// The id in a path. An invalid id names no resource, so it is not found.
 pub(super) struct Named<T>(pub(super) T);
 
 impl<T: FromStr<Err: Display>> FromRequestParts<Api> for Named<T> {

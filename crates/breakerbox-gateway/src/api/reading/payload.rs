@@ -1,6 +1,6 @@
-//! What a body carries to receivers: a payload that is borrowed from it and never looked into, and where it goes.
+//! Payloads for receivers, borrowed from the body and never parsed, and their destinations.
 //!
-//! Such a body may be large. What is right is read once; what is wrong is explained without its payload.
+//! Such a body may be large. A valid one is parsed once; an invalid one is explained without its payload.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,48 +24,48 @@ use super::fields::Object;
 use super::{explained, fault_in_fields, not_json};
 use crate::api::problem::{Answer, Code, Problem};
 
-/// The longest content type.
+/// The longest content type, in bytes.
 const LONGEST_CONTENT_TYPE: usize = 255;
 
-/// More than this of other fields than the payload is not explained.
+/// The largest size, in bytes, of the fields besides the payload that is explained.
 const EXPLAINED: usize = 256 * 1024;
 
-/// How much larger than its payload the body around it may be: names, the other fields, and base64 or escapes.
+/// By how much a body may be larger than its payload, in bytes: field names, other fields, and base64 or escapes.
 const ENVELOPE: usize = 128 * 1024;
 
-/// How large a body may be that carries one payload.
+/// Returns the largest body with one payload, in bytes.
 pub(in crate::api) const fn body_limit(payload: usize) -> usize {
     payload.saturating_mul(2).saturating_add(ENVELOPE)
 }
 
-/// What the body of an event or a reminder is read with.
+/// The context in which the body of an event or a reminder is parsed.
 #[derive(Clone, Copy)]
 pub(in crate::api) struct Circumstances<'c> {
     pub(in crate::api) tenant: &'c TenantEntry,
     /// The largest payload, in bytes.
     pub(in crate::api) payload: usize,
     pub(in crate::api) addresses: &'c AddressPolicy,
-    /// By the wall clock.
+    /// The wall-clock time.
     pub(in crate::api) now: Timestamp,
 }
 
-/// A payload as a body has it.
+/// The payload fields of a body.
 pub(in crate::api) struct Carried<'a> {
-    /// Any JSON.
+    /// The payload as JSON.
     pub(in crate::api) payload: Option<&'a RawValue>,
-    /// Or raw bytes.
+    /// The payload as raw bytes, in base64.
     pub(in crate::api) payload_base64: Option<&'a str>,
-    /// What those are.
+    /// The content type of the raw bytes.
     pub(in crate::api) content_type: Option<&'a str>,
 }
 
 impl Carried<'_> {
-    /// Whether there is none.
+    /// Returns whether there is no payload.
     pub(in crate::api) const fn is_nothing(&self) -> bool {
         self.payload.is_none() && self.payload_base64.is_none() && self.content_type.is_none()
     }
 
-    /// The payload, and what it is. It shares the body's memory if it is most of it.
+    /// Returns the payload and its content type. The payload shares the body's memory if it is most of the body.
     pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> Answer<(Bytes, Arc<str>)> {
         let (payload, content_type) = self.content(body)?;
         if payload.len() > limit {
@@ -100,19 +100,19 @@ impl Carried<'_> {
     }
 }
 
-/// Nothing was said.
+/// The default of an absent field.
 pub(in crate::api) fn none<P>() -> Option<P> {
     None
 }
 
-/// `null` is a payload too.
+/// Deserializes a payload that is present: `null` is a payload, too.
 pub(in crate::api) fn some<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<P>, D::Error> {
     P::deserialize(deserializer).map(Some)
 }
 
-/// A part of the body: the same memory if the part is most of it, else a copy.
+/// Returns a part of the body: the same memory if the part is most of it, else a copy.
 fn shared(body: &Bytes, part: &[u8]) -> Bytes {
     if part.len() >= body.len() / 2 && !body.is_empty() {
         body.slice_ref(part)
@@ -121,7 +121,7 @@ fn shared(body: &Bytes, part: &[u8]) -> Bytes {
     }
 }
 
-/// One text for all.
+/// Returns the content type of JSON, as one shared text.
 fn json() -> Arc<str> {
     static JSON: OnceLock<Arc<str>> = OnceLock::new();
     Arc::clone(JSON.get_or_init(|| "application/json".into()))
@@ -138,7 +138,7 @@ fn content_type(text: &str) -> Answer<Arc<str>> {
     Ok(text.into())
 }
 
-/// The URL of an event or a reminder.
+/// Parses and checks the URL of an event or a reminder.
 pub(in crate::api) fn destination(
     text: &str,
     tenant: &TenantEntry,
@@ -149,26 +149,26 @@ pub(in crate::api) fn destination(
     callable(text, addresses)
 }
 
-/// A URL that something can be sent to. An address in it must be one that may be called; the addresses of a name are checked
-/// when it is called.
+/// Parses a URL that can be called. An address in it must be allowed; the addresses of a name are checked when it is
+/// called.
 pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
     let url = Url::parse(text).map_err(|error| wrong_url(&error))?;
     addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;
     Ok(url)
 }
 
-/// Names the field once.
+/// Returns the problem of an invalid URL, with the field named once.
 pub(in crate::api) fn wrong_url(error: &dyn std::error::Error) -> Problem {
     let why = error.to_string();
     Problem::invalid("url", why.strip_prefix("url: ").unwrap_or(&why))
 }
 
-/// The fields of a body, borrowed from it.
+/// Returns the fields of a body, borrowed from it.
 fn fields_of(body: &[u8]) -> serde_json::Result<BTreeMap<Cow<'_, str>, &RawValue>> {
     serde_json::from_slice(body)
 }
 
-/// A small value of the same kind as the body, which is JSON and may be large.
+/// Returns a small value of the same JSON type as the body, which may be large.
 fn stand_in(body: &[u8]) -> &'static [u8] {
     match body.trim_ascii_start().first() {
         Some(b'{') => b"{}",
@@ -180,7 +180,7 @@ fn stand_in(body: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Says what is wrong with a body, whatever its payload is. `T` has all its fields, and ignores the payload.
+/// Explains what is wrong with a body apart from its payload. `T` has all its fields, and ignores the payload.
 pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return not_json(error);
@@ -191,7 +191,7 @@ pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json
         Err(_) => return explained::<Object<T>>(stand_in(body), error),
     };
     fields.remove("payload");
-    // What it says does not matter, only that it is a text.
+    // Its content does not matter, only that it is a text.
     if fields.get("payload_base64").is_some_and(|encoded| encoded.get().starts_with('"')) {
         fields.remove("payload_base64");
     }
@@ -208,7 +208,7 @@ pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json
     Problem::new(Code::InvalidField, format!("the body: {error}"))
 }
 
-/// Says which part of a batch is wrong, and what is wrong with it. `T` has all fields of the batch, and ignores the list.
+/// Explains which item of a batch is invalid, and why. `T` has all fields of the batch, and ignores the list.
 pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     body: &[u8],
     error: &serde_json::Error,
@@ -249,13 +249,13 @@ pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     wrong_count(list, most, None)
 }
 
-/// There are too many, or none.
+/// The problem of a batch with too many items, or none.
 pub(in crate::api) fn wrong_count(list: &str, most: usize, found: Option<usize>) -> Problem {
     let found = found.map_or_else(String::new, |found| format!(", but are {found}"));
     Problem::invalid(list, format_args!("must be 1 to {most} {list}{found}"))
 }
 
-/// The parts of a list, not more than anybody looks at.
+/// The items of a list, up to a limit.
 struct Bounded<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Bounded<'a> {

@@ -1,5 +1,5 @@
-//! How much of all bodies may be in memory at once, in fair shares: each tenant's of the whole, and each API key's of its
-//! tenant's. Keys for all tenants are the operator's, and share as one tenant does.
+//! The memory for bodies, in fair shares: each tenant has a share of the whole, and each API key a share of its
+//! tenant's. Keys for all tenants belong to the operator, and together have the share of one tenant.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use breakerbox_model::shares::{NoShare, Shares};
 
 use crate::api::caller::Caller;
 
-/// The tenant whose share it is; none: the operator.
+/// The tenant that has the share. `None`: the operator.
 type Owner = Option<TenantId>;
 
-/// Room for bodies, in bytes.
+/// Memory for bodies, in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Room(Arc<Mutex<Books>>);
 
@@ -20,11 +20,11 @@ pub(super) struct Room(Arc<Mutex<Books>>);
 struct Books {
     percent: u32,
     owners: Shares<Owner>,
-    /// Only for owners that hold something.
+    /// Only for owners that hold memory now.
     keys: HashMap<Owner, Shares<ApiKeyId>>,
 }
 
-/// The room that one body takes up, until it is dropped.
+/// The memory that one body takes, released on drop.
 #[derive(Debug)]
 pub(in crate::api) struct HeldRoom {
     room: Room,
@@ -34,13 +34,13 @@ pub(in crate::api) struct HeldRoom {
 }
 
 impl Room {
-    /// So many bytes, of which one owner may hold so many percent.
+    /// Limits the memory to so many bytes, of which one owner may hold this percentage.
     pub(super) fn new(bytes: u64, percent: u32) -> Self {
         let owners = Shares::new(bytes, percent);
         Self(Arc::new(Mutex::new(Books { percent, owners, keys: HashMap::new() })))
     }
 
-    /// Room for a body of this caller, of which nothing is there yet.
+    /// Starts to hold memory for a body of this caller, at zero bytes.
     pub(super) fn held_by(&self, caller: &Caller) -> HeldRoom {
         HeldRoom { room: self.clone(), owner: caller.0.tenant.clone(), key: caller.0.id, bytes: 0 }
     }
@@ -51,10 +51,10 @@ impl Room {
 }
 
 impl HeldRoom {
-    /// Takes more, until it is so many bytes.
+    /// Takes more memory, up to this total in bytes.
     ///
     /// # Errors
-    /// If the key, its tenant or all together would hold too much. What is held stays held.
+    /// If the key, its tenant or all together would hold too much. The memory held so far stays held.
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), NoShare> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return Ok(()) };
         self.room.lock().take(&self.owner, self.key, more)?;

@@ -1,4 +1,4 @@
-//! What can be done to a reminder: pause, resume, run now, cancel.
+//! Actions on a reminder: pause, resume, run now, cancel.
 
 use axum::extract::State;
 use breakerbox_core::Status;

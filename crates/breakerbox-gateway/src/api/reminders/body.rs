@@ -1,5 +1,5 @@
-//! What is said of a reminder: read once, borrowed from the body, and only if it is wrong read again to say why. Creating and
-//! changing have the same fields, so that they can't drift apart.
+//! The bodies of reminders: parsed once, borrowed from the request body, and parsed again only to explain an error.
+//! Creating and changing have the same fields, so that they can't drift apart.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "reminders";
 
-/// The body of a reminder. `P` is the payload: borrowed, or ignored where only the rest is looked at.
+/// The body of a reminder. `P` is the payload: borrowed, or ignored where only the other fields matter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {
@@ -63,18 +63,18 @@ pub(super) struct Fields<P> {
 pub(super) type ReminderBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> ReminderBody<'a> {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         read.map(|reminder| reminder.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
     }
 
-    /// The tenant that it names.
+    /// Returns the tenant that the body names.
     pub(super) fn tenant(&self) -> Option<TenantId> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// A reminder to create.
+    /// Builds a new reminder.
     pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewReminder> {
         let Some(url) = &self.url else {
             let detail = "url: is missing; say who is called";
@@ -96,7 +96,7 @@ impl<'a> ReminderBody<'a> {
         Ok(NewReminder { tenant: with.tenant.id.clone(), settings: rest.onto(settings), payload })
     }
 
-    /// What is changed of a reminder.
+    /// Builds a change of a reminder.
     pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> Answer<Patch> {
         if self.tenant.is_some() {
             return Err(Problem::invalid("tenant", "can't be changed; leave it out"));
@@ -128,7 +128,7 @@ impl<'a> ReminderBody<'a> {
 /// A change that borrows nothing from its body, to be merged into the stored reminder.
 pub(super) struct Patch {
     url: Option<Url>,
-    /// The payload, and its content type.
+    /// The new payload, and its content type.
     content: Option<(Bytes, Arc<str>)>,
     times: TimesChange,
     rest: Rest,
@@ -136,7 +136,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// The stored reminder with this change.
+    /// Returns the stored reminder with this change applied.
     pub(super) fn onto(self, stored: &Reminder) -> Answer<ReminderChange> {
         let mut settings = stored.settings.clone();
         settings.url = self.url.unwrap_or(settings.url);
@@ -149,7 +149,7 @@ impl Patch {
     }
 }
 
-/// What is neither about when nor about what is sent.
+/// The fields that concern neither the schedule nor the payload.
 struct Rest {
     catch_up: Change<Text<CatchUp>>,
     priority: Change<Text<Priority>>,
@@ -168,7 +168,7 @@ impl Rest {
     }
 }
 
-/// What a batch looks like, whatever its reminders are.
+/// The outline of a batch, without the content of its reminders.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code)]
@@ -189,7 +189,7 @@ pub(super) struct BatchBody<'a> {
 }
 
 impl<'a> BatchBody<'a> {
-    /// Reads the body of a request.
+    /// Parses the body of a request, with at most `most` reminders.
     pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
@@ -207,12 +207,12 @@ impl<'a> BatchBody<'a> {
         Ok(batch)
     }
 
-    /// The tenant that it names.
+    /// Returns the tenant that the batch names.
     pub(super) fn tenant(&self) -> Option<TenantId> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// The reminders to create.
+    /// Builds the new reminders.
     pub(super) fn into_new(self, with: Circumstances<'_>) -> Answer<Vec<NewReminder>> {
         let no_body = Bytes::new();
         let reminder = |(at, reminder): (usize, Object<ReminderBody<'_>>)| {

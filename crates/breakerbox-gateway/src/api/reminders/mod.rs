@@ -1,14 +1,15 @@
-//! Reminders: create one or several, list, show, change; what they send; their runs; and what can be done to one.
+//! Reminders: create one or several, list, show, change; their payloads, runs and actions.
 //!
-//! Who may submit events may create reminders and cancel them. Changing, pausing, resuming and running now is a manager's.
+//! Callers with the scope to send may create and cancel reminders. Changing, pausing, resuming and running now needs
+//! the scope to manage.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `body`, `times`, `reference` | what is said of a reminder, and the schedule that it means |
+//! | `body`, `times`, `reference` | the fields of a reminder, and its schedule |
 //! | `schema` | bodies, as the document describes them |
-//! | `view` | reminders and runs, as they are shown |
+//! | `view` | the JSON of reminders and runs |
 //! | `acts` | pause, resume, run now, cancel |
-//! | `preview` | what a schedule means, before anything is created |
+//! | `preview` | the next times of a schedule, before a reminder is created |
 
 mod acts;
 mod body;
@@ -262,7 +263,7 @@ async fn payload(
     let content_type = HeaderValue::from_str(&reminder.settings.content_type);
     let plain = HeaderValue::from_static("application/octet-stream");
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(plain));
-    // It is somebody's; no browser should show it as if it were ours.
+    // The payload is a tenant's; no browser should render it as if it were the gateway's.
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
 }
@@ -289,7 +290,7 @@ async fn runs(
     Ok(axum::Json(Listed::of(found, |run| RunView::new(&api, run))))
 }
 
-/// A reminder, if the caller may know of it.
+/// Returns a reminder, if the caller may access it.
 async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
     let reminder = api.services.records.reminder(id).await?;
     if caller.owns(reminder.owner, &api.services.directory) {
@@ -308,7 +309,7 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
     Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
-/// Names the field, if the reference is another reminder's.
+/// Sets the field, if the reference belongs to another reminder.
 fn taken(problem: Problem) -> Problem {
     match (problem.code(), problem.field().map(|outer| format!("{outer}.reference"))) {
         (Code::AlreadyExists, outer) => problem.of_field(outer.as_deref().unwrap_or("reference")),
@@ -316,7 +317,7 @@ fn taken(problem: Problem) -> Problem {
     }
 }
 
-/// Whether a reminder goes on at this moment after a pause.
+/// Whether a reminder resumes from a pause at this moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resumes {
     Yes,
@@ -341,7 +342,8 @@ async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> Answer<Vec<ReminderVi
     Ok(reminders.into_iter().zip(keys.into_iter().zip(statuses)).map(shown).collect())
 }
 
-/// The circuits of reminders that are being created, looked up before, so that the response can be made in the transaction.
+/// The circuits of reminders that are being created, looked up in advance, so that the response can be built in the
+/// transaction.
 struct Circuits {
     api: Api,
     keys: Vec<Option<Arc<str>>>,
@@ -356,7 +358,7 @@ impl Circuits {
         Ok(Self { api: api.clone(), keys, statuses })
     }
 
-    /// The reminder at this place.
+    /// Returns the view of the reminder at this index.
     fn shown(&self, place: usize, reminder: &Reminder) -> ReminderView {
         let key = self.keys.get(place).cloned().flatten();
         let status = self.statuses.get(place).copied().unwrap_or(Status::Closed);
@@ -364,7 +366,7 @@ impl Circuits {
     }
 }
 
-/// The key of its circuit; none if its tenant was deleted at this moment.
+/// Returns the key of its circuit. `None` if its tenant was deleted at this moment.
 fn circuit_of(api: &Api, reminder: &Reminder) -> Option<Arc<str>> {
     let tenant = api.services.directory.tenant(&reminder.tenant)?;
     tenant.key_of(Purpose::Reminders, reminder.settings.url.as_str()).ok()

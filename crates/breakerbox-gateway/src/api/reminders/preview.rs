@@ -1,4 +1,4 @@
-//! What a schedule means, before anything is created: the next times, on the clock of its zone.
+//! Previews a schedule before a reminder is created: the next times, in its time zone.
 
 use axum::extract::State;
 use breakerbox_model::reminder::{CatchUp, Standing, WhenFailed};
@@ -14,9 +14,9 @@ use crate::api::problem::{Answer, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
-/// How many times are shown if nothing is said.
+/// The default number of times.
 const COUNT: usize = 10;
-/// How many at the most.
+/// Maximum number of times.
 const MOST: usize = 50;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {

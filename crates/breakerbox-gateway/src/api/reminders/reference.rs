@@ -1,13 +1,13 @@
-//! The owner's own name for a reminder.
+//! The tenant's own name for a reminder.
 
 use std::str::FromStr;
 
 use crate::api::reading::fields::fault_of_line;
 
-/// The longest, in characters.
+/// The longest reference, in characters.
 const LONGEST: usize = 200;
 
-/// The owner's own name for a reminder.
+/// The tenant's own name for a reminder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reference(pub(super) String);
 

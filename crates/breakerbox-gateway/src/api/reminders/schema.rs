@@ -1,4 +1,5 @@
-//! Bodies as the document describes them. What is read is in `body`; a test of hostile clients compares the two.
+//! Bodies as the document describes them. The types that are parsed are in `body`; a test with hostile clients compares
+//! the two.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! When: the fields of a schedule, as they are said, and the schedule that they mean. Also for trying one out.
+//! The fields of a schedule, and the schedule that they define. Also used for previews.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use breakerbox_model::reminder::{Cron, Repeat, Schedule, ScheduleError};
 use crate::api::problem::{Answer, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
-/// What is said of a schedule, or what a schedule says.
+/// The fields of a schedule, as the API reads and shows them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Times {
     at: Option<Timestamp>,
@@ -19,7 +19,7 @@ pub(super) struct Times {
     max_runs: Option<u32>,
 }
 
-/// What is changed of a schedule.
+/// A change of a schedule.
 #[derive(Default)]
 pub(super) struct TimesChange {
     pub(super) at: Change<Text<Moment>>,
@@ -31,7 +31,7 @@ pub(super) struct TimesChange {
 }
 
 impl Times {
-    /// What this schedule says.
+    /// Returns the fields of this schedule.
     pub(super) fn of(schedule: &Schedule) -> Self {
         let (every, cron, time_zone) = match &schedule.repeat {
             Repeat::Once => (None, None, None),
@@ -42,7 +42,7 @@ impl Times {
         Self { at, every, cron, time_zone, ends_at: schedule.ends_at, max_runs: schedule.max_runs }
     }
 
-    /// The schedule that this means.
+    /// Builds the schedule that these fields define.
     pub(super) fn schedule(&self, now: Timestamp) -> Answer<Schedule> {
         let repeat = match (&self.cron, self.every) {
             (Some(_), Some(_)) => return Err(ScheduleError::TwoWays.into()),
@@ -69,7 +69,7 @@ impl Times {
 }
 
 impl TimesChange {
-    /// Whether nothing is changed.
+    /// Returns whether nothing changes.
     fn is_nothing(&self) -> bool {
         let Self { at, every, cron, time_zone, ends_at, max_runs } = self;
         at.is_keep()
@@ -80,12 +80,12 @@ impl TimesChange {
             && max_runs.is_keep()
     }
 
-    /// What is said about a schedule of which nothing is known.
+    /// Returns the fields of a new schedule.
     pub(super) fn fresh(self) -> Times {
         self.over(Times::default())
     }
 
-    /// The schedule after the change. What is left out stays; one way to repeat takes the place of the other.
+    /// Returns the schedule after the change. Absent fields stay; one way to repeat replaces the other.
     pub(super) fn onto(self, before: &Schedule, now: Timestamp) -> Answer<Schedule> {
         if self.is_nothing() {
             return Ok(before.clone());
@@ -103,7 +103,7 @@ impl TimesChange {
             (times.cron, times.time_zone) = (None, None);
         }
         if stops_repeating(&self) {
-            // What belongs to repeating goes with it. When it ran first says nothing about when it is due once.
+            // The fields of repeating go with it. The time of its first run does not determine when it is due once.
             times = Times::default();
         }
         self.over(times).schedule(now)

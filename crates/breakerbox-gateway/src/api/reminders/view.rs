@@ -1,4 +1,4 @@
-//! Reminders and their runs, as they are shown.
+//! The JSON of reminders and their runs.
 
 use breakerbox_core::{Timestamp, format_duration};
 use breakerbox_model::objects::{Reminder, ReminderState, Run};
@@ -12,7 +12,7 @@ use crate::api::deliveries::{DeliveryView, FailReasonView, StateNameView};
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// How many times are shown that are to come.
+/// The number of upcoming times that are shown.
 const UPCOMING: usize = 5;
 
 /// A callback that is scheduled for a time, once or repeatedly.
@@ -119,14 +119,14 @@ enum StopReasonView {
     Unreadable,
 }
 
-/// What a reminder's view depends on besides it.
+/// The context that the view of a reminder needs.
 pub(super) struct Around {
-    /// Of what was missed, unless it says otherwise.
+    /// The tenant's catch-up rule, unless the reminder has its own.
     pub(super) catch_up: CatchUp,
     pub(super) circuit: Option<CircuitOf>,
-    /// By the wall clock.
+    /// The wall-clock time.
     pub(super) now: Timestamp,
-    /// It goes on after a pause at this moment: what fell into that is skipped.
+    /// Whether the reminder resumes from a pause at this moment: occurrences during the pause are skipped.
     pub(super) resumes: bool,
 }
 
@@ -175,7 +175,7 @@ impl ReminderView {
     }
 }
 
-/// The times for which it fires next, if it does by itself.
+/// Returns the next times at which it fires by its schedule. Empty if it does not.
 fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
     if reminder.state != ReminderState::Active {
         return Vec::new();
@@ -183,7 +183,7 @@ fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
     let mut standing = Standing {
         schedule: reminder.settings.schedule.clone(),
         catch_up: reminder.settings.catch_up.unwrap_or(around.catch_up),
-        // It fires if each run ends well.
+        // Assumes that each run succeeds.
         when_failed: WhenFailed::Stop,
         runs: reminder.runs,
         last: reminder.done_until,

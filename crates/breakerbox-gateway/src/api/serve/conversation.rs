@@ -1,4 +1,4 @@
-//! One connection, to its end: requests are answered, and who says nothing for too long is left.
+//! Serves one connection: responds to its requests, and closes it if the client is silent for too long.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::table::{Admitted, InFlight};
 use super::{Connections, Peer};
 use crate::api::problem::{Code, Problem};
 
-/// All that a connection needs.
+/// The dependencies of a connection.
 pub(super) struct Server {
     front: Front,
     ids: RequestIds,
@@ -34,11 +34,11 @@ pub(super) struct Server {
     http: auto::Builder<TokioExecutor>,
 }
 
-/// Why a connection ends from this side.
+/// How the server ends a connection.
 enum End {
-    /// At once.
+    /// Ends it at once.
     Now,
-    /// With the requests that are under way.
+    /// Ends it after the requests in flight.
     Gracefully,
 }
 
@@ -47,7 +47,7 @@ impl Server {
         Self { front, ids: RequestIds::default(), http: http(&limits), limits }
     }
 
-    /// One connection, to its end.
+    /// Serves one connection until it ends.
     pub(super) async fn converse(
         self: Arc<Self>,
         stream: TcpStream,
@@ -55,7 +55,7 @@ impl Server {
         admitted: Admitted,
         mut stopped: watch::Receiver<bool>,
     ) {
-        // An answer is one write: waiting for more to send would only delay it.
+        // A response is one write: waiting for more data would only delay it.
         let _ = stream.set_nodelay(true);
         let io = TokioIo::new(Patience::new(stream, self.limits.write_timeout));
         let admitted = Arc::new(admitted);
@@ -67,7 +67,7 @@ impl Server {
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service).into_owned());
         let end = tokio::select! {
-            // How a connection ends is the client's affair.
+            // How the client ends a connection does not matter here.
             _ = connection.as_mut() => return,
             () = admitted.evicted() => End::Now,
             end = self.patience_ends(&admitted) => end,
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Ready when the client has said nothing for too long.
+    /// Completes when the client has been silent for too long.
     async fn patience_ends(&self, admitted: &Admitted) -> End {
         let limits = &self.limits;
         loop {
@@ -102,7 +102,7 @@ impl Server {
             if left.is_zero() {
                 return end;
             }
-            // Its first request may come meanwhile, and then another limit holds.
+            // Its first request may come meanwhile; then another limit applies.
             sleep(left.min(limits.header_timeout)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! A response body that keeps its request under way until the last byte is sent.
+//! A response body that keeps its request in flight until the last byte is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! What every answer has: an id to find it in the log by, and headers that say what a browser may not do with it.
+//! Completes every response: a request id, to find it in the log, and security headers for browsers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,16 +12,16 @@ use crate::api::problem::Logged;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// An answer of the API is data: nothing in it may be loaded, run or framed.
+/// A response of the API is data: a browser must not load, run or frame anything in it.
 const DATA_ONLY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// The longest id that a client may choose.
+/// The longest request id that a client may choose, in characters.
 const LONGEST: usize = 64;
 
-/// Ids for requests: a random beginning for this process, and a count.
+/// Generates request ids: a random prefix for this process, and a counter.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     process: u32,
@@ -35,7 +35,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// The client's own id, if it has one that can be written into a log; else a new one.
+    /// Returns the client's own id, if it can safely be logged; else a new one.
     pub(super) fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let chosen = headers.get(REQUEST_ID).filter(|value| {
@@ -50,7 +50,7 @@ impl RequestIds {
     }
 }
 
-/// Completes an answer. What a handler has set stays.
+/// Adds the headers that every response has. Headers that a handler has set stay.
 pub(super) fn dress(response: &mut Response, id: HeaderValue) {
     if response.status().is_server_error() {
         let cause = response.extensions_mut().remove::<Logged>();

@@ -1,6 +1,6 @@
-//! Requests while the gateway starts. The port is bound before the database is opened, so that a wrong address is found at
-//! once. Until the gateway is ready `/healthz` says that the process lives, and everything else is answered with 503, so
-//! that a load balancer waits and no request hangs.
+//! Responds to requests while the gateway starts. The port is bound before the database is opened, so that a wrong
+//! address is found at once. Until the gateway is ready, `/healthz` reports that the process is alive, and all other
+//! requests get 503, so that a load balancer waits and no request hangs.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use axum::routing::get;
 use crate::api::problem::{Code, Problem};
 use crate::api::system;
 
-/// When to ask again.
+/// The `Retry-After` of these responses.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Answers requests: by the router that it was opened with, until then as a gateway that starts. A clone is the same.
+/// Responds with the router that was opened, and until then as a starting gateway. Clones share the router.
 #[derive(Clone)]
 pub struct Front {
     open: Arc<OnceLock<Router>>,
@@ -22,7 +22,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// The front of a gateway that starts.
+    /// Builds the front of a starting gateway.
     #[must_use]
     pub fn starting() -> Self {
         let starting = Router::new()
@@ -34,7 +34,7 @@ impl Front {
         Self { open: Arc::default(), starting }
     }
 
-    /// Answers by this router from now on. The first one counts.
+    /// Responds with this router from now on. Further calls have no effect.
     pub fn open(&self, router: Router) {
         let _ = self.open.set(router);
     }

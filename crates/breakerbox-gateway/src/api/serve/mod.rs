@@ -1,17 +1,19 @@
-//! Listens, and answers until it is told to stop. HTTP/1.1 and HTTP/2 without TLS on one port; TLS is a proxy's affair.
+//! The HTTP server: listens, and serves requests until it is stopped. HTTP/1.1 and HTTP/2 without TLS on one port; TLS
+//! is left to a proxy.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`serve`] | accepts connections; at the end lets them finish |
-//! | [`Front`] | the router, or a few answers while the gateway starts |
-//! | `table` | which connections are open, how many of each address, and which one is closed for a new one |
-//! | `conversation` | one connection, to its end |
-//! | `counted_body` | keeps a request under way until its answer is sent |
-//! | `dress` | what every answer has: its id, what browsers may not do with it |
+//! | [`Front`] | the router, or a few responses while the gateway starts |
+//! | `table` | the open connections, their number per address, and which one is closed for a new one |
+//! | `conversation` | serves one connection |
+//! | `counted_body` | keeps a request in flight until its response is sent |
+//! | `dress` | completes every response: request id, security headers |
 //! | `patience` | ends connections whose peer does not read |
 //!
-//! No client can hold a connection without saying something: first requests, headers, bodies, answers and idle connections all
-//! have their time. No address can have all connections. A handler that panics is answered for, and the connection goes on.
+//! No client can hold a connection while it is silent: first requests, headers, bodies, responses and idle connections
+//! all have time limits. No address can have all connections. If a handler panics, the client gets a response and keeps
+//! its connection.
 
 mod conversation;
 mod counted_body;
@@ -36,22 +38,22 @@ use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
 use crate::telemetry::Metrics;
 
-/// What a client may take its time for, and how many there may be.
+/// Limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connections {
-    /// At once.
+    /// Maximum open connections.
     pub most: usize,
-    /// What one address may have of them, in percent.
+    /// The share of one client address, in percent.
     pub address_share: u32,
-    /// For the headers of the first request.
+    /// The time limit for the headers of the first request.
     pub first_request_timeout: Duration,
-    /// For the headers of a request; also how long an idle connection is kept.
+    /// The time limit for the headers of a request; also how long an idle connection is kept.
     pub header_timeout: Duration,
-    /// For reading a part of an answer.
+    /// The time limit for the client to read a part of a response.
     pub write_timeout: Duration,
-    /// Of one connection of HTTP/2, at once.
+    /// Maximum concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// How long requests under way may take once it is time to stop.
+    /// How long requests in flight may take once the server stops.
     pub grace: Duration,
 }
 
@@ -69,11 +71,11 @@ impl Default for Connections {
     }
 }
 
-/// Where a request came from: the other end of its connection.
+/// The client address of a request: the peer of its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// Answers what comes in until `stop` is ready, and then lets what is under way finish, for a while.
+/// Serves requests until `stop` is ready, and then lets the requests in flight finish, within the grace time.
 pub(super) async fn serve(
     listener: TcpListener,
     front: Front,
@@ -104,7 +106,7 @@ pub(super) async fn serve(
                 Err(_) => crowding.refused += 1,
             },
             Err(error) => {
-                // Mostly this process has too many files open. An idle connection gives one back.
+                // Usually this process has too many open files. Closing an idle connection frees one.
                 let closed = table.close_oldest();
                 match local_fault(&error) {
                     Some(fault) => {
@@ -126,7 +128,7 @@ pub(super) async fn serve(
     connections.shutdown().await;
 }
 
-/// Connections that found no room, said in the log now and then.
+/// Counts connections that found no room, and logs them periodically.
 #[derive(Default)]
 struct Crowding {
     replaced: u64,
@@ -135,7 +137,7 @@ struct Crowding {
 }
 
 impl Crowding {
-    /// How often it is said at most.
+    /// The shortest interval of these log lines.
     const EVERY: Duration = Duration::from_secs(10);
 
     fn log(&mut self) {

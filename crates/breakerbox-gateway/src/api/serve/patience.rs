@@ -1,5 +1,5 @@
-//! A connection whose peer must read what it asked for: a write that waits too long ends it. Otherwise whoever asks and never
-//! reads would keep its connection, and the answer, for ever.
+//! A write timeout: ends a connection if a write waits too long for the peer to read. Otherwise a client that never
+//! reads would hold its connection, and the response, for ever.
 
 use std::future::Future;
 use std::io;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A connection that does not wait for its reader for ever.
+/// A connection with a write timeout.
 pub(super) struct Patience<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// The timer, which runs while a write waits.
     running: Option<Pin<Box<Sleep>>>,
 }
 
@@ -23,7 +23,7 @@ impl<S> Patience<S> {
         Self { stream, limit, running: None }
     }
 
-    /// The same, unless it has waited for too long.
+    /// Returns the result of a write, or a timeout if it has waited too long.
     fn within_limit<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.running = None;

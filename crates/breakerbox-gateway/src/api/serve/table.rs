@@ -1,8 +1,9 @@
-//! Which connections are open: how many of each address, and which of them can be closed when a new one finds no room.
+//! The open connections: their number per address, and which of them can be closed when a new one finds no room.
 //!
-//! Every address (every network, for IPv6) has its [share](breakerbox_model::shares) of all connections. A new connection over the limit
-//! takes the place of the oldest one that has no request under way and never sent a valid API key: of the same address if that
-//! address is over its share, of any address if all places are taken. If there is none, the new one is closed.
+//! Every address (for IPv6, every network) has its [share](breakerbox_model::shares) of all connections. A new
+//! connection above the limit replaces the oldest one that has no request in flight and never sent a valid API key: of
+//! the same address if that address is above its share, of any address if the table is full. If there is none, the new
+//! connection is closed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +14,7 @@ use breakerbox_model::shares::{NoShare, Shares};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-/// How many of the longest idle connections are looked at to choose the one that is closed.
+/// The number of longest-idle connections among which the one to close is chosen.
 const LOOKED_AT: usize = 64;
 
 /// All open connections.
@@ -33,43 +34,43 @@ struct Entries {
 /// One open connection.
 pub(in crate::api) struct OpenConnection {
     network: IpAddr,
-    /// Its place among the idle ones; 0: it has none.
+    /// Its position among the idle connections. 0: it is not among them.
     place: AtomicU64,
-    /// It has no place in the table any more.
+    /// Whether it was removed from the table.
     has_left: AtomicBool,
-    /// It sent a valid API key once.
+    /// Whether it ever sent a valid API key.
     is_known: AtomicBool,
-    /// It sent a request once.
+    /// Whether it ever sent a request.
     has_spoken: AtomicBool,
     in_flight: AtomicU32,
-    /// When its last request ended, in milliseconds since the table was made.
+    /// The time when its last request ended, in milliseconds since the table was created.
     ended_at: AtomicU64,
     close: Notify,
 }
 
-/// A connection's place in the table, until it is dropped.
+/// A connection's slot in the table, freed on drop.
 pub(super) struct Admitted {
     table: Arc<ConnectionTable>,
     pub(super) connection: Arc<OpenConnection>,
 }
 
-/// A request under way, until it is dropped.
+/// A request in flight, until it is dropped.
 pub(super) struct InFlight {
     table: Arc<ConnectionTable>,
     connection: Arc<OpenConnection>,
 }
 
-/// How room was found.
+/// How a slot was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// There was room.
+    /// A slot was free.
     Free,
     /// An idle connection was closed for this one.
     Replaced,
 }
 
 impl ConnectionTable {
-    /// Room for so many connections, of which one address may have so many percent.
+    /// Limits the connections to `most`, of which one address may have this percentage.
     pub(super) fn new(most: usize, address_share: u32) -> Arc<Self> {
         let entries = Entries {
             shares: Shares::new(most.max(1) as u64, address_share),
@@ -80,10 +81,10 @@ impl ConnectionTable {
         Arc::new(Self { entries: Mutex::new(entries), start: Instant::now() })
     }
 
-    /// A place for a new connection from this address.
+    /// Takes a slot for a new connection from this address.
     ///
     /// # Errors
-    /// If there is none, and none can be made.
+    /// If no slot is free, and no connection can be closed.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<(Admitted, Admission), NoShare> {
         let network = network(address);
         let mut entries = self.lock();
@@ -113,7 +114,7 @@ impl ConnectionTable {
         Ok((Admitted { table: Arc::clone(self), connection }, admission))
     }
 
-    /// Closes the oldest idle connection, to have its file descriptor back. Returns whether there was one.
+    /// Closes the oldest idle connection, to free its file descriptor. Returns whether there was one.
     pub(super) fn close_oldest(&self) -> bool {
         let mut entries = self.lock();
         let Some(oldest) = entries.oldest() else { return false };
@@ -136,7 +137,7 @@ impl Entries {
         self.idle.first_key_value().map(|(_, connection)| Arc::clone(connection))
     }
 
-    /// Among those that have been idle for longest, the one whose address has the most connections.
+    /// Returns, among the longest-idle connections, the one whose address has the most connections.
     fn of_the_greediest(&self) -> Option<Arc<OpenConnection>> {
         let longest = self.idle.values().take(LOOKED_AT).rev();
         longest.max_by_key(|connection| self.shares.held(&connection.network)).cloned()
@@ -147,14 +148,14 @@ impl Entries {
         self.idle.get(place).cloned()
     }
 
-    /// Its place is another one's at once; its task closes it soon.
+    /// Frees the slot of a connection at once; its task closes it soon.
     fn close(&mut self, connection: &OpenConnection) {
         self.leave_rest(connection);
         connection.has_left.store(true, Ordering::Relaxed);
         connection.close.notify_one();
     }
 
-    /// It can be closed for another one from now on.
+    /// Marks a connection as idle: it can be closed for another one from now on.
     fn rest(&mut self, connection: &Arc<OpenConnection>) {
         self.leave_rest(connection);
         let place = self.next;
@@ -177,7 +178,7 @@ impl Entries {
 }
 
 impl Admitted {
-    /// A request began.
+    /// Records that a request began.
     pub(super) fn begin(&self) -> InFlight {
         let connection = &self.connection;
         connection.has_spoken.store(true, Ordering::Relaxed);
@@ -188,12 +189,12 @@ impl Admitted {
         InFlight { table: Arc::clone(&self.table), connection: Arc::clone(connection) }
     }
 
-    /// Whether it sent a request at all.
+    /// Returns whether the connection ever sent a request.
     pub(super) fn has_spoken(&self) -> bool {
         self.connection.has_spoken.load(Ordering::Relaxed)
     }
 
-    /// For how long it has had no request under way; zero while it has one.
+    /// Returns how long the connection has had no request in flight. Zero while it has one.
     pub(super) fn idle_for(&self) -> Duration {
         if self.connection.in_flight.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -202,7 +203,7 @@ impl Admitted {
         Duration::from_millis(self.table.millis().saturating_sub(ended_at))
     }
 
-    /// Ready when it is to be closed for another one.
+    /// Completes when the connection is to be closed for another one.
     pub(super) async fn evicted(&self) {
         self.connection.close.notified().await;
     }
@@ -235,13 +236,13 @@ impl Drop for InFlight {
 }
 
 impl OpenConnection {
-    /// It sent a valid API key: it is not closed for another one any more.
+    /// Records a valid API key: the connection is no longer closed for another one.
     pub(in crate::api) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 }
 
-/// What counts as one address. A host has 2^64 addresses of IPv6, so there the network counts.
+/// Returns what counts as one address. A host has 2^64 IPv6 addresses, so for IPv6 it is the network.
 pub(in crate::api) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,7 +1,8 @@
-//! Tenants: create, list, show, change, delete, and the secret that deliveries to dynamic URLs are signed with.
+//! Tenants: create, list, show, change, delete, and the secrets that sign deliveries to dynamic URLs.
 //!
-//! Who manages a tenant may rename it, switch it on and off, say when to try again and where notices go. Policy, `circuit_by`, limits and rulings
-//! are an admin's. Limits are the operator's: a tenant's own admin key can't change them, neither up nor down.
+//! A key with the scope to manage may rename a tenant, enable and disable it, and set its retry schedule and its
+//! notification targets. Policy, `circuit_by`, limits and response rules need an admin key. Limits belong to the
+//! operator: a tenant's own admin key can't change them, neither up nor down.
 
 mod reminders;
 mod view;
@@ -145,7 +146,7 @@ async fn change(
     let targets: Arc<OnceLock<Vec<NoticeTarget>>> = Arc::default();
     let (services, targets_before) = (api.services.clone(), Arc::clone(&targets));
     let edit = move |stored: &Tenant| {
-        // The only one who sets it.
+        // Set only here.
         let _ = targets_before.set(stored.settings.notices.clone());
         Ok(body.onto(stored.settings.clone(), &services)?)
     };
@@ -228,7 +229,7 @@ async fn rotate_secret(
     Ok(api.services.records.rotate_tenant_secret_for(request, &id, secret, overlap).await?.into())
 }
 
-/// A tenant, if the caller may know of it.
+/// Returns a tenant, if the caller may access it.
 pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
     if !caller.sees(id) {
         return Err(Problem::not_found("tenant", id.as_str()));

@@ -1,4 +1,4 @@
-//! What holds for a tenant's reminders, as it is shown and changed.
+//! The JSON of the rules for a tenant's reminders, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
 use breakerbox_model::delivery::{RetrySchedule, Rulings};
@@ -112,7 +112,7 @@ pub(in crate::api) struct RemindersChange {
 }
 
 impl RemindersChange {
-    /// A field that only an admin may change.
+    /// Returns a changed field that only an admin may change, if there is one.
     pub(super) fn admins_field(&self) -> Option<&'static str> {
         [
             ("reminders.policy", !self.policy.is_keep()),
@@ -124,12 +124,12 @@ impl RemindersChange {
         .find_map(|(field, is_changed)| is_changed.then_some(field))
     }
 
-    /// Whether the limit is to change.
+    /// Returns whether the limit changes.
     pub(super) const fn changes_limit(&self) -> bool {
         !self.limit.is_keep()
     }
 
-    /// The rules after the change. What is wrong is named without `reminders`.
+    /// Returns the rules after the change. Errors name their field without `reminders`.
     pub(super) fn onto(self, rules: ReminderRules) -> Answer<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));

@@ -1,4 +1,4 @@
-//! Tenants, as they are shown and changed.
+//! The JSON of tenants, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
 use breakerbox_model::delivery::{RetrySchedule, Rulings};
@@ -97,12 +97,12 @@ pub(in crate::api) struct RateView {
 }
 
 impl RateView {
-    /// As a limit, if it makes sense.
+    /// Checks the values of a rate limit.
     pub(in crate::api) fn checked(self, field: &str) -> Answer<RateLimit> {
         let limit = RateLimit { per_second: self.per_second, burst: self.burst };
         limit.check().map_err(|error| {
             let text = error.to_string();
-            // It calls every limit `rate`.
+            // The error calls every limit `rate`.
             let (path, why) = text.split_once(": ").unwrap_or(("rate", &text));
             Problem::invalid(&path.replacen("rate", field, 1), why)
         })?;
@@ -150,12 +150,12 @@ impl From<Tenant> for TenantView {
 }
 
 impl TenantView {
-    /// Whether it shows the secret of a target.
+    /// Returns whether the view contains the secret of a target.
     pub(super) fn has_secret(&self) -> bool {
         self.notices.iter().any(TargetView::has_secret)
     }
 
-    /// As it is after a change, with the secrets of targets that are new.
+    /// Builds the view after a change, with the secrets of new targets.
     pub(super) fn changed(tenant: Tenant, before: &[NoticeTarget]) -> Self {
         let settings = tenant.settings;
         Self {
@@ -228,7 +228,7 @@ bodies! {
 }
 
 impl TenantChange {
-    /// A field that only an admin may change.
+    /// Returns a changed field that only an admin may change, if there is one.
     pub(super) fn admins_field(&self) -> Option<&'static str> {
         let of_reminders = match &self.reminders {
             Change::Keep => None,
@@ -247,11 +247,12 @@ impl TenantChange {
         own.or(of_reminders)
     }
 
-    /// A limit that is to change. Limits protect other tenants, so only an admin key for all tenants may change them.
+    /// Returns a changed limit, if there is one. Limits protect other tenants, so only an admin key for all tenants may
+    /// change them.
     pub(super) fn limits_field(&self) -> Option<&'static str> {
         let of_reminders = match &self.reminders {
             Change::Keep => false,
-            // That would bring back the gateway's own limit.
+            // Clearing would restore the gateway's own limit.
             Change::Clear => return Some("reminders"),
             Change::Set(change) => change.0.changes_limit(),
         };
@@ -264,7 +265,7 @@ impl TenantChange {
         .find_map(|(field, is_changed)| is_changed.then_some(field))
     }
 
-    /// The settings after the change.
+    /// Returns the settings after the change.
     pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> Answer<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
@@ -292,7 +293,7 @@ impl TenantChange {
     }
 }
 
-/// As a limit of this name, if it makes sense.
+/// Checks the values of a backlog limit of this name.
 pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
@@ -305,7 +306,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlo
     Ok(Backlog { count: backlog.count, bytes: backlog.bytes })
 }
 
-/// Whether its numbers are good is seen with what it lies over.
+/// Checks the form of a policy. Its values are checked together with the layers below it.
 pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
     if policy.is_object() {
         return Ok(policy);
@@ -313,7 +314,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
     Err(Problem::invalid("policy", "must be an object with the names of the policy file"))
 }
 
-/// A text for people: not too long, and on one line.
+/// Checks a text for people: limited length, one line.
 pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));

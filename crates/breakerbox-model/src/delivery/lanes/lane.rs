@@ -1,4 +1,5 @@
-//! One lane: what waits in it as far as this process knows, how many requests at once, and which priority is next.
+//! One lane: the deliveries that wait in it as far as this process knows, its limit of requests in flight, and the
+//! priority that is next.
 
 use std::sync::Arc;
 
@@ -8,27 +9,28 @@ use super::pace::Pace;
 use super::{Ended, Sleep};
 use crate::objects::{Priority, TenantId};
 
-/// Of so many turns, each level that waits gets one.
+/// The number of turns in a round. In each round, every level with waiting deliveries gets at least one.
 const ROUND: u8 = 16;
 
-/// What a process knows of one lane.
+/// The state of one lane in this process.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) tenant: TenantId,
     pub(super) asleep: Option<Sleep>,
-    /// When it is looked at next, as the list of alarms has it.
+    /// When the lane is checked next, as in the list of alarms.
     pub(super) alarm: Option<Timestamp>,
-    /// Since when a look found it idle each time.
+    /// The time since which every check found the lane idle.
     idle_since: Option<Timestamp>,
-    /// Whose throttle held a level of it last; what is eased there is asked again.
+    /// The key of the throttle that last held a level. When that throttle eases, the level is tried again.
     pub(super) held_by: Option<Arc<str>>,
-    /// In which line it stands: that of the proven, or the other.
+    /// The ring that the lane is queued in: `true` for that of the proven lanes, `false` for the other.
     pub(super) queued: Option<bool>,
-    /// How many claims are on their way to the queue.
+    /// The number of claims in flight to the queue.
     claims: u32,
-    /// At which levels something arrived since the first of them went out, which their answers may not know of.
+    /// The levels at which deliveries arrived since the first of those claims. The responses may not include them.
     arrived_meanwhile: [bool; 4],
-    /// Its circuit is to be asked, though nothing may be due: that is how a recovery is noticed while all are backing off.
+    /// The circuit is to be checked although nothing may be due. That is how a recovery is noticed while all deliveries
+    /// back off.
     pub(super) look: bool,
     levels: [Level; 4],
     in_flight: u32,
@@ -37,21 +39,21 @@ pub(super) struct Lane {
     turn: u8,
 }
 
-/// What waits at one priority.
+/// The waiting deliveries of one priority.
 #[derive(Clone, Copy, Default, Debug)]
 struct Level {
-    /// When the earliest is due; none if nothing waits.
+    /// When the earliest is due. `None`: nothing waits.
     due: Option<Timestamp>,
-    /// How many wait, at a guess; at least one if anything does.
+    /// The estimated number of waiting deliveries; at least 1 if any waits.
     waiting: u32,
-    /// How many of them have a turn already.
+    /// The number of them that have a turn already.
     turns: u32,
-    /// The throttle sheds this level until then.
+    /// The throttle sheds this level until this time.
     shed_until: Option<Timestamp>,
 }
 
 impl Level {
-    /// When the earliest may have a turn.
+    /// Returns when the earliest may have a turn.
     fn ready_at(&self) -> Option<Timestamp> {
         self.due.map(|due| self.shed_until.map_or(due, |until| due.max(until)))
     }
@@ -89,7 +91,7 @@ impl Lane {
         self.pace.set_max(max);
     }
 
-    /// Whether its latest outcome was a success.
+    /// Returns whether the latest outcome was a success.
     pub(super) const fn is_proven(&self) -> bool {
         self.proven
     }
@@ -106,7 +108,7 @@ impl Lane {
         self.arrived_meanwhile[priority.index()] = true;
     }
 
-    /// Whether a fresh delivery would overtake nobody that is due.
+    /// Returns whether a fresh delivery would overtake none that is due.
     pub(super) fn is_clear(&self, now: Timestamp) -> bool {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
@@ -115,12 +117,12 @@ impl Lane {
             && !self.levels.iter().any(is_due)
     }
 
-    /// How many wait, as far as is known.
+    /// Returns how many deliveries wait, as far as this process knows.
     pub(super) fn waiting(&self) -> u64 {
         self.levels.iter().map(|level| u64::from(level.waiting)).sum()
     }
 
-    /// Whether a turn would be of use.
+    /// Returns whether the lane can use a turn.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0
@@ -132,7 +134,7 @@ impl Lane {
         self.levels.iter().any(|level| level.turns < level.waiting)
     }
 
-    /// Since when nothing waits or happens, as far as earlier looks know; none: something does.
+    /// Returns since when the lane is idle, as far as earlier checks know. `None`: it is not idle.
     pub(super) fn idle_since(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.idle_since = self.is_idle().then(|| self.idle_since.unwrap_or(now));
         self.idle_since
@@ -145,7 +147,7 @@ impl Lane {
             && self.levels.iter().all(|level| level.due.is_none())
     }
 
-    /// When the next delivery becomes due that is not due yet. Those that are due need no alarm.
+    /// Returns when the next delivery becomes due that is not due yet. Due deliveries need no alarm.
     pub(super) fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         self.levels.iter().filter_map(Level::ready_at).filter(|at| *at > now).min()
     }
@@ -155,9 +157,9 @@ impl Lane {
         self.in_flight += 1;
     }
 
-    /// Starts one of what is due, and says of which priority. The highest that waits, but each level has its own turn in
-    /// each round, so that none waits for ever.
-    /// None of any priority: nothing is due, but its circuit is to be asked.
+    /// Starts a turn for a due delivery, and returns its priority: the highest that waits, but each level gets a turn
+    /// of its own in each round, so that none waits for ever. The inner `None`: nothing is due, but the circuit is to
+    /// be checked.
     pub(super) fn start_turn(&mut self, now: Timestamp) -> Option<Option<Priority>> {
         if !self.is_ready(now) {
             return None;
@@ -181,14 +183,14 @@ impl Lane {
         Some(priority)
     }
 
-    /// Gives up to so many places back; returns how many it had.
+    /// Releases up to so many slots, and returns how many the lane had.
     pub(super) fn stop(&mut self, count: u32) -> u32 {
         let freed = count.min(self.in_flight);
         self.in_flight -= freed;
         freed
     }
 
-    /// A claim goes out.
+    /// Records that a claim is sent to the queue.
     pub(super) const fn claim(&mut self) {
         if self.claims == 0 {
             self.arrived_meanwhile = [false; 4];
@@ -196,26 +198,27 @@ impl Lane {
         self.claims += 1;
     }
 
-    /// This level and those below it are shed until then.
+    /// Holds this level and those below it until this time.
     pub(super) fn shed(&mut self, priority: Priority, until: Timestamp) {
         for level in &mut self.levels[priority.index()..] {
             level.shed_until = Some(until);
         }
     }
 
-    /// No level is held any more.
+    /// Releases all held levels.
     pub(super) fn release(&mut self) {
         self.held_by = None;
         self.levels.iter_mut().for_each(|level| level.shed_until = None);
     }
 
-    /// Whether deliveries of this level wait for a time, whatever is due: the lane sleeps, or the throttle holds them.
+    /// Returns whether deliveries of this level wait although they may be due: the lane sleeps, or the throttle holds
+    /// the level.
     pub(super) fn is_held(&self, priority: Priority, now: Timestamp) -> bool {
         let shed = self.levels[priority.index()].is_shed(now);
         shed || self.asleep.as_ref().is_some_and(|sleep| sleep.until().is_none_or(|until| until > now))
     }
 
-    /// How many wait at levels that the throttle holds.
+    /// Returns how many deliveries wait at levels that the throttle holds.
     pub(super) fn waiting_for_throttle(&self, now: Timestamp) -> u64 {
         let held = self.levels.iter().filter(|level| level.is_shed(now));
         held.map(|level| u64::from(level.waiting)).sum()
@@ -227,7 +230,8 @@ impl Lane {
             level.turns = 0;
             level.waiting = level.waiting.saturating_sub(found[index]);
             if self.arrived_meanwhile[index] || self.claims > 0 {
-                // The answer may be older than the arrival, or than another answer. At worst one claim finds nothing.
+                // The response may be older than the arrival, or than another response. At worst one claim finds
+                // nothing.
                 level.due = level.due.into_iter().chain(next_due[index]).min();
                 level.waiting = level.waiting.max(u32::from(level.due.is_some()));
                 continue;
@@ -242,7 +246,7 @@ impl Lane {
         level.turns = level.turns.saturating_sub(1);
     }
 
-    /// A claim failed: the turns that it had are given up.
+    /// Releases the turns of a claim that failed.
     pub(super) fn claim_failed(&mut self) {
         self.claims = self.claims.saturating_sub(1);
         self.levels.iter_mut().for_each(|level| level.turns = 0);

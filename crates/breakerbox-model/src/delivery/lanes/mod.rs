@@ -1,26 +1,26 @@
-//! Lanes: whose turn it is. Pure: what happened and when are arguments, and so is what the gates said.
+//! Lanes: decides which lane may send next. Pure: events, their times and the decisions of the gates are arguments.
 //!
-//! Work waits in lanes, one for each endpoint. A process has a number of slots; each request in flight takes one.
+//! Deliveries wait in lanes, one for each endpoint. A process has a number of slots; each request in flight takes one.
 //!
-//! | part | what it decides |
+//! | part | decision |
 //! | --- | --- |
-//! | [`Lanes`] | everything together: what arrived, who sleeps, who has a turn |
-//! | `lane` | one lane: what waits, which priority next |
-//! | `pace` | how many of a lane at once |
-//! | `ring` | among tenants and their lanes: who is next |
-//! | [`Slots`] | how many in all, and for whom the last ones are |
+//! | [`Lanes`] | everything together: arrivals, sleeping lanes, turns |
+//! | `lane` | one lane: its waiting deliveries, the next priority |
+//! | `pace` | the limit of requests in flight of a lane |
+//! | `ring` | the order of tenants and of their lanes |
+//! | [`Slots`] | the number of slots, and for which tenants the last ones are reserved |
 //!
-//! **Fairness.** A free slot goes to the tenant that has the fewest in use, in turns among equals; then to its lanes in turns;
-//! then by priority, where every level gets at least one of sixteen; then by age. A priority never crosses tenants. The last
-//! sixteenth of the slots is for tenants that use no more than a sixteenth.
+//! **Fairness.** A free slot goes to the tenant that uses the fewest, in turns among equals; then to its lanes in
+//! turns; then by priority, where every level gets at least one of sixteen; then by age. A priority never crosses
+//! tenants. The last sixteenth of the slots is for tenants that use no more than a sixteenth.
 //!
-//! **Isolation.** A lane starts with two requests at once and grows with success. Lanes that have no success to show, or
-//! whose latest outcome was none, share at most half of the slots: thousands of endpoints that die at once can't take the
-//! slots of the healthy ones.
+//! **Isolation.** A lane starts with two requests in flight and grows with success. Unproven lanes, which have had no
+//! success or whose latest outcome was none, share at most half of the slots: thousands of endpoints that fail at once
+//! can't take the slots of the healthy ones.
 //!
-//! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane costs nothing: it
-//! is in no ring, and nobody looks at its rows. What a throttle sheds is held: that level and those below it wait until a time,
-//! or until the throttle is eased.
+//! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane costs
+//! nothing: it is in no ring, and its rows are not read. A level that a throttle sheds is held: that level and those
+//! below it wait until a time, or until the throttle eases.
 
 mod lane;
 mod pace;
@@ -45,66 +45,66 @@ use crate::objects::{LaneId, Priority, TenantId};
 pub struct Lanes {
     slots: Slots,
     lanes: HashMap<LaneId, Lane>,
-    /// Lanes with something due, of tenants in turns: those with success to show, and the others.
+    /// Lanes with something due, of tenants in turns: the proven ones, and the others.
     proven: Ring,
     unproven: Ring,
-    /// Which ring had the latest turn, so that both have theirs.
+    /// Which ring had the latest turn, so that the two alternate.
     proven_had_turn: bool,
     /// When lanes wake, or have something due.
     alarms: BTreeSet<(Timestamp, LaneId)>,
-    /// Who sleeps until a circuit changes.
+    /// Lanes that sleep until a circuit changes, by its key.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
     /// Lanes with levels that a throttle holds, by its key.
     by_throttle: HashMap<Arc<str>, BTreeSet<LaneId>>,
 }
 
-/// How many lanes there are in each state.
+/// The number of lanes in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaneCounts {
-    /// Something waits or happens, and no gate refused.
+    /// Lanes with waiting deliveries or requests in flight that no gate refused.
     pub awake: usize,
-    /// A gate refused, and something waits.
+    /// Lanes with waiting deliveries that a gate refused.
     pub asleep: usize,
-    /// Nothing waits or happens.
+    /// Lanes with neither waiting deliveries nor requests in flight.
     pub idle: usize,
-    /// Deliveries that wait in those that sleep, or for a throttle, as far as is known.
+    /// Deliveries that wait in sleeping lanes or for a throttle, as far as this process knows.
     pub parked: u64,
 }
 
-/// Which lanes are remembered although nothing waits or happens in them. What is lost with one is how many requests at once it
-/// had grown to.
+/// Limits on the idle lanes that are kept in memory. A forgotten lane loses only the limit of requests in flight that
+/// it had grown to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepIdle {
-    /// How many lanes there are before idle ones of endpoints go.
+    /// The number of lanes above which idle lanes of endpoints are forgotten.
     pub lanes: usize,
-    /// How many idle ones of dynamic URLs a tenant may have.
+    /// The maximum number of idle lanes of dynamic URLs for each tenant.
     pub dynamic_of_tenant: usize,
-    /// For how long those are remembered.
+    /// How long idle lanes of dynamic URLs are kept.
     pub dynamic_for: Duration,
 }
 
 /// One slot for one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// Whose.
+    /// The lane.
     pub lane: LaneId,
-    /// Of which level the next delivery is. None: nothing is due, but something waits and its circuit may want a probe.
+    /// The level of the next delivery. `None`: nothing is due, but something waits and the circuit may want a probe.
     pub priority: Option<Priority>,
 }
 
 /// Why a lane sleeps, and until when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sleep {
-    /// Until a time: the rate limit's next token, the receiver's `Retry-After`.
+    /// Until a time, such as the rate limit's next token or the receiver's `Retry-After`.
     Until(Timestamp),
-    /// Until its circuit changes, or until a time if there is one.
+    /// Until the circuit changes, or until a time if there is one.
     Circuit {
-        /// Whose change wakes it.
+        /// The key of the circuit.
         key: Arc<str>,
-        /// The latest time.
+        /// The time at which the lane wakes at the latest.
         until: Option<Timestamp>,
     },
-    /// Until somebody says otherwise: tenant or endpoint are disabled.
+    /// Until the tenant or the endpoint is enabled again.
     Disabled,
 }
 
@@ -118,28 +118,28 @@ impl Sleep {
     }
 }
 
-/// A throttle sheds: a level and those below it wait. Higher levels need not.
+/// The effect of a throttle that sheds: a level and those below it wait, higher levels need not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hold {
-    /// The throttle's key; several lanes may share it.
+    /// The key of the throttle. Several lanes may share it.
     pub throttle: Arc<str>,
-    /// When to ask again, at the latest.
+    /// When the level is tried again, at the latest.
     pub until: Timestamp,
 }
 
-/// How a request ended, as far as the next turns are concerned.
+/// The end of a request, as far as it affects the next turns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ended {
-    /// The endpoint took it.
+    /// The endpoint accepted it.
     Success,
-    /// It did not.
+    /// The endpoint did not accept it.
     Failure,
-    /// It says nothing about the endpoint.
+    /// The result is no evidence about the endpoint.
     Neither,
 }
 
 impl Lanes {
-    /// No lanes yet.
+    /// Returns a set without lanes.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
@@ -154,25 +154,25 @@ impl Lanes {
         }
     }
 
-    /// How many slots are taken, and by whom.
+    /// Returns the slots and their use.
     #[must_use]
     pub const fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Makes a lane known, or changes how many requests it may have in flight.
+    /// Adds a lane, or changes its maximum number of requests in flight.
     pub fn know(&mut self, id: LaneId, tenant: &TenantId, max_in_flight: u32) {
         let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(tenant.clone(), max_in_flight));
         lane.set_max(max_in_flight);
     }
 
-    /// Whether a lane is known.
+    /// Returns whether a lane is known.
     #[must_use]
     pub fn knows(&self, id: LaneId) -> bool {
         self.lanes.contains_key(&id)
     }
 
-    /// Deliveries wait in a known lane now: this many, at one level, the earliest due then.
+    /// Records that deliveries wait in a known lane: this many, at one level, the earliest due at `due_at`.
     pub fn arrived(&mut self, id: LaneId, priority: Priority, count: u32, due_at: Timestamp, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.arrived(priority, count, due_at);
@@ -180,8 +180,8 @@ impl Lanes {
         }
     }
 
-    /// Whether a fresh delivery, due now, may skip the line: its lane is awake, has nothing due and has room, and so has the
-    /// process. If so, it has its slot.
+    /// Takes a slot for a fresh delivery that is due now, if it may skip the queue: its lane is awake, has nothing due
+    /// and has room, and so has the process. Returns whether it did.
     pub fn take(&mut self, id: LaneId, now: Timestamp) -> bool {
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         if !lane.is_clear(now) || !self.slots.has_room(&lane.tenant, lane.is_proven()) {
@@ -193,10 +193,10 @@ impl Lanes {
         true
     }
 
-    /// The next turn, and its slot. None: nothing is due, or nobody may have one.
+    /// Returns the next turn, with its slot. `None`: nothing is due, or no lane may have a slot.
     pub fn next(&mut self, now: Timestamp) -> Option<Turn> {
         let first = !self.proven_had_turn;
-        // A lane may move from the second ring to the first one while they are gone through.
+        // A lane may move from the second ring to the first one while the loop goes through them.
         [first, !first, first].into_iter().find_map(|of_proven| self.next_of(of_proven, now))
     }
 
@@ -204,7 +204,7 @@ impl Lanes {
         while let Some((tenant, id)) = self.pop(of_proven) {
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
             lane.queued = None;
-            // If its luck changed while it stood in line, it stands in the other one from now on.
+            // A lane whose latest outcome changed while it was queued moves to the other ring.
             let turn = if lane.is_proven() == of_proven { lane.start_turn(now) } else { None };
             if turn.is_some() {
                 self.proven_had_turn = of_proven;
@@ -218,11 +218,11 @@ impl Lanes {
         None
     }
 
-    /// The front of a ring, if its tenant may have a slot.
+    /// Removes the front of a ring, if its tenant may have a slot.
     fn pop(&mut self, of_proven: bool) -> Option<(TenantId, LaneId)> {
         let ring = if of_proven { &mut self.proven } else { &mut self.unproven };
         let tenant = ring.next_tenant()?;
-        // Whoever is first uses the fewest: if there is no room for that tenant, there is none for the others.
+        // The first tenant uses the fewest slots: if there is no room for it, there is none for the others.
         if !self.slots.has_room(tenant, of_proven) {
             return None;
         }
@@ -230,15 +230,15 @@ impl Lanes {
         ring.pop(&tenant).map(|lane| (tenant, lane))
     }
 
-    /// The turns of a lane go to the queue as one claim; until it is answered, the lane has no more.
+    /// Records that the turns of a lane go to the queue as one claim. Until the response, the lane gets no more.
     pub fn claiming(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.claim();
         }
     }
 
-    /// A claim was answered: of so many turns these found a delivery, by level, and this is what still waits. The others'
-    /// slots are free again.
+    /// Records the response to a claim: the deliveries found by level, and the deliveries that still wait. The slots of
+    /// the other turns are free again.
     pub fn claimed(
         &mut self,
         id: LaneId,
@@ -253,7 +253,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// A claim failed: all its turns' slots are free again, and what waits still waits.
+    /// Records that a claim failed: the slots of all its turns are free again, and the deliveries still wait.
     pub fn claim_failed(&mut self, id: LaneId, asked: u32, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.claim_failed();
@@ -262,19 +262,21 @@ impl Lanes {
         }
     }
 
-    /// A gate refused: the slot is free again, and the lane sleeps. The same for what was taken without a turn.
+    /// Records that a gate refused: the slot is free again, and the lane sleeps. Also for slots that were taken without
+    /// a turn.
     pub fn refused(&mut self, id: LaneId, turn: Option<Priority>, sleep: Sleep, now: Timestamp) {
         self.give_up(id, turn);
         self.sleep(id, sleep, now);
     }
 
-    /// The throttle shed a turn: the slot is free again, and its level and those below it wait. Higher ones need not.
+    /// Records that the throttle shed a turn: the slot is free again, and its level and those below it wait. Higher
+    /// levels need not.
     pub fn shed(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         self.give_up(id, Some(priority));
         self.hold(id, priority, hold, now);
     }
 
-    /// A level and those below it wait until then, whatever is due, or until their throttle is eased.
+    /// Holds a level and those below it until a time, even if something is due, or until their throttle eases.
     pub fn hold(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.shed(priority, hold.until);
@@ -287,7 +289,8 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// A throttle took an accept, or sheds nothing any more: what it held is asked again now.
+    /// Records that a throttle received an accept, or sheds nothing any more: the levels that it held are tried again
+    /// now.
     pub fn throttle_eased(&mut self, throttle: &str, now: Timestamp) {
         for id in self.by_throttle.remove(throttle).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
@@ -297,20 +300,21 @@ impl Lanes {
         }
     }
 
-    /// Whether deliveries of this priority wait for a time, whatever is due: their lane sleeps, or the throttle holds them.
+    /// Returns whether deliveries of this priority wait although they may be due: their lane sleeps, or the throttle
+    /// holds them.
     #[must_use]
     pub fn is_held(&self, id: LaneId, priority: Priority, now: Timestamp) -> bool {
         self.lanes.get(&id).is_some_and(|lane| lane.is_held(priority, now))
     }
 
-    /// The same for any lane that this throttle holds.
+    /// Returns the same for any lane that this throttle holds.
     #[must_use]
     pub fn is_held_by(&self, throttle: &str, priority: Priority, now: Timestamp) -> bool {
         let lanes = self.by_throttle.get(throttle);
         lanes.is_some_and(|lanes| lanes.iter().any(|id| self.is_held(*id, priority, now)))
     }
 
-    /// A slot that was given out is not needed.
+    /// Returns a slot that is not needed.
     pub fn unused(&mut self, id: LaneId, turn: Option<Priority>, now: Timestamp) {
         self.give_up(id, turn);
         self.refresh(id, now);
@@ -323,7 +327,7 @@ impl Lanes {
         self.free(id, 1);
     }
 
-    /// A request ended.
+    /// Records that a request ended.
     pub fn ended(&mut self, id: LaneId, how: Ended, now: Timestamp) {
         self.free(id, 1);
         let Some(lane) = self.lanes.get_mut(&id) else { return };
@@ -335,7 +339,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// A lane sleeps.
+    /// Puts a lane to sleep.
     pub fn sleep(&mut self, id: LaneId, sleep: Sleep, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
@@ -348,7 +352,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// A lane is awake, whatever it slept for.
+    /// Wakes a lane, whatever the reason for its sleep.
     pub fn wake(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = lane.asleep.take() {
@@ -358,7 +362,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// A lane's circuit wants another probe: it has a turn, though nothing may be due.
+    /// Gives a lane a turn although nothing may be due, because its circuit wants another probe.
     pub fn look(&mut self, id: LaneId, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.look = true;
@@ -366,7 +370,7 @@ impl Lanes {
         }
     }
 
-    /// A circuit changed: who sleeps for it is awake.
+    /// Wakes all lanes that sleep for this circuit, because it changed.
     pub fn circuit_changed(&mut self, key: &str, now: Timestamp) {
         for id in self.by_circuit.remove(key).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
@@ -377,7 +381,7 @@ impl Lanes {
         }
     }
 
-    /// A call of a circuit settled, and there may be room for one more: one of those who sleep for it is awake.
+    /// Wakes one of the lanes that sleep for this circuit: a call settled, and there may be room for one more.
     pub fn circuit_moved(&mut self, key: &str, now: Timestamp) {
         let first = self.by_circuit.get(key).and_then(|sleepers| sleepers.first().copied());
         if let Some(id) = first {
@@ -385,7 +389,7 @@ impl Lanes {
         }
     }
 
-    /// Wakes who slept long enough, and puts into line whose deliveries became due.
+    /// Wakes lanes whose sleep has ended, and queues lanes whose deliveries became due.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some((at, id)) = self.alarms.first().copied() {
             if at > now {
@@ -402,38 +406,38 @@ impl Lanes {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// Returns when [`tick`](Self::tick) has something to do next.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Timestamp> {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// Whose a lane is.
+    /// Returns the tenant that a lane belongs to.
     #[must_use]
     pub fn tenant(&self, id: LaneId) -> Option<&TenantId> {
         Some(&self.lanes.get(&id)?.tenant)
     }
 
-    /// All lanes that are known.
+    /// Returns all known lanes.
     #[must_use]
     pub fn known(&self) -> HashSet<LaneId> {
         self.lanes.keys().copied().collect()
     }
 
-    /// A tenant changed: its lanes are awake.
+    /// Wakes all lanes of a tenant, because its settings changed.
     pub fn wake_tenant(&mut self, tenant: &TenantId, now: Timestamp) {
         let ids: Vec<_> =
             self.lanes.iter().filter(|(_, lane)| lane.tenant == *tenant).map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.wake(id, now));
     }
 
-    /// Why a lane sleeps; none: it is awake, or not known.
+    /// Returns why a lane sleeps. `None`: it is awake, or not known.
     #[must_use]
     pub fn asleep(&self, id: LaneId) -> Option<&Sleep> {
         self.lanes.get(&id)?.asleep.as_ref()
     }
 
-    /// How many lanes there are in each state, and how many deliveries wait in those that sleep or for a throttle.
+    /// Returns the number of lanes in each state, and of deliveries that wait in sleeping lanes or for a throttle.
     #[must_use]
     pub fn count(&self, now: Timestamp) -> LaneCounts {
         let mut counts = LaneCounts::default();
@@ -453,7 +457,7 @@ impl Lanes {
         counts
     }
 
-    /// Forgets a lane whose endpoint is gone. What is in flight ends without it.
+    /// Forgets a lane whose endpoint was deleted. Requests in flight end without it.
     pub fn forget(&mut self, id: LaneId) {
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
@@ -470,8 +474,8 @@ impl Lanes {
         }
     }
 
-    /// Forgets lanes in which nothing waits or happens: those of dynamic URLs after a while, or at once beyond so many of a
-    /// tenant; others as long as there are too many.
+    /// Forgets idle lanes: those of dynamic URLs after a while, or at once beyond a number for each tenant; others
+    /// while there are too many.
     pub fn tidy(&mut self, keep: &KeepIdle, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
         let mut excess = self.lanes.len().saturating_sub(keep.lanes);
         let mut idle_of: HashMap<TenantId, Vec<(Timestamp, LaneId)>> = HashMap::new();
@@ -517,7 +521,7 @@ impl Lanes {
         }
     }
 
-    /// Puts a lane where it belongs now: in line, or on the list of alarms, or nowhere.
+    /// Puts a lane where it belongs now: into a ring, onto the list of alarms, or into neither.
     fn refresh(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let alarm = match &lane.asleep {
@@ -533,7 +537,7 @@ impl Lanes {
             }
             lane.alarm = alarm;
         }
-        // Whoever stands in line and may not any more is passed over when its turn comes.
+        // A queued lane that may not send any more is skipped when its turn comes.
         if lane.queued.is_none() && lane.is_ready(now) {
             let proven = lane.is_proven();
             lane.queued = Some(proven);

@@ -1,21 +1,21 @@
-//! How many requests a lane may have in flight: more with each success, half as many when the endpoint has had enough.
+//! The limit of requests in flight of a lane: it grows with successes, and halves when the endpoint rejects or fails.
 //!
-//! Up to where it was too much the last time the limit grows with each success, beyond that by one for each whole round. An
-//! endpoint that turns away what is too much does so at once, many times in a row, and that would open its circuit: so it is
-//! approached slowly once it is known where that begins. Requests that were under way when the limit fell say nothing new.
+//! Up to half of the load that was last too much, the limit grows with each success; beyond that by one for each whole
+//! round. An endpoint that rejects excess load does so at once, many times in a row, and that would open its circuit:
+//! so the limit approaches a known bound slowly. Requests that were in flight when the limit fell are no new evidence.
 
-/// How many at first, and at the least.
+/// The limit at the start, and the lowest one.
 const FIRST: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     limit: u32,
     max: u32,
-    /// Half of what was too much; from here on it grows slowly.
+    /// Half of the load that was too much. From here on the limit grows slowly.
     careful_from: u32,
     /// Successes since the limit last changed, while it grows slowly.
     round: u32,
-    /// Of those in flight when the limit last fell, so many are still to end.
+    /// The number of requests that were in flight when the limit last fell and have not ended yet.
     excused: u32,
 }
 
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// So many others are in flight.
+    /// Records a failure, while this many others are in flight.
     pub(super) fn failure(&mut self, in_flight: u32) {
         if self.excused > 0 {
             self.excused -= 1;
@@ -55,7 +55,7 @@ impl Pace {
         self.excused = in_flight;
     }
 
-    /// One ended that says nothing about the endpoint.
+    /// Records the end of a request that is no evidence about the endpoint.
     pub(super) fn neither(&mut self) {
         self.excused = self.excused.saturating_sub(1);
     }
@@ -65,7 +65,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// An endpoint that takes so many at once: each round is sent together, and what is too much is turned away at once.
+    /// An endpoint that accepts so many at once: each round is sent together, and the excess is rejected at once.
     fn rounds(pace: &mut Pace, takes: u32, count: u32) -> Vec<(u32, u32)> {
         let round = |_| {
             let sent = pace.limit();

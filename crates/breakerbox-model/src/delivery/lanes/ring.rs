@@ -1,4 +1,4 @@
-//! Who is next: tenants by how many slots they use, in turns among equals; then their lanes in turns.
+//! The order of turns: tenants by the slots that they use, in turns among equals; then their lanes in turns.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use crate::objects::{LaneId, TenantId};
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     tenants: HashMap<TenantId, Standing>,
-    /// By slots in use, then by who had no turn for longest.
+    /// Ordered by slots in use, then by the time since the last turn, the longest first.
     order: BTreeSet<(u32, u64, TenantId)>,
     turns: u64,
 }
@@ -21,7 +21,7 @@ struct Standing {
 }
 
 impl Ring {
-    /// A lane stands in line.
+    /// Appends a lane.
     pub(super) fn push(&mut self, tenant: &TenantId, lane: LaneId, used: u32) {
         if let Some(standing) = self.tenants.get_mut(tenant) {
             standing.lanes.push_back(lane);
@@ -33,12 +33,12 @@ impl Ring {
         self.tenants.insert(tenant.clone(), Standing { used, had_turn, lanes: VecDeque::from([lane]) });
     }
 
-    /// Whose turn it is.
+    /// Returns the tenant whose turn it is.
     pub(super) fn next_tenant(&self) -> Option<&TenantId> {
         self.order.first().map(|(_, _, tenant)| tenant)
     }
 
-    /// That tenant's next lane. The tenant goes to the end of those that use as many.
+    /// Removes that tenant's next lane. The tenant goes to the end of those that use as many slots.
     pub(super) fn pop(&mut self, tenant: &TenantId) -> Option<LaneId> {
         let standing = self.tenants.get_mut(tenant)?;
         let lane = standing.lanes.pop_front();
@@ -53,7 +53,7 @@ impl Ring {
         lane
     }
 
-    /// A tenant uses so many slots now.
+    /// Records how many slots a tenant uses now.
     pub(super) fn tenant_uses(&mut self, tenant: &TenantId, used: u32) {
         let Some(standing) = self.tenants.get_mut(tenant) else { return };
         if standing.used != used {

@@ -1,4 +1,4 @@
-//! Slots: how many requests a process has in flight, and for whom the last ones are.
+//! Slots: the number of requests that a process may have in flight, and for which tenants the last ones are reserved.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::objects::TenantId;
 pub struct Slots {
     total: u32,
     used: u32,
-    /// Used by lanes that have no success to show.
+    /// Slots used by unproven lanes: those whose latest outcome was not a success.
     unproven: u32,
     by_tenant: HashMap<TenantId, u32>,
 }
@@ -19,19 +19,19 @@ impl Slots {
         Self { total: total.max(1), used: 0, unproven: 0, by_tenant: HashMap::new() }
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
     }
 
-    /// How many are in use.
+    /// Returns the number of slots in use.
     #[must_use]
     pub const fn used(&self) -> u32 {
         self.used
     }
 
-    /// How many are used by lanes that have no success to show.
+    /// Returns the number of slots that unproven lanes use.
     #[must_use]
     pub const fn unproven(&self) -> u32 {
         self.unproven
@@ -41,17 +41,17 @@ impl Slots {
         self.by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Whether a lane of this tenant may have one more.
+    /// Returns whether a lane of this tenant may take one more slot.
     pub(super) fn has_room(&self, tenant: &TenantId, proven: bool) -> bool {
         let reserve = self.total / 16;
         let free = self.total.saturating_sub(self.used);
         let may_use_reserve = self.used_by(tenant) < reserve.max(1);
-        // Half of them, but one must be able to prove itself even where there is only one.
+        // Half of them, but at least one, so that a lane can prove itself even if there is only one slot.
         let share = (self.total / 2).max(1);
         free > 0 && (free > reserve || may_use_reserve) && (proven || self.unproven < share)
     }
 
-    /// One more; returns how many the tenant uses now.
+    /// Takes a slot, and returns how many the tenant uses now.
     pub(super) fn occupy(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used += 1;
         self.unproven += u32::from(!proven);
@@ -67,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// One less; returns how many the tenant uses now.
+    /// Frees a slot, and returns how many the tenant uses now.
     pub(super) fn vacate(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used = self.used.saturating_sub(1);
         self.unproven = self.unproven.saturating_sub(u32::from(!proven));
@@ -80,7 +80,7 @@ impl Slots {
         used
     }
 
-    /// A lane with so many in flight proved itself, or failed.
+    /// Records that a lane with so many requests in flight became proven or unproven.
     pub(super) fn moved(&mut self, in_flight: u32, was_proven: bool) {
         if was_proven {
             self.unproven += in_flight;

@@ -1,4 +1,4 @@
-//! Which change is told, and as what.
+//! Which change causes a notification, and of which kind.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tables: which change is told as what, and in which words.
+//! Tables: which change causes which notification, and its text.
 
 mod decisions;
 mod texts;

@@ -1,4 +1,4 @@
-//! The words, whole.
+//! The complete texts of notifications.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn says(notice: &Notice, title: &str, body: &[&str]) {
     let sent = Message::of(id, notice).json.to_string();
     // Neither the path of a URL, nor in the id of a circuit.
     assert!(!sent.contains("s3cret") && !sent.contains("czNjcmV0") && !sent.contains("MzY3JldA"), "{sent}");
-    // What is kept is told again in the same words.
+    // A stored notification has the same text.
     let kept = serde_json::to_string(&notice.news).unwrap();
     let read: News = serde_json::from_str(&kept).unwrap();
     assert_eq!(Notice { news: read, ..notice.clone() }.text(), text);

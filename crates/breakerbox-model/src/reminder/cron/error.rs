@@ -1,4 +1,4 @@
-//! Why a cron expression is refused: which field, which part of it, and what would be right.
+//! Why a cron expression is refused: the field, the part of it, and the remedy.
 
 use super::MAX_LENGTH;
 use super::fields::CronField;
@@ -7,78 +7,78 @@ use super::fields::CronField;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CronError {
-    /// Nothing is there, or not five fields.
+    /// The number of fields is not five.
     #[error(
         "must have five fields (minute hour day month weekday, such as \"30 9 * * MON-FRI\"), but has {found}{}",
         if *.found == 6 { "; there are no seconds" } else { "" }
     )]
     Fields {
-        /// How many there are.
+        /// The number of fields.
         found: usize,
     },
-    /// It is longer than any that makes sense.
+    /// The expression is too long.
     #[error("must have at most {MAX_LENGTH} characters, but has {found}")]
     TooLong {
-        /// How many there are.
+        /// Its length.
         found: usize,
     },
-    /// There is no such short form.
+    /// The short form, such as `@daily`, is unknown.
     #[error("{found:?} is unknown; there are @hourly, @daily, @weekly, @monthly and @yearly")]
     Nickname {
-        /// What was written.
+        /// The text that was written.
         found: String,
     },
-    /// Something is missing between two commas, before or after a dash or a slash.
+    /// A value is missing between two commas, or before or after a dash or a slash.
     #[error("{field}: {part:?} is not complete; write {}", .field.shapes())]
     Incomplete {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
     },
-    /// It is neither a number nor a name.
+    /// A value is neither a number nor a name.
     #[error("{field}: {part:?} is no {}; write {}", .field.name(), .field.shapes())]
     NoValue {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
     },
-    /// It is too small or too large.
+    /// A value is too small or too large.
     #[error("{field}: {part:?} is out of range; write {}", .field.span())]
     OutOfRange {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
     },
-    /// Its end is before its beginning.
+    /// The end of a range is before its beginning.
     #[error("{field}: {part:?} runs backwards; write the smaller one first, or two ranges with a comma")]
     Backwards {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
     },
-    /// The step is none, or goes past the end at once.
+    /// The step is 0, no number, or larger than the largest value of the field.
     #[error("{field}: the step of {part:?} must be from 1 to {}", .field.max())]
     Step {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
     },
-    /// One value has a step.
+    /// A single value has a step.
     #[error("{field}: {part:?} has a step, but no range; write {suggestion:?}")]
     StepOfOne {
-        /// Where.
+        /// The field.
         field: CronField,
-        /// The part.
+        /// The part of the field.
         part: String,
         /// What is probably meant.
         suggestion: String,
     },
-    /// There is no such date.
+    /// No such date exists.
     #[error(
         "{}: never happens: no month of field 4 has such a day; write a day that there is",
         CronField::Day

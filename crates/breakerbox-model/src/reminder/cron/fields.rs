@@ -1,4 +1,4 @@
-//! Reads the five fields of a cron expression into sets of values. It knows nothing of calendars and zones.
+//! Parses the five fields of a cron expression into sets of values, without regard to calendars and zones.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use super::error::CronError;
 /// A field of a cron expression.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CronField {
-    /// The first.
+    /// The first field.
     Minute,
-    /// The second.
+    /// The second field.
     Hour,
-    /// The third: the day of the month.
+    /// The third field: the day of the month.
     Day,
-    /// The fourth.
+    /// The fourth field.
     Month,
-    /// The fifth.
+    /// The fifth field.
     Weekday,
 }
 
@@ -33,7 +33,7 @@ const NICKNAMES: [(&str, &str); 5] = [
 impl CronField {
     const ALL: [Self; 5] = [Self::Minute, Self::Hour, Self::Day, Self::Month, Self::Weekday];
 
-    /// Its name.
+    /// Returns the name of the field.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl CronField {
             Self::Hour => 23,
             Self::Day => 31,
             Self::Month => 12,
-            // Sunday once more.
+            // 7 is Sunday, like 0.
             Self::Weekday => 7,
         }
     }
@@ -63,7 +63,7 @@ impl CronField {
         }
     }
 
-    /// The values that have names, in order.
+    /// Returns the names of the values, in order. Empty for fields without names.
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Minute | Self::Hour | Self::Day => &[],
@@ -72,7 +72,7 @@ impl CronField {
         }
     }
 
-    /// What a value may be, for people.
+    /// Returns the allowed values, for error messages.
     pub(super) fn span(self) -> String {
         let numbers = format!("{} to {}", self.min(), self.max());
         match (self.names().first(), self.names().last()) {
@@ -81,7 +81,7 @@ impl CronField {
         }
     }
 
-    /// What a part may look like, for people.
+    /// Returns the allowed forms of a part, for error messages.
     pub(super) fn shapes(self) -> String {
         let example = match self {
             Self::Minute => "a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
@@ -115,18 +115,18 @@ impl fmt::Display for CronField {
     }
 }
 
-/// The values of each field, a bit for each.
+/// The values of each field, as bit sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fields {
     pub(super) minutes: u64,
     pub(super) hours: u64,
     pub(super) days: u64,
     pub(super) months: u64,
-    /// From Sunday on.
+    /// Bit 0 is Sunday.
     pub(super) weekdays: u64,
-    /// Days and weekdays were both written without a `*` in front: either may match.
+    /// Neither days nor weekdays begin with `*`: either may match.
     pub(super) either_day: bool,
-    /// The hours begin with `*`: they are counted as they pass.
+    /// The hours begin with `*`: an hour that comes twice counts twice.
     pub(super) every_hour: bool,
 }
 
@@ -170,7 +170,7 @@ fn read_part(field: CronField, part: &str) -> Result<u64, CronError> {
         None => (part, None),
     };
     let (first, last) = match range.split_once('-') {
-        // Not up to the second Sunday, or steps would count it.
+        // Not up to the second Sunday (7), or steps would count it.
         None if range == "*" => (field.min(), if field == CronField::Weekday { 6 } else { field.max() }),
         None => {
             let value = field.value(part, range)?;
@@ -182,7 +182,7 @@ fn read_part(field: CronField, part: &str) -> Result<u64, CronError> {
         }
         Some((first, last)) => {
             let (from, to) = (field.value(part, first)?, field.value(part, last)?);
-            // A week ends with Sunday as well as it begins with it.
+            // A week may end with Sunday as well as begin with it.
             let to = if field == CronField::Weekday && to == 0 && from > 0 { 7 } else { to };
             (from, to)
         }

@@ -1,14 +1,15 @@
 //! Cron expressions in a time zone.
 //!
-//! | part | what it knows |
+//! | part | task |
 //! | --- | --- |
-//! | [`fields`] | how an expression is read |
-//! | [`calendar`] | which local times match, by the calendar alone |
-//! | [`stretch`] | what the zone's clock makes of them: gaps and overlaps |
+//! | [`fields`] | parses an expression |
+//! | [`calendar`] | finds the local times that match, by the calendar alone |
+//! | [`stretch`] | maps them to the zone's clock: gaps and overlaps |
 //!
-//! A cron crate would do the first two. But cronexpr skips what falls into a gap, looks four years ahead and never back;
-//! croner takes only one minute of one hour for a fixed time, and gives up in a gap of more than two hours. Neither says which
-//! part of which field is wrong. What would be left of them is smaller than what it takes to bend the rest.
+//! A cron crate would do the first two. But cronexpr skips times that fall into a gap, searches four years ahead and
+//! never back; croner treats only one minute of one hour as a fixed time, and gives up in a gap of more than two hours.
+//! Neither reports which part of which field is wrong. The part of them that could be used is smaller than the code to
+//! adapt the rest.
 
 mod calendar;
 mod error;
@@ -28,27 +29,26 @@ use stretch::Stretch;
 
 use super::error::ScheduleError;
 
-/// How far a search goes. The rarest time that there is, a leap day on a given weekday, is 40 years after the one before
-/// it when a century without a leap day lies between.
+/// The number of years that a search covers. The rarest time, a leap day on a given weekday, comes 40 years after the
+/// previous one when a century without a leap day lies between.
 const SEARCH_YEARS: i16 = 41;
-/// What is longer is no expression, whatever it is.
+/// The maximum length of an expression, in bytes.
 const MAX_LENGTH: usize = 256;
 
 /// A cron expression in a time zone.
 ///
 /// Five fields: minute, hour, day of the month, month, weekday. Each is `*`, a value, a range `1-5`, a step `*/15` or
-/// `10-30/5`, or a list of those with commas. Months and weekdays have names (`JAN`, `MON`); 0 and 7 are Sunday. If neither
-/// day nor weekday begins with `*`, either may match. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are short
-/// for what they say.
+/// `10-30/5`, or a list of those with commas. Months and weekdays have names (`JAN`, `MON`); 0 and 7 are Sunday. If
+/// neither day nor weekday begins with `*`, either may match. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`
+/// are short forms.
 ///
 /// Where the zone's clock jumps:
-/// - A local time that **does not exist** fires at the first moment after the gap, once, however many fall into it. None is
-///   skipped: in a night without half past two, `30 * * * *` fires at three, and again at half past.
-/// - A local time that **comes twice** fires the first time only. If the hour field begins with `*`, hours are counted as
-///   they pass, and both times fire.
+/// - A local time that **does not exist** fires at the first moment after the gap, once, however many fall into it.
+///   None is skipped: in a night without half past two, `30 * * * *` fires at three, and again at half past.
+/// - A local time that **comes twice** fires the first time only. If the hour field begins with `*`, both times fire.
 ///
-/// The zones are those of the IANA database, built into the program: it needs none on the machine, and all processes of one
-/// version agree. When a country changes its rules, a later version knows.
+/// The zones are those of the IANA database, built into the program: it needs none on the machine, and all processes of
+/// one version agree. When a country changes its rules, a later version of the program includes the change.
 ///
 /// ```
 /// use breakerbox_model::reminder::Cron;
@@ -68,10 +68,10 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Reads an expression, for this zone of the IANA database.
+    /// Parses an expression, for this zone of the IANA database.
     ///
     /// # Errors
-    /// If it is no expression, never happens, or there is no such zone.
+    /// If the expression is invalid or never matches, or the zone is unknown.
     pub fn new(text: &str, zone: &str) -> Result<Self, ScheduleError> {
         let text = text.trim();
         if text.len() > MAX_LENGTH {
@@ -81,7 +81,7 @@ impl Cron {
         Ok(Self { text: text.into(), fields, zone: find_zone(zone)? })
     }
 
-    /// The name of the time zone.
+    /// Returns the name of the time zone.
     #[must_use]
     pub fn zone(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
@@ -91,17 +91,17 @@ impl Cron {
         &self.zone
     }
 
-    /// The first occurrence at this time or later.
+    /// Returns the first occurrence at this time or later.
     pub(super) fn from(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros().div_ceil(1_000_000))
     }
 
-    /// The first occurrence after this time.
+    /// Returns the first occurrence after this time.
     pub(super) fn after(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros() / 1_000_000 + 1)
     }
 
-    /// The last occurrence at this time or earlier.
+    /// Returns the last occurrence at this time or earlier.
     pub(super) fn until(&self, at: Timestamp) -> Option<Timestamp> {
         let until = moment(at.as_micros() / 1_000_000)?;
         let limit = until - (i64::from(SEARCH_YEARS) * 366 * 24).hours();
@@ -114,7 +114,7 @@ impl Cron {
         }
     }
 
-    /// How many occurrences there are from one time until just before another; at most `most` are counted.
+    /// Returns the number of occurrences from one time until just before another; at most `most` are counted.
     pub(super) fn count(&self, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let seconds = |at: Timestamp| moment(at.as_micros().div_ceil(1_000_000));
         let (Some(from), Some(before)) = (seconds(from), seconds(before)) else { return 0 };
@@ -164,7 +164,7 @@ impl PartialEq for Cron {
 impl Eq for Cron {}
 
 fn find_zone(name: &str) -> Result<TimeZone, ScheduleError> {
-    // Not the machine's own database: a fleet has to agree, whatever each machine has.
+    // Not the machine's own database: the processes of a fleet have to agree, whatever each machine has.
     let zones = TimeZoneDatabase::bundled();
     match zones.get(name) {
         Ok(zone) if !zone.is_unknown() => Ok(zone),

@@ -1,8 +1,9 @@
-//! What a zone's clock makes of local times.
+//! Maps local times to the clock of a zone.
 //!
-//! A zone's time is a row of stretches, in each of which its clock runs evenly. Within one, local times and moments
-//! correspond. Where one begins, the clock jumps: forwards over local times that do not exist (they fire at the jump,
-//! once), or back over local times that were there before (they fire again only if hours are counted as they pass).
+//! A zone's time is a sequence of stretches, in each of which its clock runs evenly. Within one, local times and
+//! absolute times correspond. Where one begins, the clock jumps: forwards over local times that do not exist (they fire
+//! at the jump, once), or back over local times that were there before (they fire again only if the hour field begins
+//! with `*`).
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
@@ -10,16 +11,16 @@ use jiff::{Timestamp, ToSpan};
 
 use super::fields::Fields;
 
-/// A time in which a zone's clock runs evenly.
+/// A period in which a zone's clock runs evenly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     start: Option<Jump>,
-    /// Where the next one begins.
+    /// The beginning of the next stretch. `None`: there is none.
     end: Option<Timestamp>,
     offset: Offset,
 }
 
-/// Where the clock jumps: at this moment, from this offset.
+/// A jump of the clock: its time, and the offset before it.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     at: Timestamp,
@@ -27,13 +28,13 @@ struct Jump {
 }
 
 impl Stretch {
-    /// The one that this moment is in. Moments are full seconds.
+    /// Returns the stretch that contains this time. Times are full seconds.
     pub(super) fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let second_after = at.saturating_add(1.second()).unwrap_or(Timestamp::MAX);
         let mut start = zone.preceding(second_after).next().map(|change| change.timestamp());
         let mut end = None;
-        // Where a zone's table ends and its rule begins, jiff may find a change of the rule from before the table's last one.
-        // What follows is right, so it has the last word.
+        // Where a zone's table ends and its rule begins, jiff may find a change of the rule from before the table's
+        // last one. The changes that follow are right, so they take precedence.
         for change in zone.following(start.unwrap_or(at)) {
             if change.timestamp() > at {
                 end = Some(change.timestamp());
@@ -48,28 +49,28 @@ impl Stretch {
         Self { start, end, offset: zone.to_offset(at) }
     }
 
-    /// The one after it.
+    /// Returns the next stretch.
     pub(super) fn after(&self, zone: &TimeZone) -> Option<Self> {
         self.end.map(|end| Self::around(zone, end))
     }
 
-    /// The one before it.
+    /// Returns the previous stretch.
     pub(super) fn before(&self, zone: &TimeZone) -> Option<Self> {
         let before = self.start?.at.checked_sub(1.second()).ok()?;
         Some(Self::around(zone, before))
     }
 
-    /// Whether it begins before this moment.
+    /// Returns whether it begins before this time.
     pub(super) fn starts_before(&self, at: Timestamp) -> bool {
         self.start.is_none_or(|start| start.at < at)
     }
 
-    /// Whether it ends after this moment.
+    /// Returns whether it ends after this time.
     pub(super) fn ends_after(&self, at: Timestamp) -> bool {
         self.end.is_none_or(|end| end > at)
     }
 
-    /// Its first occurrence at this moment or later.
+    /// Returns its first occurrence at this time or later.
     pub(super) fn first(&self, fields: &Fields, from: Timestamp) -> Option<Timestamp> {
         if let Some(jump) = self.moved_here(fields).filter(|jump| *jump >= from) {
             return Some(jump);
@@ -78,7 +79,7 @@ impl Stretch {
         if found < self.closes() { self.offset.to_timestamp(found).ok() } else { None }
     }
 
-    /// Its last occurrence at this moment or earlier.
+    /// Returns its last occurrence at this time or earlier.
     pub(super) fn last(&self, fields: &Fields, until: Timestamp) -> Option<Timestamp> {
         let last_second = self.end.and_then(|end| end.checked_sub(1.second()).ok());
         let until = last_second.map_or(until, |last| until.min(last));
@@ -88,7 +89,7 @@ impl Stretch {
         found.or_else(|| self.moved_here(fields).filter(|jump| *jump <= until))
     }
 
-    /// How many occurrences it has from one moment until just before another; at most `most` are counted.
+    /// Returns the number of its occurrences from one time until just before another; at most `most` are counted.
     pub(super) fn count(&self, fields: &Fields, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let before = self.end.map_or(before, |end| before.min(end));
         let range = full_minute(self.opens(fields, from)).zip(full_minute(self.offset.to_datetime(before)));
@@ -97,7 +98,7 @@ impl Stretch {
             _ => 0,
         };
         let moved = self.moved_here(fields).filter(|jump| *jump >= from && *jump < before);
-        // A local time of its own at that moment was counted.
+        // A local time of the stretch itself at that moment was counted already.
         let twice = moved.is_some_and(|jump| {
             let local = self.offset.to_datetime(jump);
             local.second() == 0 && fields.next(local) == Some(local)
@@ -105,7 +106,7 @@ impl Stretch {
         (counted + u32::from(moved.is_some() && !twice)).min(most)
     }
 
-    /// The moment where it begins, if a local time fell into the gap before it.
+    /// Returns the beginning of the stretch, if a local time fell into the gap before it.
     fn moved_here(&self, fields: &Fields) -> Option<Timestamp> {
         let start = self.start?;
         let missing = full_minute(start.from.to_datetime(start.at))?;
@@ -113,7 +114,7 @@ impl Stretch {
         (missing < first && fields.next(missing)? < first).then_some(start.at)
     }
 
-    /// The local time from which on its times count, from this moment on.
+    /// Returns the first local time that counts in this stretch, from this time on.
     fn opens(&self, fields: &Fields, from: Timestamp) -> DateTime {
         let Some(start) = self.start else { return self.offset.to_datetime(from) };
         let from = self.offset.to_datetime(from.max(start.at));
@@ -121,13 +122,13 @@ impl Stretch {
         if fields.every_hour { from } else { from.max(again_until) }
     }
 
-    /// The local time at which it is over.
+    /// Returns the local time at which it ends.
     fn closes(&self) -> DateTime {
         self.end.map_or(DateTime::MAX, |end| self.offset.to_datetime(end))
     }
 }
 
-/// The first full minute at this time or later.
+/// Returns the first full minute at this time or later.
 fn full_minute(local: DateTime) -> Option<DateTime> {
     let seconds = local.second();
     let part = local.subsec_nanosecond();

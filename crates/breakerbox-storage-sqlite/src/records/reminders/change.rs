@@ -1,4 +1,4 @@
-//! What becomes of a reminder when it is changed: its row, what comes next, and a run that waits.
+//! The effects of changing a reminder: on its row, its next step, and a waiting run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::lanes;
 use crate::reminders::kept::Kept;
 use crate::reminders::runs::{self, WasSent};
 
-/// Writes what is changed of a reminder.
+/// Writes the changes of a reminder.
 pub(super) fn write(
     writing: &mut Writing<'_>,
     found: &Reminder,
@@ -49,7 +49,7 @@ pub(super) fn write(
     reschedule(writing, found, change)
 }
 
-/// Another schedule takes over.
+/// Replaces the schedule.
 fn reschedule(
     writing: &mut Writing<'_>,
     found: &Reminder,
@@ -78,7 +78,7 @@ fn reschedule(
     Ok(())
 }
 
-/// Calls off a run that waits: it is as if it had not been fired. False: it does not wait.
+/// Withdraws a waiting run, as if it had not been fired. False: it does not wait.
 pub(super) fn withdraw(
     writing: &mut Writing<'_>,
     reminder: i64,
@@ -96,7 +96,7 @@ pub(super) fn withdraw(
     Ok(true)
 }
 
-/// A run that waits goes on with what the reminder is now.
+/// Gives a waiting run the new settings of its reminder.
 pub(super) fn carry_on(
     records: &SqliteRecords,
     writing: &mut Writing<'_>,
@@ -146,7 +146,7 @@ pub(super) fn carry_on(
     wake(records, writing, found, new_lane.number())
 }
 
-/// A run that waits is due now.
+/// Makes a waiting run due now.
 pub(super) fn hurry(
     records: &SqliteRecords,
     writing: &mut Writing<'_>,
@@ -158,7 +158,7 @@ pub(super) fn hurry(
         .prepare_cached("UPDATE deliveries SET due_at = ?2 WHERE id = ?1 AND state = ?3 RETURNING lane")?
         .query_row(params![run, micros(writing.now()), WAITING], |row| row.get(0))
         .optional()?;
-    // One that is in flight is running now.
+    // A run in flight is running already.
     lane.map_or(Ok(()), |lane| wake(records, writing, found, lane))
 }
 

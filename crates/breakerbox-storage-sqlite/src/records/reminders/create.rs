@@ -1,4 +1,4 @@
-//! New reminders: whether there is room for them, and their rows.
+//! New reminders: the check of limits, and their rows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::JobError;
 use crate::reminders::kept::{ACTIVE, Kept, NOTHING_ASKED};
 use crate::reminders::totals;
 
-/// Creates one. Whoever calls this rings for the scheduler.
+/// Creates a reminder. The caller wakes the scheduler.
 pub(super) fn create(
     records: &SqliteRecords,
     writing: &mut Writing<'_>,
@@ -33,13 +33,13 @@ pub(super) fn create(
     found(writing.connection(), ReminderId(id(wanted)))
 }
 
-/// The scheduler looks again after the commit.
+/// Wakes the scheduler after the commit.
 pub(super) fn ring(records: &SqliteRecords, writing: &mut Writing<'_>) {
     let directory = Arc::clone(&records.directory);
     writing.tell_after_commit(move || directory.reminders_changed());
 }
 
-/// Whether the tenant's limit and the disk have room for so many more, with so many bytes.
+/// Checks that the tenant's limit and the disk have room for so many more reminders, with so many bytes.
 pub(super) fn admit(
     writing: &mut Writing<'_>,
     tenant: &TenantEntry,
@@ -92,7 +92,7 @@ fn insert(
     Ok(())
 }
 
-/// The reference is the only thing that must be unique.
+/// The reference is the only column that must be unique.
 pub(super) fn taken_reference(
     written: rusqlite::Result<usize>,
     settings: &ReminderSettings,

@@ -12,17 +12,17 @@ use super::REMINDER;
 use crate::columns::{id, number, time};
 use crate::reminders::kept::{COLUMNS, reminder, state_number};
 
-/// How many rows a page looks at.
+/// The maximum number of rows that a page reads.
 const LOOKS: usize = 20_000;
 
-/// A page of reminders: along the ids of the tenant or of all, a bounded number of looks.
+/// Returns a page of reminders: by id, of the tenant or of all, reading a bounded number of rows.
 pub(super) fn list(
     connection: &Connection,
     filter: &ReminderFilter,
     before: i64,
     size: usize,
 ) -> rusqlite::Result<Page<Reminder>> {
-    // Few of a tenant have the same reference, however many there are.
+    // Few reminders of a tenant have the same reference, however many it has.
     let is_named = filter.reference.is_some() && filter.tenant.is_some();
     let index = if is_named { "INDEXED BY reminders_by_reference" } else { "" };
     let mut sql = format!(
@@ -69,14 +69,14 @@ pub(super) fn list(
     Ok(Page { items, next })
 }
 
-/// A page of the runs of one.
+/// Returns a page of the runs of a reminder.
 pub(super) fn runs(
     connection: &Connection,
     wanted: ReminderId,
     before: i64,
     size: usize,
 ) -> rusqlite::Result<Page<Run>> {
-    // The delivery of a run comes right after its event.
+    // The id of a run's delivery comes right after that of its event.
     let mut statement = connection.prepare_cached(
         "SELECT id, run, scheduled_at, skipped, (SELECT started_at FROM attempts WHERE delivery = e.id + 1 AND number = 1)
          FROM events e INDEXED BY runs WHERE reminder = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",

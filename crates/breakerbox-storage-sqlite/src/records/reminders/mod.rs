@@ -1,10 +1,10 @@
-//! Reminders, as people create, see and change them. Whatever changes one rings for the scheduler after the commit.
+//! The operations of the API on reminders. Each change wakes the scheduler after the commit.
 //!
-//! | part | what it does |
+//! | part | task |
 //! | --- | --- |
-//! | `create` | new ones |
-//! | `change` | what becomes of one that is changed, and of its run |
-//! | `list` | listings of them and of their runs |
+//! | `create` | new reminders |
+//! | `change` | the effects of a change on a reminder and its run |
+//! | `list` | listings of reminders and of their runs |
 
 mod change;
 mod create;
@@ -47,7 +47,7 @@ impl SqliteRecords {
     }
 }
 
-/// Does something to a reminder that is there. What it answers is the reminder as it is then.
+/// Runs an operation on an existing reminder. Returns the reminder as it is afterwards.
 fn act_on(
     records: &SqliteRecords,
     writing: &mut Writing<'_>,
@@ -78,7 +78,7 @@ pub(super) fn create_all(
 ) -> Result<Vec<Reminder>, JobError<RecordsError>> {
     create::ring(records, writing);
     let create = |(place, new)| match create::create(records, writing, new) {
-        // Nobody of them is to blame.
+        // The error is not about one of the reminders.
         Err(JobError(error @ RecordsError::Queue(_))) => Err(error.into()),
         Err(JobError(error)) => Err(RecordsError::OneOf { place, error: Box::new(error) }.into()),
         Ok(created) => Ok(created),
@@ -86,7 +86,7 @@ pub(super) fn create_all(
     new.iter().enumerate().map(create).collect()
 }
 
-/// Fires a run besides the schedule, or makes a run that waits due.
+/// Fires a run besides the schedule, or makes a waiting run due.
 pub(super) fn run_now(
     records: &SqliteRecords,
     writing: &mut Writing<'_>,
@@ -186,7 +186,7 @@ impl Reminders for SqliteRecords {
             if !matches!(found.state, ReminderState::Paused | ReminderState::Stopped(_)) {
                 return Err(refused(&found, "resumed").into());
             }
-            // One whose run is still open goes on when that has ended.
+            // A reminder whose run is still open continues when that run has ended.
             let look_at = found.open_run.is_none().then_some(Timestamp::ZERO);
             set_state(writing, &found, ACTIVE, look_at, TO_RESUME)
         })

@@ -1,5 +1,5 @@
-//! What every durable queue must do, verb by verb, and a model that it is compared to. The cases know only [`Rig`](rig::Rig); a
-//! backend runs them by having one.
+//! The requirements for every durable queue, by operation, and a model that it is compared to. The cases depend only on
+//! [`Rig`](rig::Rig); a backend runs them by implementing one.
 
 pub mod accept;
 pub mod claim;

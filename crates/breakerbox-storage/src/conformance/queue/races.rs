@@ -15,7 +15,7 @@ use super::rig::{LEASE, Rig, acme, at, attempt, batch, event, retry, with_key};
 const TASKS: u64 = 8;
 const EVENTS: u64 = 25;
 
-/// Who holds what, by the word of the holders.
+/// Who holds which delivery, as the holders report it.
 #[derive(Default)]
 struct Witness {
     held: Mutex<HashSet<i64>>,

@@ -1,4 +1,5 @@
-//! What the cases need of a queue: a fresh one with a clock that they move, tenants and endpoints, a crash, and a look inside.
+//! The test rig of a queue: a fresh queue with a clock that the cases move, tenants and endpoints, a crash, and a view
+//! of the stored rows.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +17,13 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// How long a lease of the cases is.
+/// The duration of a lease in the cases.
 pub const LEASE: Duration = Duration::from_secs(45);
 
-/// A queue that is tried.
+/// A queue under test.
 #[async_trait]
 pub trait Rig: Sized + Send + Sync + 'static {
-    /// A fresh one.
+    /// Creates a fresh queue.
     async fn new() -> Self;
 
     fn queue(&self) -> Arc<dyn Queue>;
@@ -35,30 +36,30 @@ pub trait Rig: Sized + Send + Sync + 'static {
 
     async fn add_endpoint(&self, tenant: &str, filter: Filter, expires_after: Option<Duration>) -> LaneId;
 
-    /// So many endpoints that get everything, in one transaction.
+    /// Adds endpoints that receive all events, in one transaction.
     async fn add_endpoints(&self, tenant: &str, count: usize) -> Vec<LaneId>;
 
-    /// Deletes an endpoint; what waits is cancelled bit by bit.
+    /// Deletes an endpoint; its waiting deliveries are cancelled step by step.
     async fn delete_endpoint(&self, lane: LaneId);
 
     async fn cancel_closed(&self, limit: usize) -> Batch;
 
-    /// What another process finds after this one was killed.
+    /// Kills the process, and returns the queue as another process finds it.
     async fn crash(self) -> Self;
 
-    /// So many bytes are free from now on.
+    /// Sets the number of free bytes of the disk.
     fn set_free(&self, bytes: u64);
 
     async fn look(&self, delivery: DeliveryId) -> Option<Seen>;
 
-    /// How many rows there are: events, payloads, deliveries, attempts, idempotency keys.
+    /// Returns the number of rows: events, payloads, deliveries, attempts, idempotency keys.
     async fn rows(&self) -> [u64; 5];
 
-    /// How much of a tenant's work is unfinished: as it is counted all along, and counted again.
+    /// Returns the unfinished work of a tenant: as the maintained count, and counted again.
     async fn backlog(&self, tenant: &str) -> (Backlog, Backlog);
 }
 
-/// A delivery, as it is kept.
+/// A delivery as it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub state: DeliveryState,
@@ -67,7 +68,7 @@ pub struct Seen {
     pub due_at: Timestamp,
 }
 
-/// Takes as many fresh deliveries as it is told.
+/// Takes as many fresh deliveries as it is set to.
 #[derive(Default)]
 pub struct Taker {
     room: Mutex<HashMap<LaneId, u32>>,
@@ -96,7 +97,7 @@ impl HandOver for Taker {
     }
 }
 
-/// What a case begins with: a tenant `acme` with an endpoint that gets everything.
+/// Returns the start of a case: a tenant `acme` with an endpoint that receives all events.
 pub async fn acme<R: Rig>() -> (R, LaneId) {
     let rig = R::new().await;
     rig.add_tenant("acme", Backlog::default()).await;
@@ -157,7 +158,7 @@ pub fn attempt(now: Timestamp) -> Attempt {
     }
 }
 
-/// Shorthand for the verbs.
+/// Short forms of the operations.
 #[async_trait]
 pub trait Verbs: Rig {
     fn now(&self) -> Timestamp {
@@ -197,13 +198,13 @@ pub trait Verbs: Rig {
         self.clock().advance(by);
     }
 
-    /// One that was accepted, waited and is leased now.
+    /// Returns a delivery that was accepted, waited and is leased now.
     async fn leased(&self, lane: LaneId) -> Leased {
         self.accept(vec![event("a")]).await;
         self.due(lane, Priority::Medium, 1).await.remove(0)
     }
 
-    /// One that waits, with no attempt used, due at once.
+    /// Returns a delivery that waits, with no attempt used, due at once.
     async fn waiting(&self, lane: LaneId, event: NewEvent) -> DeliveryId {
         let priority = event.priority;
         let accepted = self.accept(vec![event]).await;
@@ -213,7 +214,7 @@ pub trait Verbs: Rig {
                 .iter()
                 .any(|woken| woken.lane == lane && woken.next_due[priority.index()].is_some())
         );
-        // The deliveries of an event follow it.
+        // The ids of an event's deliveries follow its own.
         let id = breakerbox_model::objects::Id::from_number(accepted.events[0].id.number() + 1).unwrap();
         DeliveryId(id)
     }
@@ -221,7 +222,7 @@ pub trait Verbs: Rig {
 
 impl<R: Rig> Verbs for R {}
 
-/// Another attempt then, which counts.
+/// Returns a retry at this time, which uses an attempt.
 pub const fn retry(due_at: Timestamp) -> Next {
     Next::Retry { due_at, uses_attempt: true, failed_probe: None }
 }

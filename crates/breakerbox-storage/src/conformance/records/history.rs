@@ -1,4 +1,4 @@
-//! What happened to circuits.
+//! The history of circuits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     PastChange { key: Arc::from(key), change }
 }
 
-/// Changes that are no news.
+/// Changes without notifications.
 fn heard(changes: &[PastChange]) -> Vec<Heard> {
     changes.iter().cloned().map(Heard::from).collect()
 }
@@ -141,7 +141,7 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
     }
 }
 
-/// What fits may be far away: a page looks at its share, and is short or empty then.
+/// Matches may be far apart: a page reads its share of rows, and may be short or empty.
 pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();

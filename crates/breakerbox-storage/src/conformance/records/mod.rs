@@ -1,5 +1,5 @@
-//! What every database behind the records must do. A check is given a [`World`](world::World) and knows nothing of what is behind
-//! it.
+//! The requirements for every database behind the records. A check gets a [`World`](world::World) and does not depend
+//! on the backend behind it.
 
 pub mod api_keys;
 pub mod deliveries;

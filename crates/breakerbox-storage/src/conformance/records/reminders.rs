@@ -1,4 +1,5 @@
-//! Reminders: what is kept, what is fired, and what people do to them. The scheduler's loop is done by hand: look, decide, do.
+//! Reminders: storage, firing, and the operations of the API. The tests run the scheduler's loop by hand: read, decide,
+//! carry out.
 
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ impl World {
         self.calendar.to_look_at(self.now(), 100).await.unwrap()
     }
 
-    /// What the scheduler does, until there is nothing to do.
+    /// Runs the scheduler until there is nothing to do.
     pub async fn turn(&self) -> Stepped {
         self.turn_with(SAYS).await
     }
@@ -87,13 +88,13 @@ impl World {
         lane.expect("something waits in the lane of acme's reminders").lane
     }
 
-    /// The run that waits.
+    /// Leases the waiting run.
     pub async fn take_run(&self) -> Leased {
         let lane = self.reminders_lane().await;
         self.claim(lane, 1).await.pop().expect("a run waits")
     }
 
-    /// The run that waits is sent, and ends so.
+    /// Sends the waiting run, and ends it with this next step.
     pub async fn run(&self, next: Next) -> Leased {
         let leased = self.take_run().await;
         self.settle(&leased, next).await;
@@ -255,7 +256,7 @@ pub async fn missed_runs_fire_as_catch_up_says(world: &mut World) {
         let mut wanted = new(every_minute(first));
         wanted.settings.catch_up = Some(catch_up);
         let reminder = world.records.create_reminder(wanted).await.unwrap();
-        // Nobody looks for a while: down time.
+        // The scheduler does not run for a while: down time.
         world.clock.advance(4 * MINUTE + MINUTE / 2);
         let mut scheduled = Vec::new();
         while world.turn().await.fired > 0 {

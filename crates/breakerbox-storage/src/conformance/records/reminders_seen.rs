@@ -1,5 +1,5 @@
-//! What people see of reminders: several at once, names that are free again, numbers that never come twice, and the lane of a
-//! run that is sent again.
+//! The API's view of reminders: several at once, references that are free again, numbers of runs that are never reused,
+//! and the lane of a run that is resent.
 
 use breakerbox_model::delivery::Next;
 use breakerbox_model::objects::{DeliveryState, FailReason, RunId};
@@ -28,7 +28,8 @@ pub async fn several_are_created_or_none(world: &mut World) {
     assert_eq!(all.items.len(), 3, "nothing of the second batch is there");
 }
 
-/// The number of a run is part of its `webhook-id`. Whoever has heard of one takes the next request with it for a repetition.
+/// The number of a run is part of its `webhook-id`. A receiver that has seen one treats the next request with it as a
+/// repetition.
 pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
@@ -45,7 +46,7 @@ pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     resume_a_minute_later(world).await;
     world.records.pause_reminder(reminder.id).await.unwrap();
     resume_a_minute_later(world).await;
-    // The receiver has heard of the first, and not of the one that was withdrawn before it was sent.
+    // The receiver has seen the first, and not the one that was withdrawn before it was sent.
     let leased = world.take_run().await;
     assert_eq!(leased.webhook_id(), id(2));
     world.records.pause_reminder(reminder.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! A gateway's database with a clock that stands still, what is behind it hidden.
+//! A gateway's database with a clock that stands still. It hides the backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// A backend that is tried. What it has stored outlives a close.
+/// A backend under test. Its stored data survives a close.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Opens what is stored, for the first time or again. Nothing is handed over while events are accepted ([`NoHands`]), and no
-    /// room on the disk is kept in reserve.
+    /// Opens the stored data, for the first time or again. No delivery is handed over while events are accepted
+    /// ([`NoHands`]), and no space of the disk is reserved.
     async fn open(&mut self, clock: &ManualClock, defaults: Defaults) -> Opened;
 
-    /// Closes it, so that it can be opened again.
+    /// Closes the backend, so that it can be opened again.
     async fn close(&mut self);
 }
 
-/// All that is opened on a database.
+/// Everything that is opened on a database.
 pub struct Opened {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
@@ -36,7 +36,7 @@ pub struct Opened {
     pub directory: Arc<Directory>,
 }
 
-/// A database with a clock that stands still, and all that is opened on it.
+/// A database with a clock that stands still, and everything that is opened on it.
 pub struct World {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
@@ -46,7 +46,7 @@ pub struct World {
     backend: Box<dyn Backend>,
 }
 
-/// Nothing is taken at once.
+/// A hand-over that takes no delivery.
 pub struct NoHands;
 
 impl HandOver for NoHands {
@@ -58,7 +58,7 @@ impl HandOver for NoHands {
 }
 
 impl World {
-    /// On a backend in which nothing is stored.
+    /// Opens a world on an empty backend.
     pub async fn new(mut backend: impl Backend) -> Self {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
@@ -119,7 +119,7 @@ impl World {
         Ok(self.queue.accept(batch).await?.events[0].id)
     }
 
-    /// What is due in a lane, leased.
+    /// Leases the due deliveries of a lane.
     pub async fn claim(&self, lane: LaneId, limit: u32) -> Vec<Leased> {
         let claim = |priority| Claim::Due { lane, priority, limit, lease: Duration::from_secs(30) };
         let claims = Priority::ALL.map(claim).to_vec();
@@ -134,14 +134,14 @@ impl World {
         assert_eq!(self.queue.settle(settle).await.unwrap(), Settled::Done);
     }
 
-    /// Everything that waits in a lane fails for good.
+    /// Fails all waiting deliveries of a lane for good.
     pub async fn fail_all(&self, lane: LaneId) {
         for leased in self.claim(lane, 1_000).await {
             self.settle(&leased, Next::Failed(FailReason::Rejected)).await;
         }
     }
 
-    /// All deliveries that a filter finds, the newest first, by pages of this size.
+    /// Returns all deliveries that match a filter, the newest first, by pages of this size.
     pub async fn found(&self, filter: &DeliveryFilter, size: usize) -> Vec<DeliveryId> {
         let mut page = PageOf::first(size);
         let mut found = Vec::new();
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// The deliveries of an event, the oldest first.
+    /// Returns the deliveries of an event, the oldest first.
     pub async fn of_event(&self, event: EventId) -> Vec<Delivery> {
         let filter = DeliveryFilter { event: Some(event), ..DeliveryFilter::default() };
         let mut found = self.records.deliveries(&filter, &PageOf::first(500)).await.unwrap().items;
@@ -162,7 +162,7 @@ impl World {
         found
     }
 
-    /// What is counted of a tenant, which must be what there is.
+    /// Returns the maintained count of a tenant, and checks it against the rows.
     pub async fn backlog(&self, tenant: &str) -> u64 {
         let tenant: TenantId = tenant.parse().unwrap();
         let counted = self.records.backlog(&tenant).await.unwrap();

@@ -1,42 +1,42 @@
-//! Why there is no response.
+//! The error of a service behind circuits.
 
 use breakerbox_core::{Key, KeyError, Refusal};
 
 use crate::http::BoxError;
 use crate::probe_timeout::ProbeTimeout;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The request was not sent: the circuit refused it.
     #[error("{key}: refused ({})", .refusal.name())]
     Refused {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: Key,
-        /// Why, and when to ask again.
+        /// The reason, and when to acquire again.
         #[source]
         refusal: Refusal,
     },
-    /// The request was not sent: no key can be made of it.
+    /// The request was not sent: it has no valid key.
     #[error("no circuit for this request")]
     Key(#[source] KeyError),
-    /// The request was a probe and was not answered in time. It was given up.
+    /// The request was a probe that exceeded its timeout. It was aborted.
     #[error("{key}: given up")]
     ProbeTimedOut {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: Key,
-        /// Why.
+        /// The timeout, as the source of this error.
         #[source]
         timeout: ProbeTimeout,
     },
-    /// The service inside failed, or was not ready and never will be.
+    /// The inner service failed, or was not ready and never will be.
     #[error("the service behind the circuit failed")]
     Inner(#[source] BoxError),
 }
 
 impl Error {
-    /// The refusal, if the circuit refused the request.
+    /// Returns the refusal, if the circuit refused the request.
     #[must_use]
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {

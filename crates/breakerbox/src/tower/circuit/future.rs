@@ -1,4 +1,4 @@
-//! The call itself: to its end, or a probe's deadline, or until nobody wants it any more.
+//! The call itself: until it ends, a probe's deadline passes, or the future is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,8 +21,8 @@ use crate::probe_timeout::ProbeTimeout;
 use crate::questions::ClassifyResponse;
 
 pin_project! {
-    /// The response to come. Dropped, it drops its permit: within the policy's `cancel_grace` the call was cancelled, later
-    /// it has failed.
+    /// The future response. If it is dropped, it drops its permit: within the policy's `cancel_grace` the call was
+    /// cancelled, later it has failed.
     #[must_use = "futures do nothing unless they are polled"]
     pub struct ResponseFuture<S, R, C>
     where
@@ -41,7 +41,7 @@ pin_project! {
     where
         S: Service<R>,
     {
-        // The store is asked for a permit.
+        // Waits for a permit from the store.
         Asking { asking: Asking, key: Key, inner: S, request: R },
         Running {
             #[pin]
@@ -50,7 +50,7 @@ pin_project! {
             key: Key,
             deadline: Deadline,
         },
-        // The store is told how it went.
+        // Waits until the outcome is reported to the store.
         Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, result: Result<S::Response, Error> },
         Ended { result: Result<S::Response, Error> },
         Over,
@@ -73,12 +73,12 @@ impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
         Self { state: State::with_permit(permit, key, call), classify }
     }
 
-    /// Whether the service inside was called.
+    /// Returns whether the inner service was called.
     pub(super) const fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
     }
 
-    /// The store has to be asked first.
+    /// Creates a future that first acquires a permit from the store.
     pub(super) fn of_ask(circuit: Circuit, key: Key, classify: Arc<C>, inner: S, request: R) -> Self {
         let asking = Box::pin(async move {
             let permit = circuit.acquire().await?;
@@ -168,16 +168,16 @@ where
     }
 }
 
-/// When a call is given up. Looked at when the call is first found to be under way, because many are over at once.
+/// The time at which a call is aborted. It is computed at the first poll that finds the call pending: many end at once.
 enum Deadline {
     NotLookedAt,
-    /// It is no probe, or there is no timer: the probe is left to run, and has failed if it ends too late.
+    /// The call is no probe, or there is no timer: then the probe runs on, and has failed if it ends too late.
     Never,
     At(Pin<Box<Sleep>>),
 }
 
 impl Deadline {
-    /// Ready when a probe's time is over.
+    /// Returns ready when the deadline of a probe has passed.
     fn poll(&mut self, permit: &OwnedPermit, context: &mut Context<'_>) -> Poll<()> {
         if let Self::NotLookedAt = self {
             *self = match permit.circuit().limit(permit.time_left()) {

@@ -1,4 +1,4 @@
-//! The layer: what all services that it makes have in common.
+//! The layer: the settings that all its services share.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub struct CircuitLayer<K, C = HttpOutcomes> {
 }
 
 impl<K> CircuitLayer<K> {
-    /// Circuits from this registry, by the key that [`key`](crate::ExtractKey) finds for a request. What a response means
-    /// is as [`HttpOutcomes`] says; for another classifier, and for services that are not HTTP, see
+    /// Creates a layer with circuits from this registry, by the key that [`key`](crate::ExtractKey) extracts from a
+    /// request. [`HttpOutcomes`] classifies responses; for another classifier, and for services that are not HTTP, see
     /// [`classify_by`](Self::classify_by).
     pub fn new(breakers: Breakerbox, key: K) -> Self {
         Self { breakers, key: Arc::new(key), classify: Arc::new(HttpOutcomes::new()) }
@@ -40,7 +40,7 @@ impl<K> CircuitLayer<K> {
 }
 
 impl<K, C> CircuitLayer<K, C> {
-    /// Another [classifier](crate::ClassifyResponse).
+    /// Sets another [classifier](crate::ClassifyResponse). Default: [`HttpOutcomes`].
     pub fn classify_by<D>(self, classify: D) -> CircuitLayer<K, D> {
         CircuitLayer { breakers: self.breakers, key: self.key, classify: Arc::new(classify) }
     }

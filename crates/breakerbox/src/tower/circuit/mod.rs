@@ -2,13 +2,13 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`CircuitLayer`] | has the registry, the key extractor and the classifier |
-//! | [`CircuitService`] | asks for a permit before each call |
-//! | [`ResponseFuture`] | makes the call, ends a probe at its deadline, settles the permit |
-//! | [`Error`] | why there is no response |
+//! | [`CircuitLayer`] | holds the registry, the key extractor and the classifier |
+//! | [`CircuitService`] | acquires a permit before each call |
+//! | [`ResponseFuture`] | makes the call, aborts a probe at its deadline, settles the permit |
+//! | [`Error`] | the reason why there is no response |
 //!
-//! What is guaranteed: a request that is refused never reaches the service inside; a permit is settled once, before the
-//! response is handed out; a panic in the extractor or the classifier leaves the circuit working.
+//! Guaranteed: a request that is refused never reaches the inner service; a permit is settled once, before the response
+//! is returned; a panic in the extractor or the classifier leaves the circuit working.
 
 mod error;
 mod future;

@@ -1,4 +1,4 @@
-//! The service: a permit before each call.
+//! The service: acquires a permit before each call.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::http::BoxError;
 use crate::permit::OwnedPermit;
 use crate::questions::{ClassifyResponse, ExtractKey};
 
-/// A service behind circuits. Made by a [`CircuitLayer`](super::CircuitLayer).
+/// A service behind circuits. Created by a [`CircuitLayer`](super::CircuitLayer).
 #[derive(Debug)]
 pub struct CircuitService<S, K, C> {
     pub(super) inner: S,
@@ -67,8 +67,8 @@ where
 }
 
 impl<S: Clone, K, C> CircuitService<S, K, C> {
-    /// Takes out the service that is ready. It may hold a place that others wait for, and nobody knows when the next call
-    /// comes.
+    /// Takes the ready service out, and leaves a fresh clone. The ready one may hold a slot that other callers wait
+    /// for, and it is not known when the next call comes.
     fn let_go(&mut self) -> S {
         let next = self.inner.clone();
         std::mem::replace(&mut self.inner, next)

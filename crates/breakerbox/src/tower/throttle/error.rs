@@ -1,4 +1,4 @@
-//! Why there is no response.
+//! The error of a service behind throttles.
 
 use breakerbox_core::KeyError;
 use breakerbox_core::throttle::Shed;
@@ -6,23 +6,23 @@ use breakerbox_core::throttle::Shed;
 use crate::http::BoxError;
 use crate::throttle::NotLetThrough;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request was not sent: the throttle shed it. It should not be retried at once.
+    /// The request was not sent: the throttle shed it. Do not retry it at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
-    /// The request was not sent: no key can be made of it.
+    /// The request was not sent: it has no valid key.
     #[error("no throttle for this request")]
     Key(#[source] KeyError),
-    /// The service inside failed, or was not ready and never will be.
+    /// The inner service failed, or was not ready and never will be.
     #[error("the service behind the throttle failed")]
     Inner(#[source] BoxError),
 }
 
 impl Error {
-    /// Why the request was shed, if it was.
+    /// Returns the reason why the request was shed; none if it was not.
     #[must_use]
     pub const fn shed(&self) -> Option<&Shed> {
         match self {

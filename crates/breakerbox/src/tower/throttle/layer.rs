@@ -1,4 +1,4 @@
-//! The layer: what all services that it makes have in common.
+//! The layer: the settings that all its services share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::throttle::{Choice, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, T
 
 /// Puts a throttle, or one for each key, in front of a service.
 ///
-/// The layer has a classifier of its own. That of the throttle judges calls that are made with the throttle itself.
+/// The layer has a classifier of its own. The throttle's classifier applies to calls made through the throttle itself.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -38,14 +38,14 @@ pub struct ThrottleLayer<K = OneForAll, D = HttpOverload, P = PriorityFromExtens
 }
 
 impl<C> ThrottleLayer<OneForAll, HttpOverload, PriorityFromExtension, C> {
-    /// One throttle for all requests.
+    /// Creates a layer with one throttle for all requests.
     pub fn new(throttle: Throttle<C>) -> Self {
         Self::with(Choice::One(throttle))
     }
 }
 
 impl<K, C> ThrottleLayer<K, HttpOverload, PriorityFromExtension, C> {
-    /// A throttle for each key that [`key`](crate::ExtractKey) finds for a request.
+    /// Creates a layer with a throttle for each key that [`key`](crate::ExtractKey) extracts from a request.
     pub fn keyed(throttles: Throttles<C>, key: K) -> Self {
         Self::with(Choice::Keyed(throttles, key))
     }
@@ -61,20 +61,20 @@ impl<K, C> ThrottleLayer<K, HttpOverload, PriorityFromExtension, C> {
 }
 
 impl<K, D, P, C> ThrottleLayer<K, D, P, C> {
-    /// Another [classifier](crate::throttle::Classify). Without this: [`HttpOverload`].
+    /// Sets another [classifier](crate::throttle::Classify). Default: [`HttpOverload`].
     pub fn classify_by<E>(self, classify: E) -> ThrottleLayer<K, E, P, C> {
         let Self { choice, priority, default_priority, .. } = self;
         ThrottleLayer { choice, classify: Arc::new(classify), priority, default_priority }
     }
 
-    /// Another way to find the [priority](crate::ExtractPriority) that a request carries. Without this:
+    /// Sets another extractor for the [priority](crate::ExtractPriority) of a request. Default:
     /// [`PriorityFromExtension`].
     pub fn priority_by<Q>(self, priority: Q) -> ThrottleLayer<K, D, Q, C> {
         let Self { choice, classify, default_priority, .. } = self;
         ThrottleLayer { choice, classify, priority: Arc::new(priority), default_priority }
     }
 
-    /// The priority of requests that carry none, in tasks that carry none. Without this: [`Priority::MEDIUM`].
+    /// Sets the priority of requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }

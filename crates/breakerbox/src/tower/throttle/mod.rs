@@ -2,16 +2,16 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`ThrottleLayer`] | has the throttles, the default priority and the classifier |
-//! | [`ThrottleService`] | asks for a pass before each call |
+//! | [`ThrottleLayer`] | holds the throttles, the default priority and the classifier |
+//! | [`ThrottleService`] | acquires a pass before each call |
 //! | [`ResponseFuture`] | makes the call and settles the pass |
-//! | [`Error`] | why there is no response |
+//! | [`Error`] | the reason why there is no response |
 //!
-//! How important a request is: the priority that the request carries as an extension; else the one that the task
-//! [carries](crate::throttle::with_priority); else the layer's default.
+//! The priority of a request is the one that it carries as an extension; else that of the
+//! [task](crate::throttle::with_priority); else the layer's default.
 //!
-//! What is guaranteed: a request that is shed never reaches the service inside; nothing is queued; a response future that
-//! is dropped, and a panic in the extractor or the classifier, count as neither accepted nor rejected.
+//! Guaranteed: a request that is shed never reaches the inner service; nothing is queued; a response future that is
+//! dropped, and a panic in the extractor or the classifier, count as neither accepted nor rejected.
 
 mod error;
 mod future;

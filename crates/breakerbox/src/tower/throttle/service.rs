@@ -1,4 +1,4 @@
-//! The service: a pass before each call.
+//! The service: acquires a pass before each call.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::http::BoxError;
 use crate::questions::{ExtractKey, ExtractPriority};
 use crate::throttle::{Choice, Classify};
 
-/// A service behind a throttle, or behind one for each key. Made by a [`ThrottleLayer`](super::ThrottleLayer).
+/// A service behind a throttle, or behind one for each key. Created by a [`ThrottleLayer`](super::ThrottleLayer).
 #[derive(Debug)]
 pub struct ThrottleService<S, K, D, P, C> {
     pub(super) inner: S,
@@ -43,7 +43,8 @@ where
         match self.choice.try_acquire(&request, self.priority.priority(&request), self.default_priority) {
             Ok(pass) => ResponseFuture::of_call(self.inner.call(request), pass, Arc::clone(&self.classify)),
             Err(why) => {
-                // What is ready may hold a place that others wait for, and nobody knows when the next call comes.
+                // The ready service may hold a slot that other callers wait for, and it is not known when the next call
+                // comes.
                 self.inner = self.inner.clone();
                 ResponseFuture::of_error(why.into())
             }

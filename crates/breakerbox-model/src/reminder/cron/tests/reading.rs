@@ -1,4 +1,4 @@
-//! Which expressions are read, as what, and what is said of the others.
+//! Which expressions are parsed, with which result, and the errors of the others.
 
 use super::super::fields::Fields;
 use super::super::{Cron, MAX_LENGTH};

@@ -1,5 +1,5 @@
-//! Any expression through any change of any zone's clock, against a plain reading of the rules: every local minute is
-//! looked at, and the zone is asked what it means.
+//! Any expression through any change of any zone's clock, compared with a plain implementation of the rules that checks
+//! every local minute against the zone.
 
 use std::collections::BTreeSet;
 
